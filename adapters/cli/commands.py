@@ -1,6 +1,6 @@
 """The calls on the command line: `holdlog get`, `set`, `claims` … for people and scripts.
 
-Exit code 0: done; 1: refused, missing, or timed out; 2: bad arguments. `--json` prints the response as in MCP.
+Exit code 0: done; 1: refused, not found, or timed out; 2: bad arguments. `--json` prints the response as in MCP.
 """
 
 import argparse
@@ -13,19 +13,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdlog.adapters.api.values.responses import Result
+from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import named_place, place_of, workspaces_of
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
 """Commands that do not create a missing store."""
 _LISTS: Final = frozenset({"list", "claims", "agents"})
-"""Commands with an empty list in a new repository, where the store does not exist yet."""
+"""Commands with an empty list in a new repository, where the store does not exist yet. So is `status` without a
+resource."""
 
 _OF_HOLDERS: Final = frozenset({"claim", "release", "wait", "set", "delete"})
 _OF_RESOURCES: Final = frozenset({"claims", "agents", "claim", "release", "status", "wait", "set", "delete"})
 """Commands that name resources, which may be paths."""
-
-Parsers = Any
-"""The result type of `add_subparsers`, which argparse does not export."""
 
 _EXAMPLES: Final = {
     "get": "get campaign budget",
@@ -34,7 +33,7 @@ _EXAMPLES: Final = {
     "list": "list campaign --prefix bud",
     "history": "history campaign budget --limit 5",
     "watch": "watch campaign budget --since 2 --timeout 30",
-    "claims": "claims --json",
+    "claims": "claims --agent claude",
     "agents": "agents",
     "claim": "claim src/parser.py --agent ann --wait 30",
     "release": "release src/parser.py --agent ann --outcome modified --note 'renamed parse()'",
@@ -43,7 +42,7 @@ _EXAMPLES: Final = {
 }
 
 LONGEST_WAIT: Final = 24 * 60 * 60.0
-"""Seconds; there is no host here that would cut a call."""
+"""Seconds; no host interrupts a call here."""
 
 _NAMES_HERE: Final = {
     "resource": "RESOURCE",
@@ -61,34 +60,36 @@ _NAMES_HERE: Final = {
     "since_version": "--since",
     "after_key": "--after",
 }
-"""Arguments of calls with another name here; every other one is an option with its name."""
+"""Arguments of calls that have another name on the command line; every other one is an option with its name."""
 
 _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
 
 
-def add_calls(commands: Parsers, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
+def add_calls(commands: Commands, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
     """Add one parser per call."""
 
     def add(name: str, help_text: str, run: Callable[[Any, argparse.Namespace], Result]) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = commands.add_parser(
+        parser = commands.add_parser(
             name,
             parents=[store, places] if name in _OF_RESOURCES else [store],
             help=help_text,
-            description=help_text,
+            description=help_text[0].upper() + help_text[1:] + ".",
             epilog=f"example:\n  holdlog {_EXAMPLES[name]}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+        parser.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
         if name in _OF_HOLDERS:
             parser.add_argument(
                 "--session",
                 metavar="ID",
-                help="commands with the same ID are one holder until their leases end (default: the session ends with"
-                " the command, and the next command of that name may resume its claims)",
+                help="a name of your choice: commands with the same ID act as one holder until its claims expire"
+                " (default: a new session for each command; the agent's next command can resume its claims)",
             )
         if name in ("claim", "release"):
-            parser.add_argument("--receipt", metavar="TEXT", help="the one returned for a claim without a session")
+            parser.add_argument(
+                "--receipt", metavar="TEXT", help="the receipt in the response to a claim without a session"
+            )
         parser.set_defaults(run=lambda options: _run(run, options))
         return parser
 
@@ -103,43 +104,61 @@ def _add_state(add: Add) -> None:
     get = add("get", "print a value", lambda it, o: it.read(it.requests.get(o.namespace, o.key)))
     _place(get)
 
-    put = add("set", "write a value: JSON, or else text; - reads it from standard input", _set)
+    put = add("set", "write a value", _set)
     _place(put)
-    put.add_argument("value", metavar="VALUE", type=_value, help="JSON or text; - reads it from standard input")
+    put.add_argument(
+        "value", metavar="VALUE", type=_value, help="JSON, else stored as text; - reads it from standard input"
+    )
     _version(put)
-    put.add_argument("--ttl", type=float, metavar="SECONDS", help="how long the value lives (default: no end)")
+    put.add_argument("--ttl", type=float, metavar="SECONDS", help="delete the value after this time (default: never)")
 
     delete = add("delete", "delete a value; its history stays", _delete)
     _place(delete)
     _version(delete)
 
-    listing = add("list", "list the values of a namespace, or the namespaces", _list)
-    listing.add_argument("namespace", nargs="?", metavar="NAMESPACE")
-    listing.add_argument("--prefix", default="", metavar="TEXT", help="only keys that start so")
-    listing.add_argument("--after", metavar="KEY", help="only keys behind this one (the next page)")
+    listing = add("list", "list the values of a namespace, or all namespaces", _list)
+    listing.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="a group of keys (default: list namespaces)")
+    listing.add_argument("--prefix", default="", metavar="TEXT", help="only keys that start with this (default: all)")
+    listing.add_argument(
+        "--after", metavar="KEY", help="only keys after this one: the next page (default: from the start)"
+    )
 
-    history = add("history", "what happened to a key, newest first", _history)
+    history = add("history", "list the versions of a value, newest first", _history)
     _place(history)
-    history.add_argument("--limit", type=int, default=100, metavar="N", help="newest entries shown (default: 100)")
+    history.add_argument("--limit", type=int, default=100, metavar="N", help="show the newest N (default: 100)")
 
-    watch = add("watch", "wait until a key changes after a version", _watch)
+    watch = add("watch", "wait until a value changes, and print it", _watch)
     _place(watch)
-    watch.add_argument("--since", type=int, default=0, metavar="VERSION", help="the version you know (0: not there)")
-    watch.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="give up after (default: 50)")
+    watch.add_argument(
+        "--since", type=int, default=0, metavar="VERSION", help="the version that you know (default: 0, no value)"
+    )
+    watch.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="wait this long (default: 50)")
 
 
 def _add_claims(add: Add) -> None:
-    claims = add("claims", "everything that is held or waited for now", _board)
-    agents = add("agents", "who holds or waits for something, and who is connected", _agents)
-    claims.add_argument("--after", metavar="RESOURCE", help="only resources behind this one (the next page)")
-    for parser in (claims, agents):
-        parser.add_argument("--agent", metavar="NAME", help="one agent, sub-agents included (default: all)")
+    claims = add("claims", "list claims and queues", _board)
+    agents = add("agents", "list agents with claims, and connected processes", _agents)
+    status = add("status", "show who holds a resource, or list claims and queues", _status)
+    status.add_argument("resource", nargs="?", metavar="RESOURCE", help="what to look up (default: list all claims)")
+    status.add_argument(
+        "--version", type=int, metavar="N", help="also report whether this version of a claim is current"
+    )
+    for parser in (claims, status):
+        parser.add_argument(
+            "--after", metavar="RESOURCE", help="list only resources after this one: the next page (default: the first)"
+        )
+    for parser in (claims, agents, status):
+        parser.add_argument("--agent", metavar="NAME", help="list only this agent and its sub-agents (default: all)")
 
-    claim = add("claim", "claim a resource", _claim)
-    claim.add_argument("resource", metavar="RESOURCE")
+    claim = add("claim", "claim a resource, so that other agents leave it alone", _claim)
+    claim.add_argument("resource", metavar="RESOURCE", help="a path, a folder with / at its end, or custom://NAME")
     others = claim.add_mutually_exclusive_group()
     others.add_argument(
-        "--also", action="append", default=[], metavar="RESOURCE", help="one more, all or nothing; repeatable"
+        "--also",
+        action="append",
+        default=[],
+        metavar="RESOURCE",
+        help="claim this one too: all or nothing; repeatable (default: none)",
     )
     others.add_argument(
         "--or",
@@ -147,44 +166,60 @@ def _add_claims(add: Add) -> None:
         default=[],
         dest="alternatives",
         metavar="RESOURCE",
-        help="claim this one if it is not free; repeatable",
+        help="claim this one if the others are not free; repeatable (default: none)",
     )
-    claim.add_argument("--shared", action="store_true", help="beside others who share it")
-    claim.add_argument("--lease", type=float, metavar="SECONDS", help="how long it lasts (default: 300)")
-    claim.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="stand in line so long (default: 0)")
-    claim.add_argument("--note", metavar="TEXT", help="told to others")
+    modes = claim.add_mutually_exclusive_group()
+    modes.add_argument(
+        "--mode",
+        choices=("exclusive", "shared"),
+        default="exclusive",
+        help="exclusive: nobody else may hold it; shared: others may share it (default: exclusive)",
+    )
+    modes.add_argument("--shared", action="store_const", const="shared", dest="mode", help="short for --mode shared")
+    claim.add_argument(
+        "--lease", type=float, metavar="SECONDS", help="the claim expires after this time (default: 300)"
+    )
+    claim.add_argument(
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="queue for it this long (default: 0, do not wait)"
+    )
+    claim.add_argument("--note", metavar="TEXT", help="what you do with it, for other agents to read (default: none)")
 
-    release = add("release", "release a claim; without RESOURCE all that the agent holds or waits for", _release)
-    release.add_argument("resource", nargs="?", metavar="RESOURCE")
-    release.add_argument("--also", action="append", default=[], metavar="RESOURCE", help="one more; repeatable")
-    release.add_argument("--outcome", choices=_OUTCOMES, help="what was done")
-    release.add_argument("--moved-to", metavar="RESOURCE", help="where it is now")
-    release.add_argument("--note", metavar="TEXT", help="told to the next holder")
+    release = add("release", "release a claim, or everything that an agent holds or waits for", _release)
+    release.add_argument("resource", nargs="?", metavar="RESOURCE", help="what to release (default: everything)")
     release.add_argument(
-        "--force", action="store_true", help="take it from its holder, or all claims of --agent; needs --reason"
+        "--also",
+        action="append",
+        default=[],
+        metavar="RESOURCE",
+        help="release this one too; repeatable (default: none)",
     )
-    release.add_argument("--reason", metavar="TEXT", help="why it is taken; the holder sees it")
-    claim.add_argument("--agent", default=user(), metavar="NAME", help="who (default: your user name)")
-    release.add_argument("--agent", metavar="NAME", help="who (default: your user name)")
+    release.add_argument("--outcome", choices=_OUTCOMES, help="what you did to it (default: released)")
+    release.add_argument("--moved-to", metavar="RESOURCE", help="its new name, with --outcome moved")
+    release.add_argument("--note", metavar="TEXT", help="what the next holder should know (default: none)")
+    release.add_argument(
+        "--force", action="store_true", help="take RESOURCE from its holder, or all claims of --agent; needs --reason"
+    )
+    release.add_argument("--reason", metavar="TEXT", help="why you take it; the holder reads it")
+    who = "the agent's name (default: HOLDLOG_AGENT, or else your user name)"
+    claim.add_argument("--agent", default=user(), metavar="NAME", help=who)
+    release.add_argument("--agent", metavar="NAME", help=who)
 
-    status = add("status", "who holds a resource", lambda it, o: it.read(it.requests.status(o.resource, o.version)))
-    status.add_argument("--version", type=int, metavar="N", help="tell whether this version of a claim is current")
     wait = add("wait", "wait until a resource is free", lambda it, o: it.wait(it.requests.wait(o.resource, o.timeout)))
-    wait.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="give up after (default: 50)")
-    for parser in (status, wait):
-        parser.add_argument("resource", metavar="RESOURCE")
+    wait.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="wait this long (default: 50)")
+    wait.add_argument("resource", metavar="RESOURCE", help="what to wait for")
 
 
 def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
     from holdlog.adapters.api.request import Settings
     from holdlog.adapters.auth.identity import SessionId
-    from holdlog.adapters.cli import texts
+    from holdlog.adapters.cli import response_texts, texts
     from holdlog.adapters.compose import named_session, open_holdlog, process_session, store_exists
     from holdlog.domain.refusals import HoldlogError, InvalidError
 
     place = place_of(options.db)
     if options.command in _READ_ONLY and not store_exists(place):
-        may_be_new = options.command in _LISTS and named_place(options.db) is None
+        is_list = options.command in _LISTS or (options.command == "status" and options.resource is None)
+        may_be_new = is_list and named_place(options.db) is None
         if not (may_be_new and options.json):
             return texts.no_store(place, expected=not may_be_new)
         place = ":memory:"  # an empty list, in the usual shape
@@ -198,7 +233,8 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         if getattr(options, "session", None) is not None and (lost := engine.lost()):
             result = result.model_copy(update={"lost": lost})
     except InvalidError as error:
-        raise InvalidError(_by_the_names_here(str(error), options)) from None
+        names = _NAMES_HERE | ({"note": "--reason"} if getattr(options, "force", False) else {})
+        raise InvalidError(as_option(str(error), names)) from None
     except HoldlogError as refusal:
         result = engine.requests.refused(refusal)
     finally:
@@ -207,21 +243,13 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     if options.json:
         print(texts.printable(json.dumps(_as_an_agent_sees_it(result), ensure_ascii=False)))
     else:
-        print(texts.printable(texts.text(result, place, options.command)), file=sys.stdout if good else sys.stderr)
-        remark = texts.remark(result)
+        for loss in result.lost or ():
+            texts.print_note(response_texts.describe_loss(loss))
+        print(texts.printable(response_texts.describe(result, place)), file=sys.stdout if good else sys.stderr)
+        remark = response_texts.remark(result, options.command)
         if remark and sys.stdout.isatty():  # for people; programs get only the value
             print(remark, file=sys.stderr)
     return 0 if good else 1
-
-
-def _by_the_names_here(message: str, options: argparse.Namespace) -> str:
-    """An error that begins with an argument of a call, with its name on the command line."""
-    found = re.match(r"([a-z_]+)(\[\d+\])?: ", message)
-    if found is None:
-        return message
-    name = "reason" if found[1] == "note" and getattr(options, "force", False) else found[1]
-    here = _NAMES_HERE.get(name) or f"--{name.replace('_', '-')}"
-    return f"{here}: {message[found.end() :]}"
 
 
 def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
@@ -259,7 +287,7 @@ def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
     for text in options.guard:
         resource, _, version = text.rpartition("@")
         if not resource or not re.fullmatch("[0-9]{1,18}", version):
-            raise InvalidError("--guard: must be RESOURCE@VERSION, such as src/parser.py@3")
+            raise InvalidError("--guard: must be RESOURCE@VERSION, for example src/parser.py@3")
         found.append({"resource": resource, "version": int(version)})
     return found
 
@@ -272,9 +300,25 @@ def _write(engine: Any, call: Any, options: argparse.Namespace | None = None) ->
     return result
 
 
-def _board(engine: Any, options: argparse.Namespace) -> Any:
-    after = getattr(options, "after", None)
-    return engine.read(engine.requests.board(options.agent, 1000, after))
+def _board(engine: Any, options: argparse.Namespace) -> Result:
+    from holdlog.adapters.cli.board_texts import board_with_sessions
+
+    found: Result = engine.read(board_with_sessions(engine.requests, options.agent, options.after))
+    return found
+
+
+def _status(engine: Any, options: argparse.Namespace) -> Result:
+    from holdlog.domain.refusals import InvalidError
+
+    if options.resource is None:
+        if options.version is not None:
+            raise InvalidError("--version: needs a RESOURCE")
+        return _board(engine, options)
+    if options.agent is not None or options.after is not None:
+        name = "--after" if options.agent is None else "--agent"
+        raise InvalidError(f"{name}: applies to the list of claims; leave out RESOURCE")
+    result: Result = engine.read(engine.requests.status(options.resource, options.version))
+    return result
 
 
 def _agents(engine: Any, options: argparse.Namespace) -> Result:
@@ -291,7 +335,7 @@ def _claim(engine: Any, options: argparse.Namespace) -> Result:
         options.alternatives,
         options.lease,
         options.wait,
-        "shared" if options.shared else "exclusive",
+        options.mode,
         options.note,
         options.receipt,
     )
@@ -303,14 +347,16 @@ def _release(engine: Any, options: argparse.Namespace) -> Result:
     from holdlog.domain.refusals import InvalidError
 
     if options.force and options.reason is None:
-        raise InvalidError("--force: needs a --reason, which the holder sees")
+        raise InvalidError("--force: add --reason TEXT, which the holder reads")
     if options.force and (options.also or options.outcome or options.moved_to or options.note):
-        raise InvalidError("--force: takes one RESOURCE or all claims of --agent, with --reason")
+        raise InvalidError(
+            "--force: cannot be combined with --also, --outcome, --moved-to or --note; use --reason TEXT"
+        )
     if options.reason is not None and not options.force:
-        raise InvalidError("--reason: goes only with --force; --note tells the next holder")
+        raise InvalidError("--reason: needs --force; use --note TEXT for the next holder")
     if options.force and options.resource is None:
         if options.agent is None:
-            raise InvalidError("--force: name a RESOURCE, or the agent whose claims you take with --agent")
+            raise InvalidError("--force: name a RESOURCE, or with --agent NAME the agent whose claims you take")
         return _take_all(engine, options)
     options.agent = options.agent or user()
     call = engine.requests.release(
@@ -359,9 +405,10 @@ def _sessions_of(engine: Any, agent: str) -> tuple[Any, list[str]]:
 
 def _show_sessions(sessions: Any) -> None:
     """Show the holders, their processes and last calls, before anything is taken."""
-    from holdlog.adapters.cli import texts
+    from holdlog.adapters.cli.board_texts import describe_agents
+    from holdlog.adapters.cli.texts import printable
 
-    print(texts.printable(texts.text(sessions, "", "agents")), file=sys.stderr)
+    print(printable(describe_agents(sessions)), file=sys.stderr)
 
 
 def _list(engine: Any, options: argparse.Namespace) -> Result:
@@ -394,7 +441,7 @@ def _value(given: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         if text.lstrip()[:1] in ("{", "[", '"'):
-            message = "VALUE looks like JSON but is not; quote it as a JSON string to store it as text"
+            message = "starts like JSON but is not valid JSON; to store it as text, make it a JSON string: '\"…\"'"
             raise argparse.ArgumentTypeError(message) from None
         return text
 
@@ -407,21 +454,25 @@ def user() -> str:
 
 
 def _place(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("namespace", metavar="NAMESPACE")
-    parser.add_argument("key", metavar="KEY")
+    parser.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
+    parser.add_argument("key", metavar="KEY", help="the name of the value")
 
 
 def _version(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--by", default=user(), metavar="NAME", help="who (default: your user name)")
+    parser.add_argument(
+        "--by", default=user(), metavar="NAME", help="the author (default: HOLDLOG_AGENT, or else your user name)"
+    )
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--version", type=int, metavar="N", help="the version you read; 0: it must not exist")
-    which.add_argument("--force", action="store_true", help="whatever the version is")
+    which.add_argument("--version", type=int, metavar="N", help="the version that you read; 0: there is no value yet")
+    which.add_argument("--force", action="store_true", help="write whatever the current version is")
     parser.add_argument(
         "--guard",
         action="append",
         default=[],
         metavar="RESOURCE@VERSION",
-        help="a claim of yours that the write relies on; repeatable",
+        help="write only while you hold this version of a claim; repeatable (default: none)",
     )
-    parser.add_argument("--reason", metavar="TEXT", help="why, for the history")
-    parser.add_argument("--request-id", metavar="ID", help="makes the call repeatable for 24 hours")
+    parser.add_argument("--reason", metavar="TEXT", help="why, for the history (default: none)")
+    parser.add_argument(
+        "--request-id", metavar="ID", help="repeat the command with the same ID within 24 hours: it is done once"
+    )

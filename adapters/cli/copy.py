@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.store import Bar, mark, print_line
 from holdlog.domain.refusals import StoreError
 
@@ -15,26 +16,31 @@ examples:
   holdlog copy --seal .git/holdlog/state.db 'postgresql://holdlog@db.example/team?schema=project'
   holdlog copy --seal 'postgresql://holdlog@db.example/team?schema=project' state.db
 
-What stands behind PGPASSWORD or in ~/.pgpass need not stand in a URL. See docs/store.md.
+URLs need no password if PGPASSWORD or ~/.pgpass has it. docs/store.md describes copies.
 """
 
 
-def add_copy(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_copy(commands: Commands) -> None:
     """Add the command; `run` of its namespace returns the exit code."""
-    parser = subparsers.add_parser(
+    parser = commands.add_parser(
         "copy",
         help="copy a store to another file or database, or move it there",
-        description="Copy a store: the whole log with its positions, versions and digests, the views, claims with the"
-        " time they have left, and answers of repeated requests. Servers of FROM may go on working. TO must not be"
-        " there yet. The copy has a store id of its own; with --seal nothing is written to FROM any more, and the"
-        " copy is that store. Run again, it goes on after a failure.",
+        description="Copy a store to another file or database. The copy contains the whole log with its positions,"
+        " versions and digests, the views, the claims with the time that remains, and the responses to repeated"
+        " requests. Servers of FROM keep working. TO must not exist yet. The copy gets a new store id. With --seal"
+        " the store moves: FROM refuses further writes, and the copy keeps its id. After a failure, run the same"
+        " command again: it continues.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", metavar="FROM", help="the file of a store, or postgresql://…?schema=…")
-    parser.add_argument("target", metavar="TO", help="where nothing stands yet: a file, or postgresql://…?schema=…")
-    parser.add_argument("--seal", action="store_true", help="seal FROM for ever first, and keep its store id")
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.add_argument("source", metavar="FROM", help="the store to copy: a file, or postgresql://…?schema=…")
+    parser.add_argument("target", metavar="TO", help="a new file, or postgresql://…?schema=… of a new schema")
+    parser.add_argument(
+        "--seal",
+        action="store_true",
+        help="seal FROM first, permanently, and keep its store id (default: leave FROM as it is)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON (default: text)")
     parser.set_defaults(run=run_copy)
 
 
@@ -44,24 +50,24 @@ def run_copy(options: argparse.Namespace) -> int:
     from holdlog.adapters.python.copying import copy
 
     if getattr(options, "db", None) is not None:
-        raise StoreError("copy takes the two stores as FROM and TO, and no --db")
+        raise StoreError("copy: --db does not apply; name the two stores as FROM and TO")
     source, target = _place(options.source), _place(options.target)
     bar = Bar(sys.stderr, "copy")
     started = time.monotonic()
 
-    def told_beside(line: str) -> None:
+    def note(line: str) -> None:
         bar.clear()
         print_note(line)
 
     try:
-        report = copy(source, target, options.seal, bar.draw, told_beside)
+        report = copy(source, target, options.seal, bar.draw, note)
     finally:
         bar.clear()
     seconds = time.monotonic() - started
     if options.json:
         print_line(json.dumps({**report._asdict(), "verified": True, "seconds": round(seconds, 3)}))
         return 0
-    result = "were there already" if report.already else f"copied in {seconds:.1f} s"
+    result = "were copied before" if report.already else f"copied in {seconds:.1f} s"
     store_id = f"same store id {report.store_id}" if report.kept_id else f"new store id {report.store_id}"
     line = f"{report.events:,} events {result}, last position {report.position:,}, verified; {store_id}"
     print_line(f"{mark('ok', sys.stdout)} {line}")

@@ -32,48 +32,62 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
         "--transport",
         default=environment("TRANSPORT", "stdio"),
         choices=("stdio", "http"),
-        help="stdio: one client, on standard input and output; http: many (default: stdio)",
+        help="stdio: one client, on standard input and output; http: many clients (default: stdio)",
     )
-    http = serve.add_argument_group("over HTTP", "What is checked and bounded, and why: docs/http.md.")
+    http = serve.add_argument_group("over HTTP", "docs/http.md describes these options.")
 
     def add(name: str, metavar: str, help_text: str, fallback: str = "", kind: Any = str) -> None:
         given = environment(_variable(name), fallback)
-        shown_help = f"{help_text} (default: {fallback})" if fallback else help_text
+        shown_help = f"{help_text} (default: {fallback or 'none'})"
         http.add_argument(name, metavar=metavar, type=kind, default=given or None, help=shown_help)
 
     def several(name: str, metavar: str, help_text: str) -> None:
         given = [word.strip() for word in environment(_variable(name), "").split(",") if word.strip()]
-        http.add_argument(name, metavar=metavar, action="append", default=given, help=f"{help_text}; repeatable")
+        http.add_argument(
+            name, metavar=metavar, action="append", default=given, help=f"{help_text}; repeatable (default: none)"
+        )
 
     def switch(name: str, help_text: str) -> None:
         given = environment(_variable(name), "") or False
         http.add_argument(name, action="store_true", default=given, help=help_text).type = switched
 
-    add("--host", "ADDRESS", "where to listen", "127.0.0.1")
-    add("--port", "PORT", "0: any free one, told when it is ready", "8420", port)
-    add("--path", "PATH", "of MCP", "/mcp")
-    several("--allowed-host", "NAME", "a name in URLs besides loopback, as holdlog.example")
-    several("--allowed-origin", "ORIGIN", "web pages that may call (CORS), as https://app.example")
-    several("--trusted-proxy", "ADDRESS", "a proxy that tells the client's address by X-Forwarded-For")
-    switch("--insecure", "let everybody in who reaches an address beyond loopback")
-    switch("--auth", "require tokens, and do not start where there is none (default: where there is any)")
-    http.add_argument(
-        "--auth-token-file", metavar="FILE", help="one token for everything, or HOLDLOG_AUTH_TOKEN(_FILE)"
+    add("--host", "ADDRESS", "the address to listen on", "127.0.0.1")
+    add("--port", "PORT", "the port; 0: any free port, which is printed at start", "8420", port)
+    add("--path", "PATH", "the path of MCP in URLs", "/mcp")
+    several(
+        "--allowed-host",
+        "NAME",
+        "accept this host name in URLs, for example holdlog.example; loopback is always accepted",
     )
-    add("--jwt-issuer", "URL", "take JWT of this issuer; with --jwt-audience and --jwt-jwks-url")
-    add("--jwt-audience", "TEXT", "what they must be for")
-    add("--jwt-jwks-url", "URL", "the issuer's public keys")
-    add("--jwt-algorithm", "NAME", "what it signs them with", "RS256")
-    switch("--open-tokens", "anybody gets a token with a space of its own by POST /token")
-    add("--max-requests", "N", "per minute and principal; 0: any number", "6000", _up_to(10**9))
-    add("--max-in-flight", "N", "requests at once of a principal, waits too; 0: any", "256", _up_to(10**6))
-    add("--max-upload", "BYTES", "of bodies per minute and principal; 0: any", "67108864", _up_to(10**12))
-    add("--max-keys", "N", "keys of one store, counted now and then; 0: any", "1000000", _up_to(10**12))
-    add("--max-body-bytes", "N", "of one request", "1048576", whole_from(1024, 2 * LARGEST_VALUE))
-    add("--max-spaces", "N", "open at once; 0: 256 in files, 24 in a database", "0", _up_to(10**5))
-    add("--max-connections", "N", "in all", "4096", whole_from(1, 10**6))
-    add("--access-log", "FORMAT", "text or json: a line for each request on stderr, without secrets", "off", log_format)
-    add("--drain-seconds", "SECONDS", "from /readyz saying no to the end of listening", "0", _up_to(600))
+    several("--allowed-origin", "ORIGIN", "web pages that may call (CORS), for example https://app.example")
+    several("--trusted-proxy", "ADDRESS", "a proxy whose X-Forwarded-For is the client's address")
+    switch("--insecure", "require no token even on addresses that other machines can reach (default: refuse to start)")
+    switch("--auth", "require tokens, and refuse to start if there is none (default: require them if there is one)")
+    http.add_argument(
+        "--auth-token-file",
+        metavar="FILE",
+        help="a file with one token that allows everything; or set HOLDLOG_AUTH_TOKEN (default: none)",
+    )
+    add("--jwt-issuer", "URL", "accept JWTs of this issuer; needs --jwt-audience and --jwt-jwks-url")
+    add("--jwt-audience", "TEXT", "the audience that JWTs must have")
+    add("--jwt-jwks-url", "URL", "the public keys of the issuer")
+    add("--jwt-algorithm", "NAME", "the signature algorithm of JWTs", "RS256")
+    switch("--open-tokens", "anybody can create a token with a new space by POST /token (default: nobody)")
+    add("--max-requests", "N", "requests per minute and principal; 0: no limit", "6000", _up_to(10**9))
+    add("--max-in-flight", "N", "concurrent requests per principal, waits included; 0: no limit", "256", _up_to(10**6))
+    add(
+        "--max-upload",
+        "BYTES",
+        "bytes of request bodies per minute and principal; 0: no limit",
+        "67108864",
+        _up_to(10**12),
+    )
+    add("--max-keys", "N", "keys in one store, counted periodically; 0: no limit", "1000000", _up_to(10**12))
+    add("--max-body-bytes", "N", "bytes of one request body", "1048576", whole_from(1024, 2 * LARGEST_VALUE))
+    add("--max-spaces", "N", "spaces open at once; 0: 256 in files, 24 in a database", "0", _up_to(10**5))
+    add("--max-connections", "N", "connections open at once", "4096", whole_from(1, 10**6))
+    add("--access-log", "FORMAT", "log each request on stderr, without secrets: off, text or json", "off", log_format)
+    add("--drain-seconds", "SECONDS", "time between /readyz reporting not ready and closing the port", "0", _up_to(600))
 
 
 def serve_http(
@@ -139,13 +153,13 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
     from holdlog.adapters.http.options import HttpOptions
 
     if not _PATH.fullmatch(options.path) or f"/{options.path.split('/')[1]}" in _TAKEN:
-        raise InvalidError("path: must be as /mcp, and none that holdlog has already")
+        raise InvalidError("--path: must look like /mcp, and must not be a path that holdlog uses already")
     if wrong := [name for name in options.allowed_host if not _HOST.fullmatch(name)]:
-        raise InvalidError(f"allowed-host: {shown(wrong[0])} is no name as holdlog.example, *.example or *")
+        raise InvalidError(f"--allowed-host: {shown(wrong[0])} must look like holdlog.example, *.example or *")
     if wrong := [origin for origin in options.allowed_origin if origin != "*" and not _ORIGIN.fullmatch(origin)]:
-        raise InvalidError(f"allowed-origin: {shown(wrong[0])} is no origin as https://app.example")
+        raise InvalidError(f"--allowed-origin: {shown(wrong[0])} must look like https://app.example")
     if wrong := [proxy for proxy in options.trusted_proxy if not _is_network(proxy)]:
-        raise InvalidError(f"trusted-proxy: {shown(wrong[0])} is no address as 10.0.0.7 or 10.0.0.0/8")
+        raise InvalidError(f"--trusted-proxy: {shown(wrong[0])} must look like 10.0.0.7 or 10.0.0.0/8")
     return HttpOptions(
         host=options.host,
         port=options.port,
@@ -174,8 +188,8 @@ def _verifier_of(options: argparse.Namespace, engine: "Engine", tell: Callable[[
     verifier = build_verifier(engine, os.environ, options.auth_token_file, _jwt_of(options), tell)
     if options.auth and not options.open_tokens and not verifier.offers_any():
         raise InvalidError(
-            "auth: there is no token; make one with holdlog token create --name me --allow 'admin:*',"
-            " or name one with --auth-token-file"
+            "--auth: there is no token; create one with holdlog token create --name me --allow 'admin:*',"
+            " or name a file with --auth-token-file"
         )
     return verifier if options.auth or options.open_tokens or verifier.is_requested() else None
 
@@ -186,7 +200,7 @@ def _jwt_of(options: argparse.Namespace) -> "JwtOptions | None":
     given = {name: getattr(options, f"jwt_{name}") for name in ("issuer", "audience", "jwks_url")}
     if missing := [f"--jwt-{name.replace('_', '-')}" for name, value in given.items() if not value]:
         if len(missing) < len(given):
-            raise InvalidError(f"jwt: {' and '.join(missing)} must be given, too")
+            raise InvalidError(f"{' and '.join(missing)}: required with the other --jwt options")
         return None
     return JwtOptions(**given, algorithm=options.jwt_algorithm)
 
@@ -197,13 +211,17 @@ def _require_safe(options: argparse.Namespace, address: str, has_tokens: bool) -
         return
     if not ip_address(address.partition("%")[0]).is_loopback:
         raise InvalidError(
-            f"host: {options.host} can be reached from other machines and no token is required; make one with holdlog"
-            " token create, or name one with --auth-token-file (--insecure lets everybody in)"
+            f"--host: other machines can reach {options.host} and no token is required; create one with holdlog token"
+            " create, or name a file with --auth-token-file (--insecure serves without tokens)"
         )
     if "*" in options.allowed_origin:
-        raise InvalidError("allowed-origin: * lets every web page in where no token is required; name origins")
+        raise InvalidError(
+            "--allowed-origin: * would let every web page call, because no token is required; name the origins"
+        )
     if "*" in options.allowed_host:  # a page may point its own name here (DNS rebinding)
-        raise InvalidError("allowed-host: * lets every web page in where no token is required; name hosts")
+        raise InvalidError(
+            "--allowed-host: * would let every web page call, because no token is required; name the hosts"
+        )
 
 
 def _is_network(text: str) -> bool:

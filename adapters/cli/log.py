@@ -1,41 +1,34 @@
 """`holdlog log`: the events of a store, and new ones with --follow."""
 
 import argparse
-import json
 import sys
+from collections import deque
 from collections.abc import Iterable
 from contextlib import aclosing
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.commands import Parsers
 from holdlog.adapters.cli.nats import run_until_ended
+from holdlog.adapters.cli.parsers import Commands, as_option, did_you_mean
 from holdlog.adapters.cli.settings import named_place, one_or_more, place_of, workspaces_of
+from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.events.event_filter import EventFilter
     from holdlog.adapters.api.values.responses import EventView
     from holdlog.adapters.runtime.engine import Engine
 
-WIDEST: Final = 60
-"""Characters for the fields of an event, apart from its names."""
+GROUPS: Final = ("record", "claim", "thread", "agent", "token")
+"""Kinds that stand for several events each."""
 PAGE: Final = 1000
+WIDER: Final = 8
+"""How much further back each attempt looks for the last events."""
 HEARTBEAT: Final = 60.0
+"""Seconds."""
 
-_NAMED: Final = frozenset(
-    {"position", "id", "stream", "version", "kind", "at", "by", "principal", "namespace", "key", "resource", "thread"}
-    | {"mixed_scripts"}
-)
-_RELIED_ON: Final = frozenset({"operation", "based_on", "forced", "guard"})
-"""Fields with what a write relied on, shown only with --json."""
-_SESSIONS: Final = ("session", "former_session")
-"""Fields at the end of a line, where an agent's text leaves room for them."""
-_AGENTS: Final = ("agent", "forced_by")
-"""Further fields that name an agent."""
-_SAID: Final = ("value", "checksum")
-"""Fields with the contents of a thread, which `holdlog thread` shows."""
 _EXAMPLES: Final = """\
 examples:
+  holdlog log --last 20
   holdlog log --namespace campaign
   holdlog log --follow --kinds claim,ValueDeleted
   holdlog log --thread run-7 --json
@@ -43,25 +36,34 @@ examples:
 """
 
 
-def add_log(commands: Parsers, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
+def add_log(commands: Commands, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "log",
         parents=[store, places],
-        help="what happened, in order (docs/events.md)",
-        description="What happened, in order; with --follow also what comes.",
+        help="list events, oldest first, or follow new ones",
+        description="List events, oldest first; with --follow also new ones as they happen. docs/events.md describes"
+        " the events.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--after", type=int, metavar="POSITION", help="go on from there (default: 0; to follow: now)")
-    parser.add_argument("--follow", action="store_true", help="go on with whatever comes, until Ctrl-C")
-    parser.add_argument("--namespace", metavar="NAMESPACE", help="values of this namespace")
-    parser.add_argument("--prefix", metavar="TEXT", help="whose keys begin so")
-    parser.add_argument("--resource", metavar="RESOURCE", help="claims that overlap this")
-    parser.add_argument("--thread", metavar="ID", help="this thread")
-    parser.add_argument("--kinds", metavar="KINDS", help="with commas: record, claim, thread, agent, ValueWritten …")
-    parser.add_argument("--agent", metavar="NAME", help="what this agent did, or its sub-agents")
-    parser.add_argument("--limit", type=one_or_more, metavar="N", help="end after N events")
-    parser.add_argument("--json", action="store_true", help="print each event as JSON, one a line")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument(
+        "--after", type=int, metavar="POSITION", help="events after this position (default: 0; with --follow: the last)"
+    )
+    start.add_argument("--last", type=one_or_more, metavar="N", help="only the last N events (default: all)")
+    parser.add_argument("--follow", action="store_true", help="wait for new events, until Ctrl-C (default: stop)")
+    parser.add_argument("--namespace", metavar="NAMESPACE", help="only values of this namespace (default: all)")
+    parser.add_argument("--prefix", metavar="TEXT", help="only keys that start with this; needs --namespace")
+    parser.add_argument("--resource", metavar="RESOURCE", help="only claims that overlap this (default: all)")
+    parser.add_argument("--thread", metavar="ID", help="only this thread (default: all)")
+    parser.add_argument(
+        "--kinds",
+        metavar="KINDS",
+        help="only these, separated by commas: record, claim, thread, agent, token, ValueWritten … (default: all)",
+    )
+    parser.add_argument("--agent", metavar="NAME", help="only events of this agent and its sub-agents (default: all)")
+    parser.add_argument("--limit", type=one_or_more, metavar="N", help="stop after N events (default: no limit)")
+    parser.add_argument("--json", action="store_true", help="print each event as JSON on a line (default: text)")
     parser.set_defaults(run=run_log)
 
 
@@ -76,16 +78,35 @@ def run_log(options: argparse.Namespace) -> int:
         return no_store(place, expected=named_place(options.db) is not None)
     engine = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", report=print_note)
     try:
-        kinds = None if options.kinds is None else options.kinds.split(",")
+        kinds = None if options.kinds is None else _kinds(options.kinds)
         places = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
         choice = engine.requests.choice(*places)
         if options.follow:
             return run_until_ended(_follow(engine, choice, options))
-        for event in islice(_all(engine, choice, options.after or 0), options.limit):
+        found = (
+            _all(engine, choice, options.after or 0) if options.last is None else _last(engine, choice, options.last)
+        )
+        for event in islice(found, options.limit):
             _show(event, options.json)
         return 0
+    except InvalidError as error:
+        raise InvalidError(as_option(str(error), {})) from None
     finally:
         engine.close()
+
+
+def _kinds(text: str) -> list[str]:
+    """The kinds of events. Raises InvalidError, with the one that was probably meant."""
+    from holdlog.projections.fold import EVENTS
+
+    kinds = [word.strip() for word in text.split(",")]
+    for word in kinds:
+        if word not in GROUPS and word not in EVENTS:
+            guess = did_you_mean(word, (*GROUPS, *EVENTS))
+            raise InvalidError(
+                f"--kinds: {word!r} is not one of {', '.join(GROUPS)}, nor an event of docs/events.md{guess}"
+            )
+    return kinds
 
 
 def _all(engine: "Engine", choice: "EventFilter", after: int) -> "Iterable[EventView]":
@@ -97,6 +118,21 @@ def _all(engine: "Engine", choice: "EventFilter", after: int) -> "Iterable[Event
             return
 
 
+def _last(engine: "Engine", choice: "EventFilter", count: int, upto: int | None = None) -> "list[EventView]":
+    """The last events that match, up to a position. Reads only as far back as it must."""
+    if upto is None:
+        with engine.store.reader() as reader:
+            upto = reader.position()
+    span = max(count, PAGE)
+    while True:
+        start = max(0, upto - span)
+        matches = takewhile(lambda event: event.position <= upto, _all(engine, choice, start))
+        found = deque(matches, maxlen=count)
+        if len(found) == count or start == 0:
+            return list(found)
+        span *= WIDER
+
+
 async def _follow(engine: "Engine", choice: "EventFilter", options: argparse.Namespace) -> None:
     from holdlog.adapters.api.events.event_view import event_view
     from holdlog.adapters.runtime.following import follow
@@ -104,6 +140,12 @@ async def _follow(engine: "Engine", choice: "EventFilter", options: argparse.Nam
     left = options.limit
     with engine.store.reader() as reader:
         after = reader.position() if options.after is None else options.after
+    if options.last is not None:
+        for past in islice(_last(engine, choice, options.last, after), left):
+            _show(past, options.json)
+            left = None if left is None else left - 1
+        if left == 0:
+            return
     async with aclosing(follow(engine, choice, after, HEARTBEAT)) as coming:
         async for came in coming:
             for event in islice(came.events, left):
@@ -114,39 +156,9 @@ async def _follow(engine: "Engine", choice: "EventFilter", options: argparse.Nam
 
 
 def _show(event: "EventView", as_json: bool) -> None:
+    from holdlog.adapters.cli.log_texts import line_of
     from holdlog.adapters.cli.texts import printable
 
-    line = event.model_dump_json() if as_json else _line(event.model_dump(mode="json"))
+    line = event.model_dump_json() if as_json else line_of(event.model_dump(mode="json"))
     sys.stdout.write(printable(line, kept="") + "\n")
     sys.stdout.flush()
-
-
-def _line(event: dict[str, Any]) -> str:
-    from holdlog.adapters.api.authors import author
-    from holdlog.adapters.cli.texts import marked
-
-    place = f"{event['namespace']}/{event['key']}" if "namespace" in event else ""
-    place = place or marked(event.get("resource", "")) or event.get("thread", "")
-    left_out = (*_NAMED, *_RELIED_ON, *(_SAID if "thread" in event else ()))
-    rest = {
-        name: value
-        for name, value in event.items()
-        if name not in left_out and (value != event["by"] or name == "forced_by")
-    }
-    rest |= {name: rest.pop(name) for name in _SESSIONS if name in rest}
-    summary = json.dumps(rest.pop("value"), ensure_ascii=False) if "value" in rest else ""
-    summary = " ".join([summary, *(f"{name}={_told(name, value)}" for name, value in rest.items())]).strip()
-    short = summary if len(summary) <= WIDEST else summary[: WIDEST - 1] + "…"
-    moment = event["at"][:19].replace("T", " ")
-    by = author(marked(event["by"]), event.get("principal"))
-    return "  ".join(filter(None, (str(event["position"]), moment, by, event["kind"], place, short)))
-
-
-def _told(name: str, value: Any) -> str:
-    from holdlog.adapters.api.authors import author
-    from holdlog.adapters.cli.texts import marked
-
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    if name in _AGENTS:
-        return author(marked(text), None)
-    return marked(text) if name == "moved_to" else text

@@ -4,14 +4,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-from holdlog.adapters.cli.commands import Parsers, add_calls
+from holdlog.adapters.cli.commands import add_calls
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.output import make_every_character_writable
+from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import environment
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
@@ -19,36 +20,53 @@ from holdlog.adapters.cli.thread import add_thread
 from holdlog.adapters.cli.token import add_token
 from holdlog.adapters.cli.up import add_up
 from holdlog.adapters.operating_system.location import LocationError
-from holdlog.domain.refusals import HoldlogError, StoreError
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
-BAD_SETTINGS: Final = 2
 INTERRUPTED: Final = 130
 
 _ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
 """The only options before a command that take no value."""
 
+_GROUPS: Final = {
+    "work with claims": ("claims", "claim", "release", "status", "wait"),
+    "work with values": ("get", "set", "delete", "list", "history", "watch"),
+    "work with threads": ("thread",),
+    "people and audit": ("log", "agents", "token", "doctor"),
+    "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "rebuild"),
+}
+_DESCRIPTION: Final = """\
+holdlog is a coordination store for AI agents: versioned shared values, and claims (leases) on files or any named
+resource. Every change is an event in one log.
+
+{commands}
+"""
 _EXAMPLES: Final = """\
 examples:
-  holdlog                                       serve MCP over stdio, on the store of this repository
-  holdlog --tools claims,state                  the same with the tools for shared values
-  holdlog demo                                  two agents, one budget, ten seconds
-  holdlog claims                                who holds what
+  holdlog                                       serve MCP over stdio, with the store of this git repository
+  holdlog --tools claims,state                  the same, with the tools for shared values
+  holdlog demo                                  see two agents share a budget, in ten seconds
+  holdlog claims                                list claims and queues
+  holdlog claim src/parser.py --note 'renaming parse()'
+  holdlog log --last 20                         the last 20 events
   holdlog set order-1 status '"paid"' --version 0
   holdlog history order-1 status
-  holdlog thread read run-7                     what agents said and found in a run
-  holdlog doctor                                is the store sound, and who is connected?
+  holdlog thread read run-7                     messages and results of agents in one run
+  holdlog doctor                                check the store, list who is connected
   holdlog --db 'postgresql://ann@db.example/team?schema=project' claims
   holdlog copy state.db backup.db               also from and to PostgreSQL
   holdlog token create --name ci --allow 'write:build-*' --allow 'read:*' --expires 30d
-  holdlog up                                    a PostgreSQL and a NATS to try it with
+  holdlog up                                    start PostgreSQL and NATS to try holdlog with
   holdlog subscribe --nats nats://127.0.0.1:4222 --subject 'claim.>'
 
-Each option of serve can stand in the environment: HOLDLOG_DB, HOLDLOG_TOOLS, HOLDLOG_TOOL_PREFIX …
+holdlog COMMAND --help describes a command. Each option of serve is also an environment variable: HOLDLOG_DB,
+HOLDLOG_TOOLS, HOLDLOG_TOOL_PREFIX …
+Exit codes: 0 done; 1 refused, not found or timed out; 2 bad arguments or settings.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. 0: done; 1: it found a problem or was refused; 2: invalid settings, reported in one line."""
+    """Run a command. 0: done; 1: it found a problem, was refused or timed out; 2: bad arguments or settings. Reports
+    every error in one line."""
     make_every_character_writable()
     try:
         try:
@@ -56,14 +74,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code: int = options.run(options)
         finally:
             print(end="", flush=True)  # report a full disk here, not when the interpreter ends
+    except UnavailableError as error:
+        _complain(error)
+        return 1
     except (HoldlogError, LocationError) as error:
         _complain(error)
-        return BAD_SETTINGS
+        return BAD_ARGUMENTS
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "nats":
             raise
-        _complain(StoreError("nats-py is missing, which holdlog needs; install holdlog again"))
-        return BAD_SETTINGS
+        _complain(StoreError("the package nats-py is missing; install holdlog again"))
+        return BAD_ARGUMENTS
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it
@@ -71,12 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         _discard_output()
-        _complain(error)
+        where = "" if error.filename is None else f"{error.filename}: "
+        _complain(f"{where}{error.strerror or error}")
         return 1
     return code
 
 
-def _complain(error: Exception) -> None:
+def _complain(error: Exception | str) -> None:
     from holdlog.adapters.cli.texts import print_note
 
     print_note(str(error))
@@ -93,10 +115,10 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     given = list(arguments)
     command = _command(given)
     if command is not None and command not in commands:
-        parser.error(f"there is no command {command!r}")
+        parser.error(f"unknown command {command!r}{did_you_mean(command, commands)}")
     misplaced = _options_before(command, given)
     if misplaced:
-        parser.error(f"{misplaced[0]}: only --db may stand before a command")
+        parser.error(f"{misplaced[0]}: put it after {command}; only --db may come before a command")
     if command is None and not _ANSWERED_AT_ONCE.intersection(given):
         given.insert(0, "serve")
     return parser.parse_args(given)
@@ -122,14 +144,17 @@ def _options_before(command: str | None, words: Sequence[str]) -> list[str]:
 
 def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     """Build the parser of all commands; also returns their names."""
-    parser = _Parser(
+    parser = Parser(
         prog="holdlog",
-        description="Shared, versioned state and claims for agents that work side by side.",
+        usage="holdlog [--db PATH|URL] COMMAND …",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
-    where = "the store: a file, or postgresql://user@host/database (default: that of the git repository; docs/store.md)"
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    where = (
+        "the store: a file, or postgresql://user@host/database (default: HOLDLOG_DB, or else the store of the git"
+        " repository; docs/store.md)"
+    )
     parser.add_argument("--db", metavar="PATH|URL", help=where)
     store = argparse.ArgumentParser(add_help=False)
     store.add_argument("--db", default=argparse.SUPPRESS, metavar="PATH|URL", help=where)
@@ -145,9 +170,9 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         "--claims-across-worktrees",
         action="store_true",
         default=environment("CLAIMS_ACROSS_WORKTREES", "").lower() in ("1", "true", "yes"),
-        help="one path is one claim in all worktrees of the repository",
+        help="treat the same path in all worktrees of the repository as one resource (default: one in each worktree)",
     )
-    commands: Parsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    commands = Commands(parser)
     add_serve(commands, store, places)
     add_calls(commands, store, places)
     add_thread(commands, store)
@@ -160,24 +185,8 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_subscribe(commands, store)
     add_demo(commands)
     add_up(commands)
-    return parser, frozenset(commands.choices)
-
-
-class _Parser(argparse.ArgumentParser):
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Disable abbreviations: an abbreviation of today could be another option tomorrow."""
-        super().__init__(*arguments, **options | {"allow_abbrev": False})
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Let the command report unknown arguments: its help lists the known ones."""
-        found, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return found, unknown
-
-    def error(self, message: str) -> NoReturn:
-        """Report an error in one line; `--help` shows the usage."""
-        self.exit(BAD_SETTINGS, f"{self.prog}: {message} (see {self.prog} --help)\n")
+    parser.description = _DESCRIPTION.format(commands=commands.listed(_GROUPS))
+    return parser, commands.choices
 
 
 class _Version(argparse.Action):

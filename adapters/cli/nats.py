@@ -12,14 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import environment, named_place, one_or_more, place_of
-from holdlog.domain.refusals import InvalidError, StoreError
+from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.nats.options import NatsOptions
     from holdlog.adapters.nats.relay import Status
 
-TOLD_EVERY: Final = 1.0
+REPORT_EVERY: Final = 1.0
 """Seconds between lines about progress."""
 
 _EXAMPLE: Final = "example:\n  holdlog relay --nats nats://127.0.0.1:4222"
@@ -35,26 +36,26 @@ examples:
 def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> None:
     """Add `--nats` and the related options; `limits`: those of the stream, too."""
     group = parser.add_argument_group(
-        "NATS", "User, password and token may stand in the URL, or in HOLDLOG_NATS_USER, _PASSWORD and _TOKEN."
+        "NATS", "User, password and token come from the URL, or from HOLDLOG_NATS_USER, _PASSWORD and _TOKEN."
     )
 
     def add(name: str, metavar: str, help_text: str, kind: type = str, fallback: str | None = None) -> None:
         given = environment(name.strip("-").replace("-", "_").upper(), "") or fallback
         group.add_argument(name, metavar=metavar, type=kind, default=given, help=help_text)
 
-    add("--nats", "URL", "nats://host:4222 or tls://host:4222, several with commas")
-    add("--nats-name", "NAME", "the store's name in subjects (default: its id)")
-    add("--nats-prefix", "TEXT", "what all subjects begin with (default: holdlog)", fallback="holdlog")
-    add("--nats-creds", "FILE", "credentials (JWT and NKEY)", Path)
-    add("--nats-nkey", "FILE", "the seed of an NKEY", Path)
-    add("--nats-ca", "FILE", "certificates to trust", Path)
-    add("--nats-cert", "FILE", "our certificate", Path)
-    add("--nats-key", "FILE", "the key of our certificate", Path)
+    add("--nats", "URL", "nats://host:4222 or tls://host:4222, several separated by commas (default: none)")
+    add("--nats-name", "NAME", "the name of the store in subjects (default: its id)")
+    add("--nats-prefix", "TEXT", "the first part of all subjects (default: holdlog)", fallback="holdlog")
+    add("--nats-creds", "FILE", "a file with credentials: JWT and NKEY (default: none)", Path)
+    add("--nats-nkey", "FILE", "a file with the seed of an NKEY (default: none)", Path)
+    add("--nats-ca", "FILE", "a file with certificates to trust (default: those of the system)", Path)
+    add("--nats-cert", "FILE", "a file with the client certificate (default: none)", Path)
+    add("--nats-key", "FILE", "a file with the key of the client certificate (default: none)", Path)
     if limits:
-        add("--nats-max-age", "SECONDS", "the stream forgets older events (default: never)", float)
-        add("--nats-max-bytes", "N", "the stream forgets its oldest events beyond this size (default: never)", int)
-        add("--nats-max-messages", "N", "the stream forgets its oldest events beyond this number", int)
-        add("--nats-replicas", "N", "copies of the stream in a cluster of NATS (default: 1)", int)
+        add("--nats-max-age", "SECONDS", "the stream drops events older than this (default: never)", float)
+        add("--nats-max-bytes", "N", "the stream drops its oldest events beyond N bytes (default: never)", int)
+        add("--nats-max-messages", "N", "the stream drops its oldest events beyond N events (default: never)", int)
+        add("--nats-replicas", "N", "copies of the stream in a NATS cluster (default: 1)", int)
 
 
 def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
@@ -62,11 +63,13 @@ def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
     from holdlog.adapters.nats.options import StreamLimits, nats_options
 
     if not options.nats:
-        raise InvalidError("--nats: say where NATS is, such as --nats nats://127.0.0.1:4222")
+        raise InvalidError("--nats: is required, for example --nats nats://127.0.0.1:4222 (or set HOLDLOG_NATS)")
     given = vars(options)
     limits = [given.get(f"nats_{name}") for name in ("max_age", "max_bytes", "max_messages", "replicas")]
     if any(it is not None and it <= 0 for it in limits):
-        raise InvalidError("limits of the stream must be more than 0")
+        raise InvalidError(
+            "--nats-max-age, --nats-max-bytes, --nats-max-messages, --nats-replicas: must be more than 0"
+        )
     found = nats_options(
         options.nats,
         os.environ,
@@ -83,58 +86,67 @@ def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
     return found
 
 
-def add_relay(
-    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
-) -> None:
+def add_relay(commands: Commands, shared: argparse.ArgumentParser) -> None:
     """Add the command; `shared` provides `--db`."""
-    parser = subparsers.add_parser(
+    parser = commands.add_parser(
         "relay",
         parents=[shared],
         help="publish the events of the store to NATS, until Ctrl-C",
-        description="Publish every event of the store to a stream of NATS JetStream, once and in order. Several relays"
-        " may run; one of them publishes. Says on standard error what it does.",
+        description="Publish every event of the store to a NATS JetStream stream, once and in order. If several relays"
+        " run, one of them publishes and the others wait. It reports its progress on standard error.",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_nats_options(parser)
     parser.add_argument(
-        "--once", action="store_true", help="end when all events up to now are published, by this relay or another one"
+        "--once", action="store_true", help="stop when all events up to now are published (default: at Ctrl-C)"
     )
-    parser.add_argument("--json", action="store_true", help="what it does as JSON Lines on standard output")
+    parser.add_argument(
+        "--json", action="store_true", help="report progress as JSON Lines on standard output (default: text)"
+    )
     parser.set_defaults(run=run_relay)
 
 
-def add_subscribe(
-    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
-) -> None:
+def add_subscribe(commands: Commands, shared: argparse.ArgumentParser) -> None:
     """As `add_relay`."""
-    parser = subparsers.add_parser(
+    parser = commands.add_parser(
         "subscribe",
         parents=[shared],
-        help="print events from NATS as they happen, one JSON object a line",
-        description="Print the events of a store from NATS, as CloudEvents 1.0, each once and in order. With the store"
-        " at hand (--db, or that of the working folder unless --nats-name names another) no event can be missed.",
+        help="print events from NATS as they happen",
+        description="Print the events of a store from NATS, each once and in order, as CloudEvents 1.0: one JSON object"
+        " per line. If the store itself can be read too (--db, or the store of this repository unless --nats-name is"
+        " given), events that NATS dropped are read from there.",
         epilog=_SUBSCRIBE_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_nats_options(parser, limits=False)
     parser.add_argument(
-        "--subject", action="append", default=[], metavar="PATTERN", help="record.campaign.*, claim.> …; repeatable"
+        "--subject",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only these subjects, for example record.campaign.* or claim.>; repeatable (default: all)",
     )
-    parser.add_argument("--after", type=int, metavar="POSITION", help="go on from there; 0: all (default: from now on)")
-    parser.add_argument("--durable", metavar="NAME", help="NATS keeps the place under this name")
     parser.add_argument(
-        "--bookmarks", type=float, metavar="SECONDS", help="tell the position when nothing that fits came for so long"
+        "--after", type=int, metavar="POSITION", help="events after this position; 0: all (default: new events)"
     )
-    parser.add_argument("--limit", type=one_or_more, metavar="N", help="end after N events")
+    parser.add_argument(
+        "--durable", metavar="NAME", help="NATS remembers the position under this name (default: nothing is remembered)"
+    )
+    parser.add_argument(
+        "--bookmarks",
+        type=float,
+        metavar="SECONDS",
+        help="print the position when no event came for this long (default: never)",
+    )
+    parser.add_argument("--limit", type=one_or_more, metavar="N", help="stop after N events (default: no limit)")
     parser.set_defaults(run=run_subscribe)
 
 
 def run_subscribe(options: argparse.Namespace) -> int:
     """Run `holdlog subscribe`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import print_note, printable
+    from holdlog.adapters.cli.texts import no_store, print_note, printable
     from holdlog.adapters.compose import open_holdlog, store_exists
-    from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.python.subscriber import Subscription
 
     nats = nats_options_of(options)
@@ -144,7 +156,7 @@ def run_subscribe(options: argparse.Namespace) -> int:
     if place is not None and store_exists(place):
         engine = open_holdlog(place, what="holdlog subscribe", report=print_note)
     elif place is not None and named:
-        raise StoreError(f"there is no store at {without_password(place)}")
+        return no_store(place)
 
     async def show() -> None:
         left = options.limit
@@ -164,14 +176,14 @@ def run_subscribe(options: argparse.Namespace) -> int:
 
 def run_relay(options: argparse.Namespace) -> int:
     """Run `holdlog relay`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import print_note
+    from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_holdlog, open_lead
     from holdlog.adapters.nats.relay import Relay
 
     nats = nats_options_of(options)
     place = place_of(options.db)
     if isinstance(place, Path) and not os.path.lexists(place):
-        raise StoreError(f"there is no store at {place}")
+        return no_store(place)
     engine = open_holdlog(place, what="holdlog relay", report=print_note)
     try:
         teller = _Teller(nats.address, options.json, options.once)
@@ -227,7 +239,7 @@ class _Teller:
         self._error = status.error
         now = time.monotonic()
         changed = (status.state, status.error) != self._last
-        late = now - self._at >= TOLD_EVERY and status.position != self._position
+        late = now - self._at >= REPORT_EVERY and status.position != self._position
         if not (late or (changed and not (status.state == "publishing" and self._last[0] == "current"))):
             return
         self._last, self._at, self._position = (status.state, status.error), now, status.position
@@ -242,9 +254,9 @@ class _Teller:
     def _line(self, status: "Status") -> str:
         match status.state:
             case "waiting" if self._once:
-                return "another relay publishes; this one ends when the stream has everything up to now"
+                return "another relay publishes; this one stops when the stream has all events up to now"
             case "waiting":
-                return "another relay publishes; this one takes over when it ends"
+                return "another relay publishes; this one takes over when that one stops"
             case "connecting":
                 return f"connecting to {self._where}"
             case "publishing":

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters.cli.commands import Parsers
 from holdlog.adapters.cli.http import add_http_options, serve_http
 from holdlog.adapters.cli.nats import add_nats_options, nats_options_of
+from holdlog.adapters.cli.parsers import Commands, did_you_mean
 from holdlog.adapters.cli.settings import (
     LEVELS,
     environment,
@@ -22,6 +22,7 @@ from holdlog.adapters.cli.settings import (
     workspaces_of,
 )
 from holdlog.adapters.operating_system.location import without_password
+from holdlog.domain.refusals import InvalidError
 
 LEASE: Final = 300.0
 LEASE_OVER_HTTP: Final = 1800.0
@@ -33,15 +34,16 @@ examples:
   holdlog serve --transport http --port 8420
   holdlog serve --db 'postgresql://ann@db.example/team?schema=project' --nats nats://127.0.0.1:4222
 
-Each option can stand in the environment, as HOLDLOG_TOOLS or HOLDLOG_DB.
+Each option is also an environment variable, for example HOLDLOG_TOOLS or HOLDLOG_DB.
 """
 
 
-def add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
+def add_serve(commands: Commands, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
     serve = commands.add_parser(
         "serve",
         parents=[store, places],
-        help="serve MCP over stdio (what holdlog does without a command) or HTTP",
+        help="serve MCP over stdio, or MCP and REST over HTTP (the default command)",
+        description="Serve MCP over stdio, or MCP and the REST API over HTTP. holdlog without a command does the same.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -49,62 +51,63 @@ def add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argpars
         "--tools",
         default=environment("TOOLS", "claims"),
         metavar="GROUPS",
-        help="groups with commas: claims (= standard), state (= advanced), kv, threads, admin, all (default: claims)",
+        help="groups of tools, separated by commas: claims (= standard), state (= advanced), kv, threads, admin, all"
+        " (default: claims)",
     )
     serve.add_argument(
         "--tool-prefix",
         default=os.environ.get("HOLDLOG_TOOL_PREFIX", "holdlog_"),
         metavar="TEXT",
-        help="start of every tool's name (default: holdlog_)",
+        help="the first part of all tool names (default: holdlog_)",
     )
     serve.add_argument(
         "--lease-seconds",
         default=environment("LEASE_SECONDS", "") or None,
         type=lease_seconds,
         metavar="SECONDS",
-        help="how long a claim lasts without a word from its agent (default: 300; over HTTP 1800)",
+        help="a claim expires this long after its last renewal (default: 300; over HTTP 1800)",
     )
     serve.add_argument(
         "--grace-seconds",
         default=environment("GRACE_SECONDS", "60"),
         type=seconds,
         metavar="SECONDS",
-        help="what is left of its claims when an agent's server has ended (default: 60)",
+        help="claims expire this long after the server of their agent ended (default: 60)",
     )
     serve.add_argument(
         "--idle-limit",
         default=environment("IDLE_LIMIT", "1800"),
         type=lease_seconds,
         metavar="SECONDS",
-        help="how long after an agent's last call its claims are still renewed (default: 1800)",
+        help="the server renews claims for this long after their agent's last call (default: 1800)",
     )
     serve.add_argument(
         "--max-claims",
         default=environment("MAX_CLAIMS", "64"),
         type=whole_number,
         metavar="N",
-        help="claims that one agent may hold (default: 64)",
+        help="the most claims that one agent may hold (default: 64)",
     )
     serve.add_argument(
         "--max-wait",
         default=environment("MAX_WAIT", "50"),
         type=seconds,
         metavar="SECONDS",
-        help="longest wait of one call (default: 50; many hosts cut calls at 60)",
+        help="the longest wait of one call (default: 50; many hosts cancel calls after 60)",
     )
     serve.add_argument(
         "--max-value-bytes",
         default=environment("MAX_VALUE_BYTES", "262144"),
         type=whole_bytes,
         metavar="N",
-        help="largest value, as JSON (default: 262144)",
+        help="the largest value, in bytes of JSON (default: 262144)",
     )
     serve.add_argument(
         "--log-level",
         default=environment("LOG_LEVEL", "warning"),
         type=log_level,
         metavar="LEVEL",
-        help=f"what is logged on stderr: {', '.join(LEVELS)} (default: warning)",
+        help=f"the least level that is logged on stderr: {', '.join(LEVELS)} (default: warning)",
     )
     add_nats_options(serve)
     add_http_options(serve)
@@ -127,6 +130,7 @@ def run_serve(options: argparse.Namespace) -> int:
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
     from holdlog.adapters.mcp.stdio.serving import run_stdio
 
+    _require_known_groups(options.tools)
     groups = chosen_groups(options.tools)
     settings = Settings(
         max_value_bytes=options.max_value_bytes,
@@ -154,17 +158,27 @@ def run_serve(options: argparse.Namespace) -> int:
     return 0
 
 
+def _require_known_groups(tools: str) -> None:
+    """Raises InvalidError, with the group that was probably meant."""
+    from holdlog.adapters.mcp.groups import ALIASES, GROUPS
+
+    known = (*GROUPS, *ALIASES)
+    for word in filter(None, (word.strip() for word in tools.split(","))):
+        if word not in known:
+            raise InvalidError(f"--tools: {word!r} is not one of {', '.join(known)}{did_you_mean(word, known)}")
+
+
 def _greet(place: Path | str) -> None:
     """Print help for a user who typed `holdlog` in a terminal: what it is doing and what they may have wanted."""
     from holdlog.adapters.operating_system.presence import connected
 
     others = connected(place) if isinstance(place, Path) else []
     print(
-        f"holdlog serves MCP on this terminal for the store {without_password(place)}; Ctrl-C ends it.\n"
-        f"Connected besides: {', '.join(f'{it.what} (process {it.pid})' for it in others) or 'nobody'}.\n"
-        "An MCP host starts it by itself. You may have wanted:\n"
+        f"holdlog serves MCP on this terminal, with the store {without_password(place)}. Ctrl-C stops it.\n"
+        f"Other connections: {', '.join(f'{it.what} (process {it.pid})' for it in others) or 'none'}.\n"
+        "MCP hosts start this server themselves. In a terminal, try:\n"
         "  holdlog demo      see what it does, in ten seconds\n"
-        "  holdlog claims    who holds what now\n"
-        "  holdlog --help    everything else",
+        "  holdlog claims    list claims and queues\n"
+        "  holdlog --help    list all commands",
         file=sys.stderr,
     )

@@ -85,7 +85,7 @@ def log_format(text: str) -> str:
 def switched(text: str) -> bool:
     """Parse an on/off setting. Any other word is an error, not one of the two."""
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    word = _read(text, lambda it: it.strip().lower(), words.__contains__, "1, true, yes or on, or their contraries")
+    word = _read(text, lambda it: it.strip().lower(), words.__contains__, "on or off (also 1, true, yes, 0, false, no)")
     return words[word]
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import named_place, place_of
 from holdlog.domain.refusals import StoreError
 
@@ -22,35 +23,32 @@ _MARKS: Final = {"ok": ("âœ“", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("â
 """Mark, mark for terminals that cannot show it, colour (ECMA-48)."""
 
 
-def add_rebuild(
-    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
-) -> None:
+def add_rebuild(commands: Commands, shared: argparse.ArgumentParser) -> None:
     """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
-    parser = subparsers.add_parser(
+    parser = commands.add_parser(
         "rebuild",
         parents=[shared],
-        help="make the views anew from the log",
-        description="Make the views anew from the log, beside those in use, and swap. Servers may go on working.",
+        help="rebuild the views from the log",
+        description="Rebuild the views from the log next to the current ones, then swap them. Servers keep working.",
         epilog="example:\n  holdlog rebuild --db postgresql://holdlog@db.example/holdlog",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON (default: text)")
     parser.set_defaults(run=run_rebuild)
 
 
-def add_doctor(
-    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
-) -> None:
+def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
     """As `add_rebuild`."""
-    parser = subparsers.add_parser(
+    parser = commands.add_parser(
         "doctor",
         parents=[shared],
-        help="is the store sound, and who is connected?",
-        description="Look at the store, beside servers that use it. Mends nothing. Exit code 1: it is not sound.",
+        help="check that the store is sound, list who is connected",
+        description="Check that the store is sound, and list who is connected. This changes nothing, and servers keep"
+        " working. Exit code 1: the store is not sound.",
         epilog="example:\n  holdlog doctor --json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON (default: text)")
     parser.set_defaults(run=run_doctor)
 
 
@@ -135,7 +133,7 @@ class Bar:
 def lasting_place(db: str | None) -> Path | str:
     place = place_of(db)
     if place == ":memory:":
-        raise StoreError(":memory: is gone when its process ends; name a file or a database with --db")
+        raise StoreError("a store in :memory: ends with its process; name a file or a database with --db")
     return place
 
 

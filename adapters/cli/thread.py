@@ -3,13 +3,12 @@
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.commands import Parsers
-from holdlog.adapters.cli.settings import one_or_more, place_of
+from holdlog.adapters.cli.parsers import Commands, as_option
+from holdlog.adapters.cli.settings import named_place, one_or_more, place_of
 from holdlog.domain.refusals import HoldlogError, InvalidError, NotFoundError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
@@ -32,28 +31,26 @@ examples:
   holdlog thread data run-7 plan
   holdlog thread history run-7 plan
 
-As it comes, and across threads: holdlog log --follow --kinds thread. See docs/threads.md.
+To follow all threads: holdlog log --follow --kinds thread. docs/threads.md describes threads.
 """
 _NAMES_HERE: Final = {
     "thread_id": "ID",
     "key": "KEY",
-    "after": "--after",
     "after_version": "--after",
-    "limit": "--limit",
 }
 """The names of the arguments of calls on this command line."""
 
 
-def add_thread(commands: Parsers, store: argparse.ArgumentParser) -> None:
+def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
     """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "thread",
-        help="list and read threads (docs/threads.md)",
-        description="What agents said and found in a run, and the data that they share.",
+        help="list and read threads: messages, results and data of one run",
+        description="Read the messages and results of agents in one run, and the data that they share.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(title="what to do", dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
 
     def add(name: str, help_text: str, ask: Ask, example: str) -> argparse.ArgumentParser:
         action: argparse.ArgumentParser = actions.add_parser(
@@ -64,24 +61,27 @@ def add_thread(commands: Parsers, store: argparse.ArgumentParser) -> None:
             epilog=f"example:\n  holdlog thread {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        action.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+        action.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
         action.set_defaults(run=lambda options: _run(ask, options))
         return action
 
-    listing = add("list", "the threads there are, by id", _list, "list --after run-7")
-    listing.add_argument("--after", metavar="ID", help="only ids behind this one (the next page)")
-    listing.add_argument("--limit", type=one_or_more, default=1000, metavar="N", help="so many (default: 1000)")
-    read = add("read", "what was said and found in a thread, in order", _read, "read run-7 --limit 10")
-    past = "newest messages and results shown; with --after the first ones"
-    read.add_argument("--after", type=int, metavar="VERSION", help="only what came after this version")
+    listing = add("list", "list threads by id", _list, "list --after run-7")
+    listing.add_argument(
+        "--after", metavar="ID", help="only ids after this one: the next page (default: from the start)"
+    )
+    listing.add_argument("--limit", type=one_or_more, default=1000, metavar="N", help="show at most N (default: 1000)")
+    read = add("read", "print the messages and results of a thread, oldest first", _read, "read run-7 --limit 10")
+    past = "show the last N messages and results; with --after the first N"
+    read.add_argument("--after", type=int, metavar="VERSION", help="only what follows this version (default: all)")
     read.add_argument("--limit", type=one_or_more, default=SHOWN, metavar="N", help=f"{past} (default: {SHOWN})")
-    data = add("data", "the data of a thread, or the value of one key", _data, "data run-7 plan")
-    history = add("history", "what became of a key, newest first", _history, "history run-7 plan")
-    history.add_argument("--limit", type=one_or_more, default=SHOWN, metavar="N", help=f"so many (default: {SHOWN})")
+    data = add("data", "print the data of a thread, or the value of one key", _data, "data run-7 plan")
+    history = add("history", "list the changes of one key, newest first", _history, "history run-7 plan")
+    newest = f"show the newest N (default: {SHOWN})"
+    history.add_argument("--limit", type=one_or_more, default=SHOWN, metavar="N", help=newest)
     for action in (read, data, history):
-        action.add_argument("id", metavar="ID", help="of the thread")
-    data.add_argument("key", nargs="?", metavar="KEY", help="only this one")
-    history.add_argument("key", metavar="KEY")
+        action.add_argument("id", metavar="ID", help="the id of the thread")
+    data.add_argument("key", nargs="?", metavar="KEY", help="only this key (default: all)")
+    history.add_argument("key", metavar="KEY", help="the key")
 
 
 def _run(ask: Ask, options: argparse.Namespace) -> int:
@@ -91,12 +91,15 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
 
     place = place_of(options.db)
     if not store_exists(place):
-        return texts.no_store(place)
+        may_be_new = options.action == "list" and named_place(options.db) is None
+        if not (may_be_new and options.json):
+            return texts.no_store(place, expected=not may_be_new)
+        place = ":memory:"  # an empty list, in the usual shape
     engine = open_holdlog(place, what="holdlog thread", report=texts.print_note)
     try:
         body = ask(engine, options)
     except InvalidError as error:
-        raise InvalidError(_by_the_names_here(str(error))) from None
+        raise InvalidError(as_option(str(error), _NAMES_HERE)) from None
     except (StoreError, UnavailableError):
         raise
     except HoldlogError as refusal:
@@ -118,25 +121,21 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
 
 
 def _what_to_do(refusal: HoldlogError) -> str:
-    """Advice for a missing thread. This command starts none, so it has another name, or is in another store."""
+    """Advice for a missing thread: it has another name, or is in another store."""
     if isinstance(refusal, NotFoundError) and "key" not in refusal.facts:
-        return (
-            f"there is no thread {refusal.facts['thread_id']}; see holdlog thread list, or name another store with --db"
-        )
-    return f"{refusal}; see holdlog thread data" if isinstance(refusal, NotFoundError) else str(refusal)
+        missing = refusal.facts["thread_id"]
+        return f"there is no thread {missing}; to see all: holdlog thread list (--db names another store)"
+    if isinstance(refusal, NotFoundError):
+        return f"{refusal}; to see all keys: holdlog thread data {refusal.facts['thread_id']}"
+    return str(refusal)
 
 
 def _more(body: Body) -> str:
     """A note that there is more, and how to see it; empty if there is not."""
     if "next_before" in body:
-        shown = "there is more before that: --limit shows it"
-        return shown if "history" in body else shown + ", or --after 0 from the beginning"
-    return f"there is more: --after {body['next_after']}" if "next_after" in body else ""
-
-
-def _by_the_names_here(message: str) -> str:
-    found = re.match(r"([a-z_]+): ", message)
-    return message if found is None else f"{_NAMES_HERE.get(found[1], found[1])}: {message[found.end() :]}"
+        shown = "there is more before this: use --limit N"
+        return shown if "history" in body else shown + ", or --after 0 to read from the beginning"
+    return f"there is more: use --after {body['next_after']}" if "next_after" in body else ""
 
 
 def _list(engine: "Engine", options: argparse.Namespace) -> Body:

@@ -43,7 +43,7 @@ def _threads(body: dict[str, Any]) -> str:
         )
         for it in body["threads"]
     ]
-    return table(rows) or "no thread was started yet"
+    return table(rows) or "there are no threads yet; an agent starts one with thread_start (docs/threads.md)"
 
 
 def _items(body: dict[str, Any], coloured: bool) -> str:
@@ -54,13 +54,13 @@ def _items(body: dict[str, Any], coloured: bool) -> str:
         found.append(_BOLD.format(head) if coloured else head)
         lines = _of_result(it["result"]) if "result" in it else _lines(it["message"]) if "message" in it else []
         found += [MARGIN + printable(line, kept="") for line in lines]
-    return "\n".join(found) or printable(f"nothing was said in {body['thread_id']} there", kept="")
+    return "\n".join(found) or printable(f"there are no messages or results in {body['thread_id']} there", kept="")
 
 
 def _data(body: dict[str, Any]) -> str:
     if "data" not in body:
         return printable(json.dumps(body["value"], ensure_ascii=False, indent=2))
-    return table([(key, short(value)) for key, value in body["data"].items()]) or "no key has a value"
+    return table([(key, short(value)) for key, value in body["data"].items()]) or "this thread has no data"
 
 
 def _history(body: dict[str, Any]) -> str:
@@ -126,7 +126,7 @@ def _lines(message: object) -> list[str]:
         case {"type": "tool_call", "tools": list(tools)} if all(isinstance(it, dict) for it in tools):
             return [f"calls {it.get('name')} {_json(it.get('input'))}" for it in tools]
         case {"type": "tool_result", "tool": {"name": str(name)}, "content": content}:
-            return [f"{name} answered {_json(content)}"]
+            return [f"{name} returned {_json(content)}"]
         case _:
             return [_json(message)]
 

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.commands import Parsers, user
+from holdlog.adapters.cli.commands import user
+from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.settings import named_place
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
@@ -31,8 +33,8 @@ examples:
   holdlog token revoke ci
 
 Scopes: read and write (which includes read) cover values, claims and threads; read-values, read-claims, read-threads,
-write-values, write-threads and claim cover one kind; metrics:* reads the figures; admin allows everything. In a
-pattern only * is special. See docs/tokens.md.
+write-values, write-threads and claim cover one kind; metrics:* reads the metrics; admin allows everything. In a
+pattern only * is special. docs/tokens.md describes scopes and patterns.
 """
 _CREATE: Final = """\
 examples:
@@ -41,16 +43,17 @@ examples:
 """
 
 
-def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
+def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
     """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "token",
         help="create, list, revoke and rotate tokens for HTTP",
-        description="Tokens let agents and scripts in over HTTP. They are kept in the store, by their hashes alone.",
+        description="Create, list, revoke and rotate the tokens with which agents and scripts call over HTTP. The store"
+        " keeps only their hashes.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(title="what to do", dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
 
     def add(
         name: str, help_text: str, run: Callable[[argparse.Namespace], int], epilog: str
@@ -63,31 +66,31 @@ def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        action.add_argument("--json", action="store_true", help="print the answer as JSON")
+        action.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
         action.set_defaults(run=run)
         return action
 
-    create = add("create", "make a token and print it, once, alone on standard output", _create, _CREATE)
-    create.add_argument("--name", required=True, help="1 to 64 of a-z, 0-9 and -; stands in all that it does")
+    create = add("create", "create a token and print it once, alone on standard output", _create, _CREATE)
+    create.add_argument("--name", required=True, help="1 to 64 of a-z, 0-9 and -; the log shows it")
     create.add_argument(
         "--allow",
         action="append",
         required=True,
         metavar="SCOPE:PATTERN",
-        help="what it may do, one grant each; repeatable",
+        help="what the token allows, one grant per option; repeatable",
     )
-    expires_help = f"30d, 12h, 90m … or never (default: {DEFAULT_LIFETIME})"
+    expires_help = f"it expires after this time, for example 30d, 12h, 90m, or never (default: {DEFAULT_LIFETIME})"
     create.add_argument(
         "--expires", type=_lifetime, default=_lifetime(DEFAULT_LIFETIME), metavar="TIME", help=expires_help
     )
-    create.add_argument("--space", metavar="NAME", help="the only space that it lets into (default: the main store)")
+    create.add_argument("--space", metavar="NAME", help="allow only this space (default: the main store)")
 
     add("list", "list the tokens, without their secrets", _list, "example:\n  holdlog token list --json")
 
-    revoke = add("revoke", "end a token for ever", _revoke, "example:\n  holdlog token revoke ci")
+    revoke = add("revoke", "revoke a token permanently", _revoke, "example:\n  holdlog token revoke ci")
     rotate = add(
         "rotate",
-        "give a token another secret and print it",
+        "give a token a new secret and print it",
         _rotate,
         "example:\n  holdlog token rotate ci --overlap 1h",
     )
@@ -96,19 +99,24 @@ def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
         type=_duration,
         default=0.0,
         metavar="TIME",
-        help="how long the old secret counts, too (default: 0s)",
+        help="the old secret stays valid for this time, for example 1h (default: 0s)",
     )
     for action in (revoke, rotate):
-        action.add_argument("name", metavar="NAME")
+        action.add_argument("name", metavar="NAME", help="the name of the token")
     for action in (create, rotate):
         action.add_argument(
             "--out",
             type=_file,
             metavar="FILE",
-            help="write the secret to this new file, which only you can read, instead of standard output",
+            help="write the secret to this new file, which only you can read (default: print it)",
         )
     for action in (create, revoke, rotate):
-        action.add_argument("--by", default=user(), metavar="WHO", help="who does it (default: your user name)")
+        action.add_argument(
+            "--by",
+            default=user(),
+            metavar="WHO",
+            help="who does it, for the log (default: HOLDLOG_AGENT, or else your user name)",
+        )
 
 
 def _create(options: argparse.Namespace) -> int:
@@ -119,7 +127,7 @@ def _create(options: argparse.Namespace) -> int:
 
     if is_local_name(options.name):
         raise InvalidError(
-            "name: is your user name, which no token may use over HTTP; choose another one, for example"
+            f"--name: {options.name} is your user name, which tokens must not use; choose another one, for example"
             f" {options.name}-laptop"
         )
     made = fresh(options.name)
@@ -128,15 +136,15 @@ def _create(options: argparse.Namespace) -> int:
         lambda: checked(lambda: IssueToken(hash=made.hash, lifetime_seconds=options.expires, **fields), by="by")
     )
 
-    def tell(changed: "TokenChanged") -> str:
+    def describe(changed: "TokenChanged") -> str:
         from holdlog.adapters.cli.token_texts import moment_of
 
         token = changed.token
         end = f"expires {moment_of(token.expires_at)}" if token.expires_at is not None else "never expires"
         where = f" in the space {token.space}" if token.space else ""
-        return f"token {token.name} may {', '.join(token.allow)}{where} and {end}; {_where(options.out)}"
+        return f"token {token.name} allows {', '.join(token.allow)}{where} and {end}; {_where(options.out)}"
 
-    return _with_secret(options, command, made.text, tell)
+    return _with_secret(options, command, made.text, describe)
 
 
 def _rotate(options: argparse.Namespace) -> int:
@@ -148,15 +156,15 @@ def _rotate(options: argparse.Namespace) -> int:
     fields = {"name": options.name, "overlap_seconds": options.overlap, "by": options.by}
     command = _named_here(lambda: checked(lambda: RotateToken(hash=made.hash, **fields), by="by"))
 
-    def tell(changed: "TokenChanged") -> str:
+    def describe(changed: "TokenChanged") -> str:
         from holdlog.adapters.cli.token_texts import moment_of
 
         until = changed.token.previous_until
-        old = f"counts until {moment_of(until)}" if options.overlap else "counts no more"
-        shown = "is shown this once" if options.out is None else f"is in {options.out}"
-        return f"token {options.name} has a new secret, which {shown}; the one before {old}"
+        old = f"is valid until {moment_of(until)}" if options.overlap else "is no longer valid"
+        shown = "will not be shown again" if options.out is None else f"is in {options.out}"
+        return f"token {options.name} has a new secret, which {shown}; the old one {old}"
 
-    return _with_secret(options, command, made.text, tell, must_exist=True)
+    return _with_secret(options, command, made.text, describe, must_exist=True)
 
 
 def _revoke(options: argparse.Namespace) -> int:
@@ -182,9 +190,12 @@ def _list(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli.token_texts import described, row
     from holdlog.adapters.compose import open_holdlog, store_exists
 
-    place = lasting_place(options.db)
+    place: Path | str = lasting_place(options.db)
     if not store_exists(place):
-        return texts.no_store(place)
+        may_be_new = named_place(options.db) is None
+        if not (may_be_new and options.json):
+            return texts.no_store(place, expected=not may_be_new)
+        place = ":memory:"  # an empty list, in the usual shape
     engine = open_holdlog(place, what="holdlog token", report=texts.print_note)
     try:
         with engine.store.reader() as reader:
@@ -194,7 +205,10 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         _print_json({"tokens": [described(token, now) for token in tokens]})
     else:
-        print(texts.table([row(token, now) for token in tokens]) or "no token was made yet")
+        print(
+            texts.table([row(token, now) for token in tokens])
+            or "there are no tokens; to create one: holdlog token create --name ci --allow 'read:*'"
+        )
     return 0
 
 
@@ -202,7 +216,7 @@ def _with_secret(
     options: argparse.Namespace,
     command: "TokenCommand",
     text: str,
-    tell: Callable[["TokenChanged"], str],
+    describe: Callable[["TokenChanged"], str],
     must_exist: bool = False,
 ) -> int:
     from holdlog.adapters.cli import texts
@@ -223,16 +237,14 @@ def _with_secret(
             out.unlink(missing_ok=True)
         return changed
     if out is None and _output_is_readable_by_others():
-        texts.print_note(
-            "standard output is a file that can be read by others; chmod 600 it, or use --out FILE next time"
-        )
+        texts.print_note("other users can read the file on standard output; chmod 600 it, or use --out FILE next time")
     if options.json:
         secret = {"token": text} if out is None else {"out": str(out)}
         _print_json({**secret, **described(changed.token, changed.token.issued_at)})
         return 0
     if out is None:
         print(text, flush=True)
-    texts.print_note(tell(changed))
+    texts.print_note(describe(changed))
     return 0
 
 
@@ -281,14 +293,14 @@ def _named_here(make: "Callable[[], TokenCommand]") -> "TokenCommand":
 
 
 def _where(out: Path | None) -> str:
-    return "it is shown this once" if out is None else f"its secret is in {out}"
+    return "copy it now, it will not be shown again" if out is None else f"its secret is in {out}"
 
 
 def _file(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise argparse.ArgumentTypeError("there is no such home") from None
+        raise argparse.ArgumentTypeError("names no home folder; write the path out without ~") from None
 
 
 def _lifetime(text: str) -> float | None:
@@ -299,5 +311,7 @@ def _duration(text: str, least: int = 0) -> float:
     found = _DURATION.fullmatch(text)
     seconds = int(found[1]) * _UNITS[found[2]] if found else -1
     if not least <= seconds <= LONGEST_DAYS * _UNITS["d"]:
-        raise argparse.ArgumentTypeError(f"must be a number with s, m, h, d or w, as in 12h, up to {LONGEST_DAYS}d")
+        raise argparse.ArgumentTypeError(
+            f"must be a number with s, m, h, d or w, for example 12h, up to {LONGEST_DAYS}d"
+        )
     return float(seconds)

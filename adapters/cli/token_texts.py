@@ -26,7 +26,7 @@ def row(token: Token, now: int) -> tuple[str, ...]:
     space = f"space {token.space}" if token.space else ""
     covers = covered(token.allow)
     grants = [f"{grant} ({covers[grant]})" if grant in covers else grant for grant in token.allow]
-    local = "has the name of this user" if is_local_name(token.name) else ""
+    local = "has your user name" if is_local_name(token.name) else ""
     return (token.name, ", ".join(grants), end, rotated, space, local)
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdlog.adapters.cli.parsers import Commands
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ HIGHEST_PORT: Final = 65535
 
 _EXAMPLES: Final = """\
 examples:
-  holdlog up                       both servers in a temporary folder, gone with Ctrl-C
-  holdlog up --data ~/holdlog-up   the same, and what they hold stays
+  holdlog up                       both servers, with data in a temporary folder that Ctrl-C removes
+  holdlog up --data ~/holdlog-up   the same, and the data stays
 """
 
 _VARIABLES: Final = {"postgres": "HOLDLOG_DB", "nats": "HOLDLOG_NATS"}
@@ -33,22 +34,25 @@ _NEXT: Final = (
 """Commands to try, with their requirements. Without comments: some shells reject them in interactive use."""
 
 
-def add_up(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_up(commands: Commands) -> None:
     """Add the command."""
-    parser = subparsers.add_parser(
+    parser = commands.add_parser(
         "up",
         help="start PostgreSQL and NATS to try holdlog with, until Ctrl-C",
-        description="Start a PostgreSQL and a NATS with JetStream on this machine's loopback, print how to reach them,"
-        " and end both with Ctrl-C. Needs holdlog[servers]. Only who has the printed URLs gets in.",
+        description="Start PostgreSQL and NATS with JetStream on this machine, print their URLs, and stop both on"
+        " Ctrl-C. They listen on the loopback address only and require the passwords in the URLs. Needs the extra"
+        " holdlog[servers].",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="keep the data there (default: a temporary folder)")
-    parser.add_argument("--only", choices=("postgres", "nats"), help="start this one alone")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="keep the data here (default: a temporary folder)")
+    parser.add_argument("--only", choices=("postgres", "nats"), help="start only this one (default: both)")
     for name in ("postgres", "nats"):
-        default = "default: a free one; with --data that of the last time"
-        parser.add_argument(f"--{name}-port", type=_port, metavar="PORT", help=f"where {name} listens ({default})")
-    parser.add_argument("--json", action="store_true", help="one line with the URLs, once both answer")
+        default = "default: a free port; with --data the port of the last run"
+        parser.add_argument(f"--{name}-port", type=_port, metavar="PORT", help=f"the port of {name} ({default})")
+    parser.add_argument(
+        "--json", action="store_true", help="print the URLs as one JSON line when both are ready (default: text)"
+    )
     parser.set_defaults(run=run_up)
 
 
@@ -57,9 +61,9 @@ def run_up(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli.texts import print_note
 
     if sys.platform == "win32":
-        raise InvalidError("holdlog up runs on Linux and macOS; on Windows use WSL2 or containers")
+        raise InvalidError("up: runs on Linux and macOS only; on Windows use WSL2 or containers")
     if getattr(options, "db", None) is not None:
-        raise InvalidError("up starts a database of its own, and takes no --db")
+        raise InvalidError("up: --db does not apply, because up starts a new database; use --data to keep it")
     from holdlog.adapters.cli.servers.running import NATS, POSTGRES, Wanted, require_installed, servers
 
     kinds = (options.only,) if options.only else (POSTGRES, NATS)
@@ -75,7 +79,7 @@ def run_up(options: argparse.Namespace) -> int:
             return 1
         except KeyboardInterrupt:
             if sys.stderr.isatty():
-                print_note("ending …")
+                print_note("stopping …")
     return 0
 
 
@@ -105,16 +109,18 @@ def _text(running: "Running", is_terminal: bool) -> str:
         return f"\033[1m{text}\033[0m" if is_terminal and not os.environ.get("NO_COLOR") else text
 
     urls, names = running.urls, dict(zip(running.urls, running.names, strict=True))
-    folder = "a temporary folder, gone when this ends" if running.is_temporary else printable(str(running.folder), "")
+    folder = (
+        "a temporary folder, removed when this ends" if running.is_temporary else printable(str(running.folder), "")
+    )
     shown = {**{names[kind]: url for kind, url in urls.items()}, "Data": folder}
     lines = [f"export {_VARIABLES[kind]}={shlex.quote(url)}" for kind, url in urls.items()]
     lines += [line for needs, line in _NEXT if needs <= urls.keys()]
     return (
         "".join(f"{bold(name.ljust(10))}  {text}\n" for name, text in shown.items())
-        + "\nWhoever has these URLs gets in: they hold the passwords. In another terminal:\n\n"
+        + "\nThe URLs contain the passwords: keep them secret. In another terminal:\n\n"
         + "".join(f"  {line}\n" for line in lines)
-        + "\nAn MCP host starts holdlog serve with the same variables.\n"
-        + f"{bold('Ctrl-C')} ends {'both' if len(urls) > 1 else 'it'}.\n"
+        + "\nAn MCP host must start holdlog serve with the same variables.\n"
+        + f"{bold('Ctrl-C')} stops {'both' if len(urls) > 1 else 'it'}.\n"
     )
 
 

@@ -129,7 +129,7 @@ def test_up_prints_commands_to_paste_and_ends_with_a_key(base: Path) -> None:
         os.environ.pop("NO_COLOR", None)
         os.execve(sys.executable, [sys.executable, "-m", "holdlog", "up"], os.environ | {"TMPDIR": str(base)})
     said = b""
-    while b"ends both." not in said:
+    while b"stops both." not in said:
         assert select.select([terminal], [], [], PATIENCE)[0]
         said += os.read(terminal, 4096)
     assert b"\033[1mPostgreSQL\033[0m" in said

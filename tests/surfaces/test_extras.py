@@ -78,7 +78,7 @@ def test_missing_libpq_below_psycopg_names_what_to_install(without: Without) -> 
 def test_nats_without_its_extra_names_what_to_install(without: Without, store: Path, command: str) -> None:
     done = without("nats", command, *NATS, "--db", store)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "holdlog: nats-py is missing, which holdlog needs; install holdlog again\n"
+    assert done.stderr == "holdlog: the package nats-py is missing; install holdlog again\n"
 
 
 @pytest.mark.parametrize(("command", "option"), [("serve", "--nats-nkey"), ("relay", "--nats-creds")])

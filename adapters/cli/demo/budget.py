@@ -24,7 +24,7 @@ async def overspent(screen: Screen, ada: Agent, ben: Agent) -> None:
     )
     with screen.timeline.scene("1  without a check") as scene:
         committed = sum(await _spend(screen, "blind", (ada, ben), checked=False))
-        scene.outcome, scene.good = (f"{usd(committed)} of {usd(BUDGET)}", "nobody was told"), False
+        scene.outcome, scene.good = (f"{usd(committed)} of {usd(BUDGET)}", "unnoticed"), False
     last = await ada.call("get", namespace="blind", key="budget")
     recorded = spent(last["value"])
     require(
@@ -32,7 +32,7 @@ async def overspent(screen: Screen, ada: Agent, ben: Agent) -> None:
         f"without a check {usd(committed)} were committed and {usd(recorded)} recorded: the race did not happen",
     )
     screen.outcome(
-        f"{usd(committed)} of {usd(BUDGET)} committed. The record says {usd(recorded)}, and nobody was told.",
+        f"{usd(committed)} of {usd(BUDGET)} committed. The record shows {usd(recorded)}. Nobody noticed.",
         good=False,
     )
 
@@ -40,7 +40,7 @@ async def overspent(screen: Screen, ada: Agent, ben: Agent) -> None:
 async def exact(screen: Screen, ada: Agent, ben: Agent) -> None:
     """Both name the version they have read; the second is refused, reads again and spends what is left. Raises
     Wrong."""
-    screen.title("2  With holdlog: a write names the version it read", "The same budget, the same two wishes.")
+    screen.title("2  With holdlog: each write names the version it read", "The same budget, the same two agents.")
     with screen.timeline.scene("2  with holdlog: versions") as scene:
         committed = sum(await _spend(screen, "checked", (ada, ben), checked=True))
         scene.outcome = (f"{usd(committed)} of {usd(BUDGET)} spent", "exactly, after one refusal")
@@ -117,7 +117,7 @@ class _Spender:
             newer = f"{answer['actual_updated_by']} wrote version {answer['actual_version']} meanwhile"
             self.screen.act(name, "conflict", f"{newer}: refused", "red")
             return False
-        require(answer["status"] == "ok", f"{name}'s write was answered {answer['status']}")
+        require(answer["status"] == "ok", f"{name}'s write returned {answer['status']}")
         span.text = f"{usd(amount)}, v{answer['version']}"
         instead = f" instead of {usd(WANTED[name])}" if amount < WANTED[name] else ""
         self.screen.act(name, "writes", f"version {answer['version']}: {usd(amount)} for {name}{instead}")

@@ -10,22 +10,22 @@ from holdlog.adapters.cli.demo.timeline import Span, Tick, Wake
 RESOURCE: Final = "src/report.md"
 EDITS: Final = {"ada": 1.5, "ben": 0.8}
 """Seconds that an agent holds the claim, as if it edited the file."""
-LINE: Final = 10.0
+QUEUES: Final = 10.0
 """Seconds that ben is willing to wait in the queue."""
 NOTE: Final = "section 2 is new"
 
 
-async def taken_in_turn(screen: Screen, ada: Agent, ben: Agent) -> None:
+async def queued(screen: Screen, ada: Agent, ben: Agent) -> None:
     """ada claims; ben is refused, joins the queue, and gets the claim when she releases it. Raises Wrong."""
-    screen.title("3  A claim: one edits, the other is next in line", f"Both want to edit {RESOURCE}.")
+    screen.title("3  A claim: one edits, the other is next in the queue", f"Both want to edit {RESOURCE}.")
     timeline = screen.timeline
     with timeline.scene("3  with holdlog: a claim") as scene:
         hold = await _claim(screen, ada)
         await _refused(screen, ben, ada)
-        with timeline.during(ben.name, "wait", "in line"):
-            waiting = asyncio.create_task(_stand_in_line(ben, screen))
-            await _first_in_line(ada, ben)
-            screen.act(ben.name, "in line", f"first, in one call: claim(wait_seconds={LINE:.0f})")
+        with timeline.during(ben.name, "wait", "in the queue"):
+            waiting = asyncio.create_task(_queue(ben, screen))
+            await _until_queued(ada, ben)
+            screen.act(ben.name, "queues", f"in one call: claim(wait_seconds={QUEUES:.0f})")
             await asyncio.sleep(EDITS[ada.name])
             if waiting.done():
                 await waiting
@@ -35,20 +35,23 @@ async def taken_in_turn(screen: Screen, ada: Agent, ben: Agent) -> None:
             released = timeline.end(hold)
             require(
                 answer["status"] == "released" and answer.get("granted_to") == ben.name,
-                f"{ada.name}'s release was answered {answer['status']}, granted to {answer.get('granted_to')}",
+                f"{ada.name}'s release returned {answer['status']}, granted to {answer.get('granted_to')}",
             )
             screen.act(ada.name, "releases", f'"{NOTE}": granted to {ben.name}', at=released)
             granted, response = await waiting
         next_hold = timeline.begin(ben.name, "hold", f"holds {RESOURCE}")
         screen.act(ben.name, "claimed", _latency(release_sent, released, granted), "green", at=granted)
         screen.aside(
-            "told:", f'{response["previous_outcome"]} by {response["previous_holder"]}: "{response["previous_note"]}"'
+            "past:", f'{response["previous_outcome"]} by {response["previous_holder"]}: "{response["previous_note"]}"'
         )
         screen.aside("hint:", response["hint"])
         timeline.wakes.append(Wake(ada.name, ben.name, released, granted))
         await asyncio.sleep(EDITS[ben.name])
         timeline.end(next_hold)
-        scene.outcome = (f"granted {granted - release_sent:.1f} ms after the release was sent", "by one call in line")
+        scene.outcome = (
+            f"granted {granted - release_sent:.1f} ms after the release was sent",
+            "to the first in the queue",
+        )
     screen.outcome(
         f"{ben.name} had it {granted - release_sent:.1f} ms after the release was sent, by one call.", good=True
     )
@@ -56,44 +59,44 @@ async def taken_in_turn(screen: Screen, ada: Agent, ben: Agent) -> None:
 
 async def _claim(screen: Screen, agent: Agent) -> Span:
     answer = await agent.call("claim", resource=RESOURCE, agent=agent.name)
-    require(answer["status"] == "claimed", f"{agent.name}'s claim was answered {answer['status']}, not claimed")
+    require(answer["status"] == "claimed", f"{agent.name}'s claim returned {answer['status']}, not claimed")
     hold = screen.timeline.begin(agent.name, "hold", f"holds {RESOURCE}")
     screen.act(agent.name, "claims", f"{RESOURCE}: claimed, version {answer['version']}; and edits it")
     return hold
 
 
-async def _refused(screen: Screen, asker: Agent, holder: Agent) -> None:
-    answer = await asker.call("claim", resource=RESOURCE, agent=asker.name)
+async def _refused(screen: Screen, waiter: Agent, holder: Agent) -> None:
+    answer = await waiter.call("claim", resource=RESOURCE, agent=waiter.name)
     status, held_by = answer["status"], answer.get("held_by")
     require(
         status == "busy" and held_by == holder.name,
-        f"{asker.name}'s claim of what {holder.name} holds was answered {status}, held by {held_by}",
+        f"{waiter.name}'s claim of what {holder.name} holds returned {status}, held by {held_by}",
     )
-    screen.timeline.ticks.append(Tick(asker.name, "busy", screen.timeline.now(), "busy"))
-    screen.act(asker.name, "busy", f"{RESOURCE}: held_by {held_by} for {answer['held_for_seconds']:.3f} s", "red")
+    screen.timeline.ticks.append(Tick(waiter.name, "busy", screen.timeline.now(), "busy"))
+    screen.act(waiter.name, "busy", f"{RESOURCE}: held_by {held_by} for {answer['held_for_seconds']:.3f} s", "red")
     screen.aside("hint:", answer["hint"])
 
 
-async def _stand_in_line(agent: Agent, screen: Screen) -> tuple[float, dict[str, Any]]:
+async def _queue(agent: Agent, screen: Screen) -> tuple[float, dict[str, Any]]:
     """Wait in the queue; returns the time of the grant, and the response."""
-    answer = await agent.call("claim", resource=RESOURCE, agent=agent.name, wait_seconds=LINE)
+    answer = await agent.call("claim", resource=RESOURCE, agent=agent.name, wait_seconds=QUEUES)
     granted = screen.timeline.now()
     status = answer["status"]
-    require(status == "claimed", f"{agent.name}'s claim in line was answered {status}, not claimed")
-    require(answer.get("previous_note") == NOTE, f"{agent.name} was not told what the holder before it did")
+    require(status == "claimed", f"{agent.name}'s queued claim returned {status}, not claimed")
+    require(answer.get("previous_note") == NOTE, f"{agent.name} did not get the note of the previous holder")
     return granted, answer
 
 
-async def _first_in_line(holder: Agent, waiter: Agent) -> None:
+async def _until_queued(holder: Agent, waiter: Agent) -> None:
     """Wait until the holder sees the other agent in the queue."""
     for _ in range(1_000):
         response = await holder.call("claim", resource=RESOURCE, agent=holder.name)
         if [it["agent"] for it in response.get("waiting", ())] == [waiter.name]:
             return
-    raise Wrong(f"{waiter.name} never stood in line")
+    raise Wrong(f"{waiter.name} never joined the queue")
 
 
-def _latency(asked: float, released: float, woken: float) -> str:
+def _latency(sent: float, released: float, woken: float) -> str:
     if woken >= released:
-        return f"{woken - released:.1f} ms after the release was answered"
-    return f"{woken - asked:.1f} ms after the release was sent, unanswered"
+        return f"{woken - released:.1f} ms after the release returned"
+    return f"{woken - sent:.1f} ms after the release was sent, before it returned"

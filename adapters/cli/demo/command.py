@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
-    from holdlog.adapters.cli.commands import Parsers
+    from holdlog.adapters.cli.parsers import Commands
 
 AGENTS: Final = ("ada", "ben")
 SERVER: Final = (sys.executable, "-m", "holdlog")
@@ -20,7 +20,7 @@ NEXT_STEPS: Final = """\
 uv tool install git+https://github.com/holdlog/holdlog
 (or, from a copy of the repository: uv tool install FOLDER)
 
-Then put this into .mcp.json of your project, and its agents share claims:
+Then add this to .mcp.json of your project, and its agents share claims:
 
   {
     "mcpServers": {
@@ -29,17 +29,21 @@ Then put this into .mcp.json of your project, and its agents share claims:
   }
 
   holdlog --tools all       the same server with the tools for shared values
-  holdlog claims            who holds what
-  holdlog doctor            is the store sound, and who is connected?"""
+  holdlog claims            list claims and queues
+  holdlog doctor            check the store, list who is connected"""
 
 
-def add_demo(commands: "Parsers") -> None:
+def add_demo(commands: "Commands") -> None:
     demo = commands.add_parser(
         "demo",
-        help="two agents, one budget, one file: with and without holdlog, in ten seconds",
-        description="Start two real servers on a fresh file in a temporary folder, and show what they are for.",
+        help="see two agents work with and without holdlog, in ten seconds",
+        description="Start two real servers with a new store in a temporary folder, and show what holdlog is for.",
+        epilog="example:\n  holdlog demo --svg demo.svg",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    demo.add_argument("--svg", metavar="FILE", type=_picture, help="also draw what was measured as an SVG picture")
+    demo.add_argument(
+        "--svg", metavar="FILE", type=_picture, help="also draw the measurements as a picture (default: no picture)"
+    )
     demo.set_defaults(run=run)
 
 
@@ -71,12 +75,12 @@ def perform(out: TextIO, svg: Path | None = None, command: Sequence[str] = SERVE
 
     from holdlog.adapters.cli.demo.agents import Wrong  # about a second: imports the MCP client
     from holdlog.adapters.cli.demo.picture import picture
-    from holdlog.adapters.cli.demo.story import tell
+    from holdlog.adapters.cli.demo.story import play
     from holdlog.domain.refusals import HoldlogError
 
     try:
         with tempfile.TemporaryDirectory(prefix="holdlog-demo-") as folder:
-            asyncio.run(tell(screen, command, Path(folder)))
+            asyncio.run(play(screen, command, Path(folder)))
         if svg is not None:
             svg.write_text(picture(timeline), encoding="utf-8")
     except BrokenPipeError:

@@ -16,13 +16,13 @@ from holdlog.domain.times import utc
 from holdlog.projections.rebuild import replay
 
 EVENTS = 10
-"""Events of the demo: three writes of each budget, one at the start and one per agent; two grants, a place in the queue
-and a release."""
+"""Events of the demo: three writes of each budget, one at the start and one per agent; two grants, a ticket
+in the queue and a release."""
 
 
 async def replayed(screen: Screen, ada: Agent, ben: Agent, db: Path) -> None:
     """Replay the log as a library user would, and compare with the state from the agents' servers. Raises Wrong."""
-    screen.title("4  What happened: the log")
+    screen.title("4  The log: every change, in order")
     with closing(open_holdlog(db)) as engine, engine.store.snapshot() as reader:
         log = reader.log(0, -1)
     heads = ("#", "time (UTC)", "event", "who", "stream and version", "what")
@@ -42,7 +42,7 @@ async def replayed(screen: Screen, ada: Agent, ben: Agent, db: Path) -> None:
     require(values == await _values(ada), "a replay of the log gives other values than list")
     require(held == await _claims(ben), "a replay of the log gives other claims than status")
     screen.outcome(f"replayed {len(log)} events: same state", good=True)
-    screen.line(f"   {len(values)} values as list tells them, {len(held)} claim as status tells it.")
+    screen.line(f"   {len(values)} values as list returns them, {len(held)} claim as status returns it.")
 
 
 async def _values(agent: Agent) -> dict[tuple[str, str], tuple[Any, int, str]]:
@@ -66,11 +66,11 @@ def _row(recorded: Recorded[Event]) -> tuple[str, ...]:
         case ValueDeleted(by=who):
             what = "deleted"
         case ValueExpired(by=who):
-            what = "ended"
+            what = "expired"
         case ClaimGranted(agent=who):
             what = "held"
         case ClaimQueued(agent=who):
-            what = "in line"
+            what = "queued"
         case ClaimReleased(agent=who, outcome=what):
             pass
         case _:

@@ -174,7 +174,7 @@ class _Picture:
         first, second = HEAD + LANE * self._lane[wake.by] + BAR_TOP, HEAD + LANE * self._lane[wake.agent] + BAR_TOP
         above, below = min(first, second) + BAR, max(first, second)
         line = _line(self._svg, self._x(wake.freed), above, self._x(wake.woken), below, "wake")
-        SubElement(line, "title").text = f"{wake.by} releases, {wake.agent} has it"
+        SubElement(line, "title").text = f"{wake.by} releases, {wake.agent} gets it"
 
     def _patterns(self) -> None:
         places = SubElement(self._svg, "defs")

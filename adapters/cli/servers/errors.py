@@ -1,4 +1,4 @@
-"""What can be wrong with servers of our own."""
+"""Errors of the servers that `holdlog up` starts."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from holdlog.domain.refusals import HoldlogError
 
 
 class ServersError(HoldlogError):
-    """A server cannot be started; the message is one line that says what to do. Never holds a secret."""
+    """A server cannot be started; the message is one line with what to do. It never contains a secret."""
 
     code: ClassVar[str] = "servers"
 

@@ -84,10 +84,14 @@ class Folder:
             return Known(**json.loads(path.read_text()))
         except FileNotFoundError:
             if (self.path / "postgres").exists():
-                raise ServersError(f"{path} is missing: the password of this database stood there") from None
+                raise ServersError(
+                    f"{path} is missing: it held the password of this database; name another folder"
+                ) from None
             return Known(secrets.token_hex(16), secrets.token_hex(16))
         except (ValueError, TypeError):
-            raise ServersError(f"{path} cannot be read: the passwords of this folder stood there") from None
+            raise ServersError(
+                f"{path} cannot be read: it holds the passwords of this folder; repair it or name another folder"
+            ) from None
 
     def remember(self, known: Known) -> None:
         self._write(_KNOWN, json.dumps(known._asdict(), indent=1) + "\n")

@@ -15,7 +15,7 @@ from holdlog.adapters.cli.servers.errors import ServersError
 
 LOCK: Final = "servers.lock"
 LONGEST_LINE: Final = 200
-"""Characters of a server's own words in a message."""
+"""Characters of a server's log in a message."""
 
 
 class Group:
@@ -47,7 +47,7 @@ class Group:
         os.pwrite(self._held, b"%d\n" % self._keeper.pid, 0)
 
     def start(self, command: Sequence[str | Path], log: Path) -> subprocess.Popen[bytes]:
-        """A process whose words go to `log`, which begins anew. Raises ServersError."""
+        """Start a process whose output goes to `log`, which is emptied first. Raises ServersError."""
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "wb") as file:
             try:
@@ -68,7 +68,7 @@ class Group:
                 raise ServersError(self._may_not(Path(command[0]))) from None
 
     def run(self, command: Sequence[str | Path], log: Path) -> None:
-        """As `start`, until it has ended well. Raises ServersError with its last words."""
+        """As `start`, until it has ended well. Raises ServersError with the last line of its log."""
         if self.start(command, log).wait():
             raise ServersError(f"{Path(command[0]).name} failed: {last_words(log)}")
 
@@ -114,5 +114,5 @@ def last_words(log: Path) -> str:
     """The last line of a server's log, for a message."""
     with suppress(OSError):
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip()[:LONGEST_LINE] if lines else "it said nothing"
+        return lines[-1].strip()[:LONGEST_LINE] if lines else "its log is empty"
     return f"see {log}"

@@ -1,9 +1,9 @@
-"""Ends the servers of one `holdlog up` when that is gone, however it went: a kill -9 is answered, too.
+"""Ends the servers of one `holdlog up` when that process ends, even by kill -9.
 
-A script of its own that needs the standard library only, so that it starts in no time and fails for no other reason.
-It leads the process group of the servers, and each of them holds a lock on a file: who finds the lock free knows that
-all have ended. It comes to us open, because somebody may remove the folder. `holdlog up` ends by closing our standard
-input, so a killed one takes the same way as any other.
+A separate script that needs only the standard library, so that it starts fast and cannot fail on an import. It leads
+the process group of the servers, and each of them holds a lock on a file: when the lock is free, all have ended. The
+file arrives open, because the folder may be removed. When `holdlog up` ends, for whatever reason, our standard input is
+closed.
 """
 
 import fcntl

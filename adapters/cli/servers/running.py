@@ -49,7 +49,7 @@ class Running:
             threading.Thread(target=self._watch, args=(server, process), daemon=True).start()
 
     def wait(self) -> str:
-        """Until a server ends by itself; says so in one line."""
+        """Wait until a server ends by itself; return one line that reports it."""
         server = self._ended.get()
         return f"{server.name} ended by itself: {last_words(server.log)}"
 

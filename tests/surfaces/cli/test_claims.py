@@ -101,17 +101,78 @@ def test_claim_command_lists_other_holders_of_a_share(run: Terminal) -> None:
     assert run("claims --agent ben").count("custom://a") == 1
 
 
+def test_claim_command_takes_a_mode(run: Terminal) -> None:
+    assert run("claim custom://a --mode shared --agent ann").code == 0
+    assert run("claim custom://a --shared --agent ben").code == 0
+    assert run("claim custom://a --mode exclusive --agent cleo").code == 1
+    assert "custom://a is held by ann since" in (held := run("status custom://a"))
+    assert ", shared" in held
+    refused = run("claim custom://a --shared --mode exclusive --agent ann")
+    assert (refused.code, "not allowed with argument" in refused) == (2, True)
+
+
+def test_claims_command_shows_note_session_and_mode_unless_default(run: Terminal) -> None:
+    run("claim custom://a --agent ann")
+    (plain,) = run("claims").splitlines()
+    assert re.fullmatch(r"custom://a  ann  for \d s  expires in 4 min \d+ s, not connected", plain)
+    run("claim custom://b --agent ben --shared --session s1", note="five minutes")
+    first, second = run("claims").splitlines()
+    assert "session" not in first
+    assert re.fullmatch(r'custom://b  ben  shared  for \d s .* "five minutes"  session option-[0-9a-f]{6}', second)
+    rows = json.loads(run("claims --json"))["claims"]
+    assert [(row["mode"], row.get("holder_note")) for row in rows] == [("exclusive", None), ("shared", "five minutes")]
+    assert "sessions" not in json.loads(run("claims --json"))
+
+
+def test_long_note_is_cut_in_the_table_and_whole_in_the_status(run: Terminal) -> None:
+    note = "word " * 60 + "end"
+    run("claim custom://a --agent ann", note=note)
+    assert "…" in run("claims")
+    assert note not in run("claims")
+    assert note in run("status custom://a")
+
+
+def test_status_without_a_resource_is_the_board(run: Terminal) -> None:
+    run("claim custom://a --agent ann")
+    run("claim custom://b --agent ben")
+    assert run("status").splitlines()[0].startswith("custom://a  ann  ")
+    assert [row["resource"] for row in json.loads(run("status --json"))["claims"]] == ["custom://a", "custom://b"]
+    assert [row["resource"] for row in json.loads(run("status --json --agent ben"))["claims"]] == ["custom://b"]
+    assert [row["resource"] for row in json.loads(run("status --json --after custom://a"))["claims"]] == ["custom://b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [("status --version 1", "--version"), ("status a --agent ann", "--agent"), ("status a --after b", "--after")],
+)
+def test_status_refuses_options_that_do_not_apply(run: Terminal, line: str, option: str) -> None:
+    run("claim custom://a --agent ann")
+    refused = run(line)
+    assert (refused.code, refused.count("\n")) == (2, 1)
+    assert refused.startswith(f"holdlog: {option}: ")
+
+
+def test_session_is_informed_once_of_its_lost_claims(run: Terminal) -> None:
+    run("claim custom://a --agent ann --session s1")
+    run("release custom://a --force --reason stuck --agent boss")
+    run("claim custom://a --agent ben")
+    told = run("claim custom://b --agent ann --session s1")
+    assert told.code == 0
+    assert "holdlog: you lost custom://a: it was taken from you: stuck; ben holds it now\n" in told
+    assert "lost" not in run("claim custom://c --agent ann --session s1")
+
+
 def test_lease_of_the_claim_command_has_the_given_duration(run: Terminal) -> None:
     run("claim custom://a --agent ann --lease 7200")
-    assert re.search(r"custom://a +ann +for \d s +ends in 1 h 59 min", run("claims"))
+    assert re.search(r"custom://a +ann +for \d s +expires in 1 h 59 min", run("claims"))
     for wrong in ("0", "86401", "nan", "long"):
         assert run(f"claim custom://a --agent ann --lease {wrong}").code == 2
 
 
 def test_status_command_shows_whether_a_version_is_current(run: Terminal) -> None:
     assert run("claim custom://a --agent ann").code == 0
-    assert run("status custom://a --version 1").endswith("; the version that you name is current\n")
-    assert run("status custom://a --version 7").endswith("; the version that you name is not current\n")
+    assert run("status custom://a --version 1").endswith("; this version is current\n")
+    assert run("status custom://a --version 7").endswith("; this version is not current\n")
     assert "current" not in run("status custom://a")
 
 
@@ -124,9 +185,11 @@ def test_waiting_claim_command_queues_and_is_granted(run: Terminal) -> None:
     waiter.start()
     with StateStore(run.db) as store:
         until(lambda: bool(store.board().queues))
-    assert re.search(r"custom://a +ann .*\n +1\. in line +ben +for \d s", run("claims"))
-    assert re.search(r"held by ann .*; 1 in line", run("status custom://a"))
-    assert "released custom://a (version 3); ben has it now\n" in run("release custom://a --agent ann")
+    assert re.search(r"custom://a +ann .*\n +1\. in queue +ben +for \d s", run("claims"))
+    assert re.search(r"held by ann .*; 1 in the queue", run("status custom://a"))
+    assert "released custom://a (version 3); ben, next in the queue, holds it\n" in run(
+        "release custom://a --agent ann"
+    )
     waiter.join()
     assert served == [0]
     assert "custom://a is held by ben" in run("status custom://a")
@@ -141,7 +204,7 @@ def test_person_takes_a_claim_by_force_with_a_reason(run: Terminal) -> None:
     assert "custom://a is held by ann" in run("status custom://a")
     assert run("release custom://a --force --reason stuck --agent boss").startswith("released custom://a (version 2)")
     told = run("release custom://a --agent ann")
-    assert (told.code, "taken away: stuck" in told) == (1, True)
+    assert (told.code, "was taken from you: stuck" in told) == (1, True)
     assert "(taken from ann at" in run("claim custom://a --agent ben")
     assert run("release custom://never --force --reason stuck").code == 1
 
@@ -184,7 +247,7 @@ def test_agents_command_lists_holders_and_connected_agents(run: Terminal) -> Non
     run("claim custom://a --agent ann")
     server = Wire("-m", "holdlog", "--db", run.db).open()
     listed = run("agents")
-    assert re.search(r"ann +not connected +1 claim +heard \d+ s ago", listed)
+    assert re.search(r"ann +not connected +1 claim +last call \d+ s ago", listed)
     assert re.search(rf"process {server.process.pid} +connected +mcp stdio +{re.escape(os.getcwd())} +0 claims", listed)
     server.send(server.call("holdlog_claim", resource="custom://b", agent="ben"))
     assert server.answer()["result"]["structuredContent"]["status"] == "claimed"

@@ -1,5 +1,6 @@
 """The command line: which word is the command, what is printed, and with which exit code."""
 
+import argparse
 import json
 import os
 import pty
@@ -7,12 +8,13 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from holdlog.adapters.cli.main import main, parsed
+from holdlog.adapters.cli.main import build_parser, main, parsed
 from holdlog.adapters.cli.texts import printable
 from holdlog.adapters.mcp.groups import ALIASES, GROUPS
 from tests.support.wire import Wire
@@ -86,35 +88,67 @@ def test_the_help_of_serve_names_every_group(run: Terminal) -> None:
 
 
 @pytest.mark.parametrize("line", ["clams", "--db x.db clams", "clams --help"])
-def test_unknown_command_is_reported_in_one_line(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_command_is_refused_in_one_line_with_a_suggestion(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         parsed(line.split())
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "holdlog: there is no command 'clams' (see holdlog --help)\n"
+    assert capsys.readouterr().err == "holdlog: unknown command 'clams'; did you mean claims? (see holdlog --help)\n"
 
 
 @pytest.mark.parametrize(
-    ("line", "command"),
+    ("line", "command", "guess"),
     [
-        ("log --follwo", "log"),
-        ("serve --transprot=http", "serve"),
-        ("--follwo", "serve"),
-        ("token list -x", "token list"),
-        ("log --foll", "log"),  # an abbreviation of today could be another option tomorrow
+        ("log --follwo", "log", "--follow"),
+        ("serve --transprot=http", "serve", "--transport"),
+        ("--transprot http", "serve", "--transport"),
+        ("token list -x", "token list", None),
+        ("log --foll", "log", "--follow"),  # an abbreviation of today could be another option tomorrow
     ],
 )
-def test_unknown_option_is_reported_by_its_command(line: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_option_is_refused_by_its_command_with_a_suggestion(
+    line: str, command: str, guess: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         parsed(line.split())
     assert ended.value.code == 2
-    told = f"holdlog {command}: unrecognized arguments: {line.split()[-1]} (see holdlog {command} --help)\n"
+    unknown = line[line.index(" -") + 1 :] if line[0] != "-" else line
+    suggestion = f"; did you mean {guess}?" if guess else ""
+    told = f"holdlog {command}: unknown argument {unknown}{suggestion} (see holdlog {command} --help)\n"
     assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "guess"),
+    [
+        ("thread lsit", "argument ACTION: 'lsit' is not one of list, read, data, history", "list"),
+        ("token creat", "argument ACTION: 'creat' is not one of create, list, revoke, rotate", "create"),
+        ("claim x --mode share", "argument --mode: 'share' is not one of exclusive, shared", "shared"),
+        ("serve --tools claims,stat", "--tools: 'stat' is not one of claims, state, kv,", "state"),
+        ("log --kinds claims,clams", "--kinds: 'claims' is not one of record, claim, thread, agent, token", "claim"),
+        ("log --kinds ValueWriten", "--kinds: 'ValueWriten' is not one of", "ValueWritten"),
+    ],
+)
+def test_unknown_word_is_refused_in_one_line_with_a_suggestion(
+    line: str, wrong: str, guess: str, run: Terminal
+) -> None:
+    assert run("claim", "x", "--agent", "ann").code == 0
+    refused = run(*line.split())
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert wrong in refused.err
+    assert f"; did you mean {guess}?" in refused.err
+
+
+def test_word_unlike_all_known_ones_gets_no_suggestion(run: Terminal) -> None:
+    refused = run("serve", "--tools", "xyz")
+    assert (refused.code, "did you mean" in refused.err) == (2, False)
 
 
 def test_option_before_its_command_is_refused_with_the_right_order(run: Terminal) -> None:
     for line in ("--lease-seconds 100 claim x", "--db x.db --lease-seconds=100 claim x", "--agent ann claims"):
         refused = run(*line.split())
-        assert (refused.code, "only --db may stand before a command" in refused.err) == (2, True), line
+        assert (refused.code, "only --db may come before a command" in refused.err) == (2, True), line
 
 
 @pytest.mark.parametrize(
@@ -156,7 +190,7 @@ def test_full_disk_behind_the_output_is_reported_in_one_line(words: str, run: Te
             timeout=60,
             check=False,
         )
-    assert (done.returncode, done.stderr) == (1, "holdlog: [Errno 28] No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "holdlog: No space left on device\n")
 
 
 HOSTILE = "a\x1b[2J\x7f\x9b31m\u202egnp\u2066\U000e0041b"
@@ -184,26 +218,30 @@ def test_json_output_is_the_answer_an_agent_gets(run: Terminal, monkeypatch: pyt
     assert "x_wait" in json.loads(run("claim", "a.py", "--agent", "bob", "--json").out)["hint"]
 
 
-@pytest.mark.parametrize("command", ["claims", "agents", "list", "log", "doctor"])
-def test_new_repository_is_not_an_error(
+@pytest.mark.parametrize(
+    "command", ["claims", "agents", "list", "log", "doctor", "status", "thread list", "token list"]
+)
+def test_new_repository_gets_the_next_step_and_exit_code_0(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HOLDLOG_DB", raising=False)
-    assert main([command]) == 0
-    assert "the first claim or set creates it, such as: holdlog claim" in "".join(capsys.readouterr())
-    assert main([command, "--json"]) == 0
+    assert main(command.split()) == 0
+    assert "the first claim or set creates it, for example: holdlog claim" in "".join(capsys.readouterr())
+    assert main([*command.split(), "--json"]) == 0
     listed = capsys.readouterr().out
     assert command == "log" or json.loads(listed)
     assert not list(tmp_path.rglob("state.db"))
 
 
-@pytest.mark.parametrize("line", ["get n k", "list", "list n", "history n k", "claims", "status a.py"])
+@pytest.mark.parametrize(
+    "line", ["get n k", "list", "list n", "history n k", "claims", "status", "status a.py", "thread list"]
+)
 def test_read_commands_do_not_create_a_store(line: str, run: Terminal) -> None:
     told = (
         f"holdlog: there is no store at {run.db} yet; the first claim or set creates it,"
-        " such as: holdlog claim README.md; --db names another store\n"
+        " for example: holdlog claim README.md (--db names another store)\n"
     )
     assert run(*line.split()) == (1, "", told)
     assert not run.db.parent.joinpath("state.db").exists()
@@ -218,11 +256,17 @@ def test_read_commands_do_not_create_a_store_in_a_database(
         assert "there is no store at" in capsys.readouterr().err
 
 
-def test_empty_lists_name_the_store_that_was_read(run: Terminal) -> None:
+def test_empty_list_names_its_store_and_the_next_step(run: Terminal) -> None:
     assert run("claim", "a.py", "--agent", "ann").code == run("release", "a.py", "--agent", "ann").code == 0
-    assert run("claims") == (0, f"nothing is held in the store {run.db}\n", "")
-    assert run("list") == (0, f"no values in the store {run.db}\n", "")
-    assert run("list", "n") == (0, f"nothing in namespace n of the store {run.db}\n", "")
+    nothing = f"nothing is claimed in the store {run.db}; to claim a file: holdlog claim README.md\n"
+    assert run("claims") == run("status") == (0, nothing, "")
+    nobody = f"no agent holds or waits for anything in the store {run.db}; to claim a file: holdlog claim README.md\n"
+    assert run("agents", "--agent", "ann") == (0, nobody, "")
+    no_values = f"no values in the store {run.db}; to write one: holdlog set NAMESPACE KEY VALUE --version 0\n"
+    assert run("list") == (0, no_values, "")
+    in_namespace = f"no values in namespace n of the store {run.db}; to see all namespaces: holdlog list\n"
+    assert run("list", "n") == (0, in_namespace, "")
+    assert run("history", "n", "k").out.startswith(f"no versions of this key in the store {run.db}; ")
 
 
 def test_answer_of_a_command_is_a_sentence_that_begins_with_its_status(
@@ -232,7 +276,7 @@ def test_answer_of_a_command_is_a_sentence_that_begins_with_its_status(
     ann = ("--agent", "ann", "--session", "s1")
     assert run("claim", "a.py", *ann).out == "claimed a.py (version 1)\n"
     again = run("claim", "a.py", *ann).out.splitlines()[0]
-    assert_like(again, r"already_claimed: a.py is yours since TIME \(version 1\)")
+    assert_like(again, r"already_claimed: you hold a.py since TIME \(version 1\)")
     assert_like(run("claim", "a.py", "--agent", "bob").err, r"busy: a.py is held by ann since TIME \(\d+ s\)")
     assert_like(run("status", "a.py").out, r"claimed: a.py is held by ann since TIME \(\d+ s\)")
     assert_like(run("release", "a.py", "--agent", "bob").err, "not_holder: a.py is held by ann")
@@ -241,21 +285,21 @@ def test_answer_of_a_command_is_a_sentence_that_begins_with_its_status(
     assert_like(run("status", "a.py").out, r"available: a.py \(released by ann at \S+ TIME\)")
     assert run("status", "b.py").out == "available b.py\n"
     assert_like(run("release", "b.py", "--agent", "ann").err, "not_found: b.py was never claimed")
-    assert_like(run("get", "n", "k").err, "not_found: n k")
+    assert_like(run("get", "n", "k").err, "not_found: n/k has no value")
     assert run("set", "n", "k", "1", "--version", "0", "--by", "ann").out == "version 1\n"
-    assert_like(run("set", "n", "k", "2", "--version", "0").err, "conflict: n k is at version 1 by ann, not 0: 1")
+    assert_like(run("set", "n", "k", "2", "--version", "0").err, "conflict: n/k is at version 1 by ann, not 0: 1")
     assert_like(run("history", "n", "k").out, r"v1  write  ann  \d{4}-\d\d-\d\d TIME  1")
     assert run("delete", "n", "k", "--version", "1", "--by", "ann").code == 0
-    assert_like(run("get", "n", "k").err, r"not_found: n k was deleted by ann at \S+ TIME \(version 2\)")
+    assert_like(run("get", "n", "k").err, r"not_found: n/k was deleted by ann at \S+ TIME \(version 2\)")
 
 
 def assert_like(shown: str, first_line: str) -> None:
-    assert re.fullmatch(first_line.replace("TIME", r"\d\d:\d\d:\d\d UTC"), shown.splitlines()[0]), shown
+    assert re.fullmatch(first_line.replace("TIME", r"\d\d:\d\d:\d\d\.\d{3} UTC"), shown.splitlines()[0]), shown
 
 
 @pytest.mark.parametrize("value", ["{'bad'", "{bad}", "[1, 2", '"open', "[" * 100_000])
 def test_a_value_that_looks_like_json_must_be_json(value: str, run: Terminal) -> None:
-    told = "VALUE looks like JSON but is not; quote it as a JSON string to store it as text"
+    told = "VALUE: starts like JSON but is not valid JSON; to store it as text, make it a JSON string"
     refused = run("set", "n", "k", value, "--version", "0")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert told in refused.err
@@ -269,6 +313,61 @@ def test_help_of_a_command_shows_an_example_it_accepts(command: str, run: Termin
     assert parsed(shlex.split(example)).command == command
     for option in {"--limit", "--timeout", "--agent"}.intersection(shown.split()):
         assert re.search(rf"{option} \w+\s[^(]*\(default: ", shown)
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parsers of all commands, and of their actions."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield each
+                yield from parsers(each)
+
+
+ALL = {parser.prog: parser for parser in parsers(build_parser()[0])}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_help_of_each_command_has_a_sentence_and_an_example(name: str) -> None:
+    parser = ALL[name]
+    assert parser.description is not None
+    assert re.match(r"[A-Z][^.]+\.", parser.description), parser.description
+    examples = re.findall(r"^  (holdlog .+?)(?: {3,}.*)?$", parser.epilog or "", re.MULTILINE)
+    assert any(example.startswith(name) for example in examples)
+    for example in examples:
+        assert parsed(shlex.split(example)[1:]).command
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_help_of_each_option_names_its_default(name: str) -> None:
+    options = [action for action in ALL[name]._actions if action.option_strings and not action.required]
+    assert options
+    for option in options:
+        text = option.help or ""
+        assert text, option.option_strings
+        if not _NEEDS_NO_DEFAULT.intersection(option.option_strings):
+            assert "(default: " in text, (option.option_strings, text)
+
+
+_NEEDS_NO_DEFAULT = {
+    *("--help", "--version", "--force", "--shared", "--receipt", "--reason", "--moved-to", "--prefix", "--request-id"),
+}
+"""What they do without a value is clear, or the command refuses to run without it."""
+
+
+def test_help_lists_every_command_once_in_a_group(run: Terminal) -> None:
+    parser, commands = build_parser()
+    listed = run("--help").out.partition("\noptions:")[0]
+    assert sorted(re.findall(r"^  ([a-z]+) {2,}\S", listed, re.MULTILINE)) == sorted(commands)
+    titles = re.findall(r"^([a-z ]+):$", listed, re.MULTILINE)
+    assert titles == [
+        "work with claims",
+        "work with values",
+        "work with threads",
+        "people and audit",
+        "servers and stores",
+    ]
+    assert parser.usage == "holdlog [--db PATH|URL] COMMAND …"
 
 
 @pytest.mark.parametrize("command", ["", "serve", "copy", "relay", "subscribe", "up"])
@@ -288,7 +387,10 @@ def test_help_has_an_example_with_a_database_and_one_of_each_kind(run: Terminal)
 
 def test_up_command_accepts_no_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--db", "x.db", "up"]) == 2
-    assert capsys.readouterr().err == "holdlog: up starts a database of its own, and takes no --db\n"
+    assert (
+        capsys.readouterr().err
+        == "holdlog: up: --db does not apply, because up starts a new database; use --data to keep it\n"
+    )
 
 
 @pytest.mark.parametrize(("level", "told"), [("warning", False), ("info", True)])
@@ -308,15 +410,15 @@ def test_time_to_live_is_printed_for_people_and_not_for_programs(run: Terminal) 
     assert run("get", "n", "k") == (0, "7\n", "")
     assert json.loads(run("get", "n", "k", "--json").out)["expires_in_seconds"] > 3000
     said = in_a_terminal("get", "n", "k", "--db", str(run.db))
-    assert re.fullmatch(r"7\r\nexpires in \d+ min \d+ s at [-\d]+ [:\d]+ UTC\r\n", said)
+    assert re.fullmatch(r"7\r\nexpires in \d+ min \d+ s at [-\d]+ [:.\d]+ UTC\r\n", said)
     assert run("set", "n", "k", "7", "--version", "1").code == 0
     assert in_a_terminal("get", "n", "k", "--db", str(run.db)) == "7\r\n"
 
 
 def test_expired_value_is_not_reported_as_deleted(run: Terminal) -> None:
     run("set", "n", "k", "7", "--version", "0", "--ttl", "0.000001")
-    assert re.match(r"not_found: n k expired at [-\d]+ [:\d]+ UTC \(version 2\)\n", run("get", "n", "k").err)
-    assert re.match(r"deleted: n k expired at ", run("watch", "n", "k", "--since", "1").out)
+    assert re.match(r"not_found: n/k expired at [-\d]+ [:.\d]+ UTC \(version 2\)\n", run("get", "n", "k").err)
+    assert re.match(r"deleted: n/k expired at ", run("watch", "n", "k", "--since", "1").out)
     run("set", "n", "k", "8", "--version", "0")
     _, ended, _ = run("history", "n", "k").out.splitlines()
     assert re.match(r"v2 +expire ", ended)

@@ -93,10 +93,10 @@ def test_demo_budget_is_overspent_without_version_checks_and_exact_with_them(ran
 def test_demo_claim_is_refused_and_its_release_grants_it_to_the_waiter(ran: Ran) -> None:
     assert re.search(r"ben   busy      src/report.md: held_by ada", ran.out)
     assert "hint: Work on something else" in ran.out
-    assert re.search(r"ben   in line   first, in one call", ran.out)
+    assert re.search(r"ben   queues    in one call: claim\(wait_seconds=10\)", ran.out)
     assert 'ada   releases  "section 2 is new": granted to ben' in ran.out
-    assert re.search(r"ben   claimed   \d+\.\d ms after the release was (answered|sent)", ran.out)
-    assert 'told: modified by ada: "section 2 is new"' in ran.out
+    assert re.search(r"ben   claimed   \d+\.\d ms after the release (returned|was sent)", ran.out)
+    assert 'past: modified by ada: "section 2 is new"' in ran.out
 
 
 def test_demo_shows_the_log_and_its_replay_gives_the_same_state(ran: Ran) -> None:
@@ -171,7 +171,7 @@ def test_demo_picture_has_no_overlapping_words(ran: Ran) -> None:
         ),
         pytest.param(
             "Requests.claim = lambda self, resource, agent, *rest: take(self, resource + agent, agent)",
-            r"wrong: ben's claim of what ada holds was answered claimed, held by None",
+            r"wrong: ben's claim of what ada holds returned claimed, held by None",
             id="gives one resource to two",
         ),
         pytest.param(

@@ -3,13 +3,18 @@
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from holdlog import StateStore
+from holdlog.adapters.cli.log_texts import line_of
 from holdlog.adapters.cli.main import main
-from tests.support.thread_story import KINDS, fork, story
+from holdlog.projections.fold import EVENTS
+from tests.support.commands import until
+from tests.support.thread_story import fork, story
 
 
 @pytest.fixture
@@ -27,15 +32,141 @@ def run(capsys: pytest.CaptureFixture[str], db: Path, *words: str) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_log_command_prints_events_in_order(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [line.split("  ") for line in run(capsys, db)]
-    assert [(it[0], it[2], it[3], it[4]) for it in lines] == [
-        ("1", "ann", "ValueWritten", "campaign/budget"),
-        ("2", "bob", "ClaimGranted", "custom://deploy"),
-        ("3", "ann", "ValueDeleted", "campaign/budget"),
+def test_log_line_has_position_time_and_a_sentence(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, db)
+    moments = [json.loads(line)["at"] for line in run(capsys, db, "--json")]
+    assert [line.split("  ", 2)[:2] for line in lines] == [
+        [str(number), f"{at[:10]} {at[11:23]} UTC"] for number, at in enumerate(moments, start=1)
     ]
-    assert lines[0][5] == '{"eur": "\\u202e2000"} reason=ads'
-    assert lines[1][5].startswith("mode=exclusive note=ten minutes session=process-")
+    assert sentences(lines) == [
+        'ann wrote campaign/budget: {"eur": "\\u202e2000"} (reason: ads)',
+        "bob claimed custom://deploy: ten minutes",
+        "ann deleted campaign/budget",
+    ]
+
+
+def sentences(lines: list[str]) -> list[str]:
+    return [line.split("  ", 2)[2] for line in lines]
+
+
+def test_log_describes_claims_in_the_words_of_the_web_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    db = tmp_path / "state.db"
+    with StateStore(db) as store:
+        store.claim("custom://merge", agent="codex", mode="shared", note="release 2")
+        waiting = threading.Thread(target=lambda: store.claim("custom://merge", agent="claude", wait_seconds=60))
+        waiting.start()
+        until(lambda: bool(store.board().queues))
+        forced = ["release", "custom://merge", "--force", "--reason", "claude died", "--agent", "root"]
+        assert main([*forced, f"--db={db}"]) == 0
+        waiting.join()
+    with StateStore(db) as store:
+        store.claim("custom://docs", agent="ann")
+        store.release("custom://docs", agent="ann", outcome="moved", moved_to="custom://book", note="renamed")
+    capsys.readouterr()
+    assert sentences(run(capsys, db)) == [
+        "codex claimed custom://merge (shared): release 2",
+        "claude waits for custom://merge",
+        "codex lost custom://merge, taken by root: claude died",
+        "claude got custom://merge",
+        "ann claimed custom://docs",
+        "ann released custom://docs, moved to custom://book: renamed",
+    ]
+
+
+def test_log_has_a_sentence_for_every_kind_of_event() -> None:
+    """And none of them is the one of kinds that this version does not know."""
+    base = {"position": 1, "at": "2026-11-21T15:56:26.675777+00:00", "by": "ann", "version": 1}
+    for stream, fields in _FIELDS.items():
+        for kind, more in fields.items():
+            line = line_of({**base, "stream": f"{stream}:x", "kind": kind, **_NAMES[stream], **more})
+            assert line.startswith("1  2026-11-21 15:56:26.675 UTC  ann"), line
+            assert kind not in line
+    described = {kind for fields in _FIELDS.values() for kind in fields}
+    assert described == set(EVENTS) - {"ClaimExpired", "ValueExpired"}
+    unknown = line_of({**base, "stream": "claim:x", "kind": "ClaimBlessed", "resource": "x"})
+    assert unknown.endswith("  ann ClaimBlessed claim:x")
+
+
+_NAMES: Final[dict[str, dict[str, str]]] = {
+    "claim": {"resource": "x"},
+    "record": {"namespace": "n", "key": "k"},
+    "thread": {"thread": "run-7"},
+    "agent": {"agent": "ann"},
+    "token": {"name": "ci"},
+}
+_FIELDS: Final[dict[str, dict[str, dict[str, Any]]]] = {
+    "claim": {
+        "ClaimGranted": {"agent": "ann", "mode": "exclusive"},
+        "ClaimResumed": {"agent": "ann", "mode": "exclusive", "grant": 1},
+        "ClaimReleased": {"agent": "ann", "outcome": "released"},
+        "ClaimQueued": {"agent": "ann", "mode": "shared", "also": ["y"]},
+        "ClaimUnqueued": {"agent": "ann", "why": "absent"},
+    },
+    "record": {"ValueWritten": {"value": 1}, "ValueDeleted": {}},
+    "thread": {
+        "ThreadStarted": {},
+        "MessageAppended": {},
+        "ResultAppended": {"agent": "writer"},
+        "ResultsCleared": {},
+        "ThreadDataChanged": {"written": ["plan"]},
+    },
+    "agent": {"AgentRegistered": {"model": "gpt-x"}},
+    "token": {
+        "TokenIssued": {"allow": ["read:*"]},
+        "TokenRotated": {"overlap_until": "2026-11-21T15:56:26.675777+00:00"},
+        "TokenRevoked": {},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (
+            {"stream": "claim:x", "kind": "ClaimExpired", "resource": "x", "collected": True},
+            "ann lost x: the claim expired",
+        ),
+        (
+            {"stream": "claim:x", "kind": "ClaimExpired", "resource": "x", "collected": False},
+            "ann lost x: the claim expired before it was used",
+        ),
+        (
+            {"stream": "record:n/k", "kind": "ValueExpired", "namespace": "n", "key": "k"},
+            "ann's value expired: n/k",
+        ),
+    ],
+)
+def test_log_shows_when_an_end_was_due_not_when_noticed(event: dict[str, Any], sentence: str) -> None:
+    noticed, due = "2026-11-21T15:56:26.675777+00:00", "2026-11-21T15:50:00.001000+00:00"
+    line = line_of({"position": 4, "at": noticed, "due": due, "by": "ann", "agent": "ann", **event})
+    assert line == f"4  2026-11-21 15:50:00.001 UTC  {sentence}"
+
+
+def test_log_last_prints_the_last_matching_events(
+    db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdlog.adapters.cli.log.PAGE", 2)  # so that it must look back several times
+    with StateStore(db) as store:
+        for number in range(60):
+            store.set("other", f"k{number}", number, updated_by="bob")
+    last = sentences(run(capsys, db, "--last", "2"))
+    assert last == ["bob wrote other/k58: 58", "bob wrote other/k59: 59"]
+    assert sentences(run(capsys, db, "--last", "1", "--kinds", "claim")) == ["bob claimed custom://deploy: ten minutes"]
+    assert len(run(capsys, db, "--last", "5", "--agent", "ann")) == 2
+    assert len(run(capsys, db, "--last", "1000")) == 63
+    assert sentences(run(capsys, db, "--last", "5", "--limit", "1")) == ["bob wrote other/k55: 55"]
+
+
+def test_log_last_of_an_empty_log_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with StateStore(tmp_path / "state.db"):
+        pass
+    assert run(capsys, tmp_path / "state.db", "--last", "3") == []
+
+
+def test_log_last_and_after_exclude_each_other(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["log", "--db", str(db), "--last", "3", "--after", "1"])
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_log_command_prints_each_event_as_json(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,25 +176,21 @@ def test_log_command_prints_each_event_as_json(db: Path, capsys: pytest.CaptureF
     assert len(run(capsys, db, "--resource", "custom://deploy", "--agent", "bob")) == 1
 
 
-def test_log_command_prints_a_line_per_thread_event_without_messages(
-    db: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_log_prints_thread_events_without_their_contents(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with StateStore(db) as store:
         story(store._engine, "run 7")
         fork(store._engine, "run 8", "run 7", by="bob")
-    lines = [line.split("  ") for line in run(capsys, db, "--thread", "run 7")]
-    assert [(it[2], it[3], it[4]) for it in lines] == [("ann", kind, "run 7") for kind in KINDS]
-    assert [it[5:] for it in lines] == [
-        [],
-        ["written=plan,files"],
-        [],
-        ["agent=writer"],
-        ["written=plan deleted=files"],
-        [],
-        ["agent=writer"],
+    assert sentences(run(capsys, db, "--thread", "run 7")) == [
+        "ann started thread run 7",
+        "ann changed the data of thread run 7: wrote plan, files",
+        "ann added a message to thread run 7",
+        "ann added a result of writer to thread run 7",
+        "ann changed the data of thread run 7: wrote plan; deleted files",
+        "ann cleared the results of thread run 7",
+        "ann added a result of writer to thread run 7",
     ]
     (began,) = run(capsys, db, "--thread", "run 8", "--limit", "1")
-    assert began.endswith("  bob  ThreadStarted  run 8  parent=run 7 parent_version=7")
+    assert began.endswith("  bob started thread run 8 from run 7 (version 7)")
     (found,) = run(capsys, db, "--thread", "run 7", "--kinds", "MessageAppended", "--json")
     assert json.loads(found)["value"]["content"] == "which file?"
     assert len(run(capsys, db, "--kinds", "thread", "--agent", "bob")) == 4
@@ -81,9 +208,19 @@ def test_log_command_follows_new_events(db: Path, capsys: pytest.CaptureFixture[
     process.stdout.close()
 
 
-def test_log_command_reports_a_bad_filter_in_one_line_with_exit_code_2(
-    db: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_log_follow_can_start_with_the_last_events(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-m", "holdlog", "log", "--db", str(db), "--follow", "--last", "1", "--limit", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("3  ")
+    with StateStore(db) as store:
+        store.set("campaign", "budget", 1, updated_by="ann")
+    assert process.stdout.readline().startswith("4  ")
+    assert process.wait(30) == 0
+    process.stdout.close()
+
+
+def test_bad_filter_is_refused_in_one_line_with_exit_code_2(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["--kinds", "written"], ["--after", "9"], ["--prefix", "x"], ["--thread", ""]):
         assert main(["log", "--db", str(db), *words]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1

@@ -6,10 +6,12 @@ from tests.surfaces.cli.test_claims import Terminal, run
 
 __all__ = ["run"]
 
+NOTHING = "nothing is claimed in the store {}; to claim a file: holdlog claim README.md\n"
+
 
 def test_commands_with_one_session_are_one_holder(run: Terminal) -> None:
     assert run("claim custom://db --agent ann --session s1").startswith("claimed custom://db (version 1)")
-    assert run("claim custom://db --agent ann --session s1").startswith("already_claimed: custom://db is yours")
+    assert run("claim custom://db --agent ann --session s1").startswith("already_claimed: you hold custom://db since")
     assert run("release --agent ann --session s1") == "released custom://db\n"
 
 
@@ -25,7 +27,8 @@ def test_command_resumes_a_claim_of_an_ended_command_of_that_name(run: Terminal)
 def test_release_by_name_ends_the_claim_of_an_ended_command(run: Terminal) -> None:
     run("claim custom://db --agent ann")
     assert run("release custom://db --agent ann") == "released custom://db (version 2)\n"
-    assert "former_session=shell-" in run("log")
+    assert run("log").splitlines()[1].endswith("ann released custom://db")
+    assert json.loads(run("log --json --last 1"))["former_session"].startswith("shell-")
 
 
 def test_releasing_everything_shows_what_other_sessions_hold(run: Terminal) -> None:
@@ -45,10 +48,10 @@ def test_person_takes_all_claims_of_an_agent_at_once(run: Terminal) -> None:
     run("claim custom://web --agent codex")
     run("claim custom://mine --agent bob")
     refused = run("release --agent codex --force")
-    assert (refused.code, "--force: needs a --reason" in refused) == (2, True)
+    assert (refused.code, "--force: add --reason TEXT" in refused) == (2, True)
     taken = run.words("release", "--agent", "codex", "--force", "--reason", "gone home")
     assert taken.startswith("released custom://db, custom://web\n")
-    assert taken.count("heard ") == 2, "who held them, and since when it was silent, is shown"
+    assert taken.count("last call ") == 2, "who held them, and since when it was silent, is shown"
     assert [line.split()[:2] for line in run("claims").splitlines()] == [["custom://mine", "bob"]]
     assert (
         run.words("release", "--agent", "codex", "--force", "--reason", "again") == "already_free: nothing was held\n"
@@ -60,7 +63,7 @@ def test_named_session_is_alive_until_its_leases_end(run: Terminal) -> None:
     busy = run("claim custom://deploy --agent ann --session job2")
     assert (busy.code, "Another session with this name holds it" in busy) == (1, True)
     refused = run("release custom://deploy --agent ann --session job2")
-    assert (refused.code, "A person can take it: holdlog release RESOURCE --force" in refused) == (1, True)
+    assert (refused.code, "A person can take it: holdlog release custom://deploy --force" in refused) == (1, True)
     assert run("release custom://deploy --agent ann --session job1") == "released custom://deploy (version 2)\n"
 
 
@@ -83,7 +86,7 @@ def test_malformed_receipt_is_refused_in_one_line(run: Terminal) -> None:
 def test_taking_all_claims_by_force_needs_the_agents_name(run: Terminal) -> None:
     run("claim custom://db --agent codex")
     refused = run.words("release", "--force", "--reason", "gone home")
-    assert (refused.code, "--force: name a RESOURCE, or the agent whose claims you take" in refused) == (2, True)
+    assert (refused.code, "--force: name a RESOURCE, or with --agent NAME the agent" in refused) == (2, True)
 
 
 def test_force_takes_more_claims_than_one_call_may_name(run: Terminal) -> None:
@@ -92,4 +95,4 @@ def test_force_takes_more_claims_than_one_call_may_name(run: Terminal) -> None:
         also = [word for n in range(60) for word in ("--also", f"custom://{session}-{n}")]
         run.words("claim", f"custom://{session}-x", "--agent", "codex", "--session", session, *also)
     taken = run.words("release", "--agent", "codex", "--force", "--reason", "gone home")
-    assert (taken.code, run("claims")) == (0, f"nothing is held in the store {run.db}\n")
+    assert (taken.code, run("claims")) == (0, NOTHING.format(run.db))

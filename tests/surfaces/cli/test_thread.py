@@ -77,10 +77,9 @@ def test_thread_command_lists_threads_by_id_with_their_counts(
     assert listed["next_after"] == "run 8"
 
 
-def test_thread_command_reports_that_no_thread_was_started(
-    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(capsys, db, "list") == ["no thread was started yet"]
+def test_thread_list_without_threads_names_the_next_step(db: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = run(capsys, db, "list")
+    assert listed == ["there are no threads yet; an agent starts one with thread_start (docs/threads.md)"]
 
 
 # --- read
@@ -103,14 +102,14 @@ def test_thread_command_prints_a_conversation(db: str, engine: Engine, capsys: p
         ("v3", "ann", "system"),
         ("v4", "ann", "result of writer"),
     ]
-    datetime.strptime(heads[0][1], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
+    datetime.strptime(heads[0][1], "%Y-%m-%d %H:%M:%S.%f UTC").replace(tzinfo=UTC)
     assert [line for line in lines if line.startswith(" ")] == [
         "    two",
         "    lines",
         "    be brief",
         "    I look it up",
         '    calls search {"q": "é"}',
-        '    search answered {"hits": 2}',
+        '    search returned {"hits": 2}',
     ]
 
 
@@ -127,7 +126,7 @@ def test_thread_command_prints_the_newest_items_or_those_after_a_version(
     assert told("--limit", "2") == ["number 58", "number 59"]
     assert told("--after", "11", "--limit", "2") == ["number 10", "number 11"]
     assert told("--after", "0")[0] == "number 0"
-    assert run(capsys, db, "read", "run-7", "--after", "61") == ["nothing was said in run-7 there"]
+    assert run(capsys, db, "read", "run-7", "--after", "61") == ["there are no messages or results in run-7 there"]
     page = asked(capsys, db, "read", "run-7", "--after", "11", "--limit", "2")
     assert ([it["version"] for it in page["items"]], page["next_after"]) == ([12, 13], 13)
     assert page["items"][0]["message"] == {"type": "text", "role": "user", "content": "number 10"}
@@ -163,7 +162,7 @@ def test_thread_command_prints_data_by_key_and_one_value_in_full(
     assert asked(capsys, db, "data", "run-7", "plan")["value"] == {"step": 1}
     assert asked(capsys, db, "data", "run-7")["data"] == {"notes": "x" * 100, "plan": {"step": 1}}
     start(engine, "empty")
-    assert run(capsys, db, "data", "empty") == ["no key has a value"]
+    assert run(capsys, db, "data", "empty") == ["this thread has no data"]
 
 
 def test_thread_command_prints_data_larger_than_a_page_in_full(
@@ -202,7 +201,7 @@ def test_thread_command_reports_a_thread_that_was_never_started(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     (line,) = run(capsys, db, *words, code=1)
-    assert line == "holdlog: there is no thread none; see holdlog thread list, or name another store with --db"
+    assert line == "holdlog: there is no thread none; to see all: holdlog thread list (--db names another store)"
     assert main(["thread", *words, "--json", "--db", db]) == 1
     refused = json.loads(capsys.readouterr().out)
     assert (refused["status"], refused["thread_id"]) == ("not_found", "none")
@@ -290,12 +289,12 @@ def test_thread_command_uses_colours_and_remarks_on_terminals_only(
     assert main(words) == 0
     out, error = capsys.readouterr()
     assert out.startswith("\x1b[1mv3  ")
-    assert error == "holdlog: there is more before that: --limit shows it, or --after 0 from the beginning\n"
+    assert error == "holdlog: there is more before this: use --limit N, or --after 0 to read from the beginning\n"
     monkeypatch.setenv("NO_COLOR", "1")
     assert main([*words, "--after", "0"]) == 0
     out, error = capsys.readouterr()
     assert out.startswith("v2  ")
-    assert error == "holdlog: there is more: --after 2\n"
+    assert error == "holdlog: there is more: use --after 2\n"
 
 
 @pytest.mark.parametrize("action", [[], ["list"], ["read"], ["data"], ["history"]])
@@ -314,7 +313,7 @@ def test_thread_command_announces_more_history(
     words = ["thread", "history", "run-7", "plan", "--db", db]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main([*words, "--limit", "1"]) == 0
-    assert capsys.readouterr().err == "holdlog: there is more before that: --limit shows it\n"
+    assert capsys.readouterr().err == "holdlog: there is more before this: use --limit N\n"
     assert main([*words, "--limit", "2"]) == 0
     assert capsys.readouterr().err == ""
     assert main([*words, "--limit", "1", "--json"]) == 0

@@ -72,7 +72,7 @@ async def test_new_token_is_all_of_standard_output_and_grants_access(db: str) ->
     assert TEXT.fullmatch(done.stdout.rstrip("\n"))
     (line,) = done.stderr.splitlines()
     assert re.fullmatch(
-        r"holdlog: token ci may write:build-\*, read:\* and expires [-0-9: ]+ UTC; it is shown this once", line
+        r"holdlog: token ci allows write:build-\*, read:\* and expires [-0-9:. ]+ UTC; copy it now, .*", line
     )
     assert await principal_of(db, done.stdout.strip()) == "token:ci"
 
@@ -149,7 +149,7 @@ def test_redirecting_a_token_into_a_readable_file_prints_a_warning(
         done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert TEXT.fullmatch(path.read_text().rstrip("\n"))
-    assert ("can be read by others" in done.stderr) is warned
+    assert ("other users can read" in done.stderr) is warned
     assert ("--out FILE" in done.stderr) is warned
 
 
@@ -158,10 +158,10 @@ async def test_rotated_token_gets_a_new_secret_and_the_old_one_lasts_a_while(db:
     done = holdlog(db, "rotate", "ci", "--overlap", "1h")
     new = done.stdout.strip()
     assert TEXT.fullmatch(new)
-    assert "the one before counts until" in done.stderr
+    assert "the old one is valid until" in done.stderr
     assert [await principal_of(db, it) for it in (old, new)] == ["token:ci", "token:ci"]
     newest = holdlog(db, "rotate", "ci")
-    assert "the one before counts no more" in newest.stderr
+    assert "the old one is no longer valid" in newest.stderr
     assert [await principal_of(db, it) for it in (old, new, newest.stdout.strip())] == [None, None, "token:ci"]
 
 
@@ -184,8 +184,8 @@ def test_token_list_shows_everything_but_secrets(file: str) -> None:
     table = holdlog(file, "list").stdout
     first, second, third = table.splitlines()
     assert re.fullmatch(r"a-1 +read:\* \(values, claims and threads\) +expires in 11 h 59 min +space team", first)
-    assert re.fullmatch(r"b +admin:\* +never expires +rotated [-0-9: ]+ UTC", second)
-    assert re.fullmatch(r"gone +read:\* \(values, claims and threads\) +revoked [-0-9: ]+ UTC", third)
+    assert re.fullmatch(r"b +admin:\* +never expires +rotated [-0-9:. ]+ UTC", second)
+    assert re.fullmatch(r"gone +read:\* \(values, claims and threads\) +revoked [-0-9:. ]+ UTC", third)
     rows = listed(file)
     assert [(it["name"], it["state"], it["space"]) for it in rows] == [
         ("a-1", "active", "team"),
@@ -228,8 +228,8 @@ def test_token_named_like_this_user_is_refused_and_an_older_one_marked(file: str
     engine.close()
     create(file)
     ci, own = sorted(holdlog(file, "list").stdout.splitlines(), key=lambda line: line.startswith(user))
-    assert own.endswith("has the name of this user")
-    assert "has the name" not in ci
+    assert own.endswith("has your user name")
+    assert "user name" not in ci
     assert {it["name"]: it["has_local_name"] for it in listed(file)} == {user: True, "ci": False}
 
 
@@ -294,7 +294,7 @@ def test_token_commands_other_than_create_do_not_create_a_store(file: str) -> No
         assert "there is no store" in holdlog(file, *arguments, code=1).stderr
         assert not Path(file).exists()
     assert (
-        "is gone when its process ends"
+        "a store in :memory: ends with its process"
         in holdlog(":memory:", "create", "--name", "x", "--allow", "read:*", code=2).stderr
     )
 

@@ -267,11 +267,13 @@ def test_wrong_nats_credentials_end_a_command_with_one_line(command: str, path: 
     assert "s3cret" not in done.stderr + done.stdout
 
 
-def test_relay_command_needs_a_url_and_a_store(path: Path) -> None:
-    assert "there is no store" in holdlog("relay", "--db", path, "--nats", "nats://127.0.0.1").stderr
+def test_relay_needs_a_url_and_a_store(path: Path) -> None:
+    for command in ("relay", "subscribe"):
+        missing = holdlog(command, "--db", path, "--nats", "nats://127.0.0.1")
+        assert (missing.returncode, "there is no store" in missing.stderr) == (1, True)
     open_holdlog(path).close()
-    assert "--nats: say where NATS is" in holdlog("relay", "--db", path).stderr
-    assert "limits" in holdlog("relay", "--db", path, "--nats", "nats://h", "--nats-max-bytes", "0").stderr
+    assert "--nats: is required" in holdlog("relay", "--db", path).stderr
+    assert "--nats-max-bytes" in holdlog("relay", "--db", path, "--nats", "nats://h", "--nats-max-bytes", "0").stderr
 
 
 def test_subscribe_prints_json_lines(path: Path, tmp_path: Path) -> None:

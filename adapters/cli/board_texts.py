@@ -1,0 +1,118 @@
+"""The board of claims and queues, as text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from holdlog.adapters.api.authors import author
+from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.request import Query
+from holdlog.adapters.cli.texts import duration, marked, short, table
+from holdlog.domain.ports import Reader
+
+PAGE = 1000
+SESSION_CHARACTERS = 6
+"""Characters of a session's hash in a table."""
+
+
+class BoardWithSessions(claims.Board):
+    """The board, and the sessions of the claims: by resource as shown, and version. JSON leaves them out."""
+
+    sessions: dict[tuple[str, int], str] = Field(default={}, exclude=True)
+
+
+def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> Query[BoardWithSessions]:
+    board: Query[claims.Board] = requests.board(agent, PAGE, after)
+
+    def answer(reader: Reader) -> BoardWithSessions:
+        found = board.answer(reader)
+        shown = requests.spelled or str
+        grants = [(shown(claim.resource), grant) for claim in reader.claims(None, -1) for grant in claim.grants]
+        sessions = {(name, grant.version): grant.session for name, grant in grants if grant.session is not None}
+        return BoardWithSessions(**found.__dict__, sessions=sessions)
+
+    return Query(answer, large=True)
+
+
+def describe_board(board: claims.Board) -> str:
+    """The claims, and below each its queue."""
+    lines = {queue.resource: queue.line for queue in board.queues}
+    sessions = board.sessions if isinstance(board, BoardWithSessions) else {}
+    rows: list[tuple[str, ...]] = []
+    for held in board.claims:
+        rows.append(
+            (
+                marked(held.resource),
+                author(marked(held.held_by), held.held_by_principal),
+                "shared" if held.mode == "shared" else "",
+                f"for {duration(held.held_for_seconds)}",
+                f"expires in {duration(held.expires_in_seconds)}"
+                + ("" if held.holder_connected else ", not connected"),
+                _note(held.holder_note),
+                ", ".join(filter(None, (held.agent_name, held.agent_model))),
+                _session(sessions.get((held.resource, held.version))),
+            )
+        )
+        rows += _queue(lines.pop(held.resource, []))
+    for resource, line in lines.items():
+        rows += [(marked(resource), *[""] * 7), *_queue(line)]
+    return table(rows)
+
+
+def _queue(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
+    return [
+        (
+            f"  {number}. in queue",
+            author(marked(waiter.agent), waiter.principal),
+            "shared" if waiter.mode == "shared" else "",
+            f"for {duration(waiter.since_seconds)}",
+            "" if waiter.present else "away",
+            _note(waiter.note),
+            "",
+            "",
+        )
+        for number, waiter in enumerate(line, start=1)
+    ]
+
+
+def _note(note: str | None) -> str:
+    return "" if note is None else short(note)
+
+
+def _session(session: str | None) -> str:
+    """The beginning of a session's hash; empty if each command is a session, which is the default here."""
+    if session is None or session.startswith("shell-"):
+        return ""
+    source, _, hash_ = session.partition("-")
+    return f"session {source}-{hash_[:SESSION_CHARACTERS]}"
+
+
+def describe_agents(board: claims.AgentSessions) -> str:
+    heard = ["" if it.idle_seconds is None else f"last call {duration(it.idle_seconds)} ago" for it in board.agents]
+    return table(
+        [
+            (
+                author(marked(agent.agent), agent.principal),
+                "connected" if agent.connected else "not connected",
+                _process(agent),
+                agent.folder or "",
+                _held_and_wanted(agent),
+                ago,
+                ", ".join(filter(None, (agent.name, agent.model, agent.purpose))),
+            )
+            for agent, ago in zip(board.agents, heard, strict=True)
+        ]
+    )
+
+
+def _process(agent: claims.SessionPart) -> str:
+    is_named = agent.process is None or agent.agent == f"process {agent.process}"
+    pid = None if is_named else f"process {agent.process}"
+    host = None if agent.host is None else f"from {agent.host}"
+    return ", ".join(filter(None, (pid, agent.program, host)))
+
+
+def _held_and_wanted(agent: claims.SessionPart) -> str:
+    held = "1 claim" if agent.claims == 1 else f"{agent.claims} claims"
+    return f"{held}, waits for {agent.waits}" if agent.waits else held

@@ -1,0 +1,160 @@
+"""Formats events for people: one line per event, in the words of the web page."""
+
+import json
+from datetime import datetime
+from typing import Any, Final
+
+from holdlog.adapters.api.authors import author
+from holdlog.adapters.cli.texts import marked, moment, short
+
+Event = dict[str, Any]
+
+_WIDEST_LIST: Final = 160
+"""Characters of a list of keys."""
+
+
+def line_of(event: Event) -> str:
+    """Position, time and what happened. The time of an end is when it was due, which may be before it was noticed."""
+    time = moment(datetime.fromisoformat(event["due"] if "due" in event else event["at"]))
+    redacted = " (redacted)" if event.get("redacted") else ""
+    return f"{event['position']}  {time}  {_sentence(event)}{redacted}"
+
+
+def _sentence(event: Event) -> str:
+    who = author(marked(event["by"]), event.get("principal"))
+    family = event["stream"].partition(":")[0]
+    return _FAMILIES.get(family, _of_unknown)(event, who) or _of_unknown(event, who)
+
+
+def _of_claim(event: Event, who: str) -> str:
+    match event["kind"]:
+        case "ClaimReleased" if "forced_by" in event:
+            holder = author(marked(event["agent"]), event.get("holder_principal"))
+            return f"{holder} lost {_resource(event)}, taken by {who}{_note(event)}"
+        case "ClaimReleased":
+            return f"{who} released {_resource(event)}{_outcome(event)}{_note(event)}"
+        case "ClaimGranted":
+            verb = "got" if "ticket" in event else "claimed"
+            return f"{who} {verb} {_resource(event)}{_shared(event)}{_note(event)}"
+        case "ClaimResumed":
+            return f"{who} resumed {_resource(event)}{_shared(event)} from a session that ended{_note(event)}"
+        case "ClaimExpired":
+            unused = "" if event["collected"] else " before it was used"
+            return f"{who} lost {_resource(event)}: the claim expired{unused}"
+        case "ClaimQueued":
+            return f"{who} waits for {_wanted(event)}{_shared(event)}{_note(event)}"
+        case "ClaimUnqueued":
+            why = {"absent": ", away too long", "granted": ", got another resource"}.get(event["why"], "")
+            return f"{who} left the queue for {_resource(event)}{why}"
+        case _:
+            return ""
+
+
+def _of_value(event: Event, who: str) -> str:
+    match event["kind"]:
+        case "ValueWritten":
+            value = "" if event.get("redacted") else f": {short(event['value'])}"
+            return f"{who} wrote {_record(event)}{value}{_until(event)}{_reason(event)}"
+        case "ValueDeleted":
+            return f"{who} deleted {_record(event)}{_reason(event)}"
+        case "ValueExpired":
+            return f"{who}'s value expired: {_record(event)}"
+        case _:
+            return ""
+
+
+def _of_thread(event: Event, who: str) -> str:
+    thread = f"thread {event['thread']}"
+    match event["kind"]:
+        case "ThreadStarted":
+            parent = f" from {event['parent']} (version {event['parent_version']})" if "parent" in event else ""
+            return f"{who} started {thread}{parent}"
+        case "MessageAppended":
+            return f"{who} added a message to {thread}"
+        case "ResultAppended":
+            of = "" if event["agent"] == event["by"] else f" of {marked(event['agent'])}"
+            return f"{who} added a result{of} to {thread}"
+        case "ResultsCleared":
+            return f"{who} cleared the results of {thread}"
+        case "ThreadDataChanged":
+            done = [f"{verb} {_listed(event[name])}" for verb, name in _DATA_CHANGES.items() if name in event]
+            return f"{who} changed the data of {thread}: {'; '.join(done)}{_reason(event)}"
+        case _:
+            return ""
+
+
+def _of_agent(event: Event, who: str) -> str:
+    profile = ", ".join(event[name] for name in ("name", "model", "purpose") if event.get(name))
+    return f"{who} registered: {profile}"
+
+
+def _of_token(event: Event, who: str) -> str:
+    match event["kind"]:
+        case "TokenIssued":
+            space = f" in space {event['space']}" if "space" in event else ""
+            return f"{who} issued token {event['name']} for {', '.join(event['allow'])}{space}{_until(event)}"
+        case "TokenRotated":
+            end = datetime.fromisoformat(event["overlap_until"])
+            has_overlap = end > datetime.fromisoformat(event["at"])
+            overlap = f"; the old secret is valid until {moment(end)}" if has_overlap else ""
+            return f"{who} rotated token {event['name']}{overlap}"
+        case "TokenRevoked":
+            return f"{who} revoked token {event['name']}"
+        case _:
+            return ""
+
+
+def _of_unknown(event: Event, who: str) -> str:
+    return f"{who} {event['kind']} {event['stream']}"
+
+
+_FAMILIES: Final = {
+    "claim": _of_claim,
+    "record": _of_value,
+    "thread": _of_thread,
+    "agent": _of_agent,
+    "token": _of_token,
+}
+"""By the word that the names of streams begin with."""
+_DATA_CHANGES: Final = {"wrote": "written", "deleted": "deleted"}
+
+
+def _until(event: Event) -> str:
+    return f", until {moment(datetime.fromisoformat(event['expires_at']))}" if "expires_at" in event else ""
+
+
+def _resource(event: Event) -> str:
+    return marked(event["resource"])
+
+
+def _record(event: Event) -> str:
+    return f"{event['namespace']}/{event['key']}"
+
+
+def _wanted(event: Event) -> str:
+    """What a ticket is for: several resources, or one of several."""
+    others, word = (event["also"], " and ") if "also" in event else (event.get("alternatives", ()), " or ")
+    return word.join(map(marked, (event["resource"], *others)))
+
+
+def _shared(event: Event) -> str:
+    return " (shared)" if event["mode"] == "shared" else ""
+
+
+def _outcome(event: Event) -> str:
+    outcome = "" if event["outcome"] == "released" else f", {event['outcome']}"
+    to = f" to {marked(event['moved_to'])}" if "moved_to" in event else ""
+    return outcome + to
+
+
+def _note(event: Event) -> str:
+    return f": {event['note']}" if event.get("note") else ""
+
+
+def _reason(event: Event) -> str:
+    return f" (reason: {event['reason']})" if event.get("reason") else ""
+
+
+def _listed(keys: list[str]) -> str:
+    text = json.dumps(keys, ensure_ascii=False)[1:-1] if any(" " in key for key in keys) else ", ".join(keys)
+    return text if len(text) <= _WIDEST_LIST else text[: _WIDEST_LIST - 1] + "…"

@@ -1,0 +1,82 @@
+"""The parsers of all commands: one-line errors with a suggestion, and a help text that groups the commands."""
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+BAD_ARGUMENTS: Final = 2
+"""Exit code."""
+_NAME_WIDTH: Final = 11
+"""Characters for the names of commands in the help text."""
+
+
+class Parser(argparse.ArgumentParser):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Disable abbreviations: an abbreviation of today could be another option tomorrow."""
+        super().__init__(*arguments, **options | {"allow_abbrev": False})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Let the command report unknown arguments: its help lists the known ones."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            known = [name for action in self._actions for name in action.option_strings]
+            guess = did_you_mean(next((it.partition("=")[0] for it in unknown if it.startswith("-")), ""), known)
+            self.error(f"unknown argument {' '.join(unknown)}{guess}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is not one of the choices, as every Python version words it alike."""
+        if action.choices is not None and value not in action.choices:
+            choices = [str(it) for it in action.choices]
+            wrong = f"{value!r} is not one of {', '.join(choices)}{did_you_mean(str(value), choices)}"
+            raise argparse.ArgumentError(action, wrong)
+
+    def error(self, message: str) -> NoReturn:
+        """Report an error in one line; `--help` shows the usage."""
+        self.exit(BAD_ARGUMENTS, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+class Commands:
+    """Adds commands as `add_subparsers` does, and lists them in groups."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._subparsers = parser.add_subparsers(
+            dest="command", metavar="COMMAND", required=True, prog=parser.prog, help=argparse.SUPPRESS
+        )
+        self._help: dict[str, str] = {}
+
+    def add_parser(self, name: str, **options: Any) -> argparse.ArgumentParser:
+        """`options` are those of a parser, and `help`: the text in the list of commands."""
+        self._help[name] = options.pop("help")
+        parser: argparse.ArgumentParser = self._subparsers.add_parser(name, **options)
+        return parser
+
+    @property
+    def choices(self) -> frozenset[str]:
+        return frozenset(self._help)
+
+    def listed(self, groups: Mapping[str, Sequence[str]]) -> str:
+        """The commands with their help, below the titles of their groups."""
+        return "\n\n".join(
+            "\n".join([f"{title}:", *(f"  {name:<{_NAME_WIDTH}}{self._help[name]}" for name in names)])
+            for title, names in groups.items()
+        )
+
+
+def as_option(error: str, names: Mapping[str, str]) -> str:
+    """An error that begins with an argument of a call, with the name of that argument on the command line. `names`:
+    those that are not options of the same name."""
+    found = re.match(r"([a-z_]+)(\[\d+\])?: ", error)
+    if found is None:
+        return error
+    here = names.get(found[1]) or f"--{found[1].replace('_', '-')}"
+    return f"{here}: {error[found.end() :]}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question to append to an error about an unknown word; empty if no known word is similar."""
+    import difflib  # as slow to import as all of this file
+
+    similar = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {similar[0]}?" if similar else ""
