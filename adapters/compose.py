@@ -45,7 +45,7 @@ def open_holdlog(
     report: Callable[[str], None] = _log.info,
 ) -> Engine:
     """Open the store at `place`: `:memory:`, a file, or a PostgreSQL URL. `session`: of callers that name no other;
-    without one, this process is a separate session. `what`: describes this process in lists of connections. `tell`:
+    without one, this process is a separate session. `what`: describes this process in lists of connections. `report`:
     called with a line if the schema was migrated.
     Raises StoreError, UnavailableError.
     """

@@ -149,7 +149,7 @@ class Hold(NamedTuple):
 
     `version` is that of the grant. `covered_by`: the claim that overlaps the resource. `holders`: if there are several.
     `servers`: the processes that keep them alive. `same_name`: the holder has the caller's name. `in_line`: it only
-    waits ahead of the caller. `shared_by_asker`: the caller shares it and wants it exclusively. `former`: an ended
+    waits ahead of the caller. `shared_by_caller`: the caller shares it and wants it exclusively. `former`: an ended
     session of the caller's name holds what covers the resource. `without_session`: it was claimed without a session,
     so only a receipt identifies its holder. `session_ended`: the holder's session is known to have ended. `principal`:
     that of `held_by`; `holder_principals`: those of `holders`, in their order.
@@ -168,7 +168,7 @@ class Hold(NamedTuple):
     note: str | None = None
     same_name: bool = False
     in_line: bool = False
-    shared_by_asker: bool = False
+    shared_by_caller: bool = False
     former: bool = False
     without_session: bool = False
     session_ended: bool = False

@@ -17,7 +17,7 @@ def static_token(environ: Mapping[str, str], file: str | None, report: Callable[
     """The static token from `file`, else HOLDLOG_AUTH_TOKEN or the file that HOLDLOG_AUTH_TOKEN_FILE names; None if
     none is set.
 
-    Calls `tell` with warnings. Raises InvalidError for an empty or blank token: a server configured with a token must
+    Calls `report` with warnings. Raises InvalidError for an empty or blank token: a server configured with a token must
     not start without one.
     """
     set_ = [name for name in (VARIABLE, f"{VARIABLE}_FILE") if name in environ]

@@ -89,7 +89,9 @@ def _session(session: str | None) -> str:
 
 
 def describe_agents(board: claims.AgentSessions) -> str:
-    heard = ["" if it.idle_seconds is None else f"last call {duration(it.idle_seconds)} ago" for it in board.agents]
+    last_calls = [
+        "" if it.idle_seconds is None else f"last call {duration(it.idle_seconds)} ago" for it in board.agents
+    ]
     return table(
         [
             (
@@ -101,7 +103,7 @@ def describe_agents(board: claims.AgentSessions) -> str:
                 ago,
                 ", ".join(filter(None, (agent.name, agent.model, agent.purpose))),
             )
-            for agent, ago in zip(board.agents, heard, strict=True)
+            for agent, ago in zip(board.agents, last_calls, strict=True)
         ]
     )
 

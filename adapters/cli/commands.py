@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import named_place, place_of, workspaces_of
+from holdlog.adapters.cli.settings import location_of, named_location, workspaces_of
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
 """Commands that do not create a missing store."""
@@ -66,13 +66,13 @@ _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
 
 
-def add_calls(commands: Commands, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
+def add_calls(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
     """Add one parser per call."""
 
     def add(name: str, help_text: str, run: Callable[[Any, argparse.Namespace], Result]) -> argparse.ArgumentParser:
         parser = commands.add_parser(
             name,
-            parents=[store, places] if name in _OF_RESOURCES else [store],
+            parents=[store, locations] if name in _OF_RESOURCES else [store],
             help=help_text,
             description=help_text[0].upper() + help_text[1:] + ".",
             epilog=f"example:\n  holdlog {_EXAMPLES[name]}",
@@ -102,10 +102,10 @@ Add = Callable[[str, str, Callable[[Any, argparse.Namespace], Result]], argparse
 
 def _add_state(add: Add) -> None:
     get = add("get", "print a value", lambda it, o: it.read(it.requests.get(o.namespace, o.key)))
-    _place(get)
+    _add_address(get)
 
     put = add("set", "write a value", _set)
-    _place(put)
+    _add_address(put)
     put.add_argument(
         "value", metavar="VALUE", type=_value, help="JSON, else stored as text; - reads it from standard input"
     )
@@ -113,7 +113,7 @@ def _add_state(add: Add) -> None:
     put.add_argument("--ttl", type=float, metavar="SECONDS", help="delete the value after this time (default: never)")
 
     delete = add("delete", "delete a value; its history stays", _delete)
-    _place(delete)
+    _add_address(delete)
     _version(delete)
 
     listing = add("list", "list the values of a namespace, or all namespaces", _list)
@@ -124,11 +124,11 @@ def _add_state(add: Add) -> None:
     )
 
     history = add("history", "list the versions of a value, newest first", _history)
-    _place(history)
+    _add_address(history)
     history.add_argument("--limit", type=int, default=100, metavar="N", help="show the newest N (default: 100)")
 
     watch = add("watch", "wait until a value changes, and print it", _watch)
-    _place(watch)
+    _add_address(watch)
     watch.add_argument(
         "--since", type=int, default=0, metavar="VERSION", help="the version that you know (default: 0, no value)"
     )
@@ -216,17 +216,17 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     from holdlog.adapters.compose import named_session, open_holdlog, process_session, store_exists
     from holdlog.domain.refusals import HoldlogError, InvalidError
 
-    place = place_of(options.db)
-    if options.command in _READ_ONLY and not store_exists(place):
+    location = location_of(options.db)
+    if options.command in _READ_ONLY and not store_exists(location):
         is_list = options.command in _LISTS or (options.command == "status" and options.resource is None)
-        may_be_new = is_list and named_place(options.db) is None
+        may_be_new = is_list and named_location(options.db) is None
         if not (may_be_new and options.json):
-            return texts.no_store(place, expected=not may_be_new)
-        place = ":memory:"  # an empty list, in the usual shape
+            return texts.no_store(location, expected=not may_be_new)
+        location = ":memory:"  # an empty list, in the usual shape
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
     session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())
-    engine = open_holdlog(place, settings, session, f"holdlog {options.command}", texts.print_note)
+    engine = open_holdlog(location, settings, session, f"holdlog {options.command}", texts.print_note)
     engine.lives_by_leases = session.source == "option"
     try:
         result = call(engine, options)
@@ -245,7 +245,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     else:
         for loss in result.lost or ():
             texts.print_note(response_texts.describe_loss(loss))
-        print(texts.printable(response_texts.describe(result, place)), file=sys.stdout if good else sys.stderr)
+        print(texts.printable(response_texts.describe(result, location)), file=sys.stdout if good else sys.stderr)
         remark = response_texts.remark(result, options.command)
         if remark and sys.stdout.isatty():  # for people; programs get only the value
             print(remark, file=sys.stderr)
@@ -453,7 +453,7 @@ def user() -> str:
         return "somebody"
 
 
-def _place(parser: argparse.ArgumentParser) -> None:
+def _add_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
     parser.add_argument("key", metavar="KEY", help="the name of the value")
 

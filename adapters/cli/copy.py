@@ -51,7 +51,7 @@ def run_copy(options: argparse.Namespace) -> int:
 
     if getattr(options, "db", None) is not None:
         raise StoreError("copy: --db does not apply; name the two stores as FROM and TO")
-    source, target = _place(options.source), _place(options.target)
+    source, target = _location(options.source), _location(options.target)
     bar = Bar(sys.stderr, "copy")
     started = time.monotonic()
 
@@ -76,7 +76,7 @@ def run_copy(options: argparse.Namespace) -> int:
     return 0
 
 
-def _place(text: str) -> Path | str:
-    from holdlog.adapters.cli.settings import place_of
+def _location(text: str) -> Path | str:
+    from holdlog.adapters.cli.settings import location_of
 
-    return place_of(text)
+    return location_of(text)

@@ -92,7 +92,7 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
 
 def serve_http(
     options: argparse.Namespace,
-    place: Path | str,
+    location: Path | str,
     settings: "Settings",
     groups: Sequence[str],
     nats: "NatsOptions | None",
@@ -116,20 +116,20 @@ def serve_http(
     bound = bound_socket(http.host, http.port)
     engine = background = None
     try:
-        engine = open_holdlog(place, settings, what="http", report=print_note)
+        engine = open_holdlog(location, settings, what="http", report=print_note)
         prepare(engine)
         verifier = _verifier_of(options, engine, print_note)
         _require_safe(options, bound.getsockname()[0], verifier is not None)
-        background = publish_to_nats(engine, place, nats) if nats is not None else None
-        spaces = Tenants(place, engine, settings, http.max_spaces or None, prepare)
+        background = publish_to_nats(engine, location, nats) if nats is not None else None
+        spaces = Tenants(location, engine, settings, http.max_spaces or None, prepare)
         ending = Shutdown()
         relay = None if background is None else lambda: background.status
         app = build_app(mcp, spaces, verifier, http, ending, relay)
         who = "tokens are required" if verifier is not None else "no token is required"
-        ready = f"serving {url_of(bound)} (MCP at {http.path}), store {without_password(place)}; {who}"
+        ready = f"serving {url_of(bound)} (MCP at {http.path}), store {without_password(location)}; {who}"
 
         def begin() -> None:
-            _settle()
+            _freeze_objects()
             print_note(ready)
 
         server_of(app, http, ending, begin).run(sockets=[bound])
@@ -142,7 +142,7 @@ def serve_http(
     return 0
 
 
-def _settle() -> None:
+def _freeze_objects() -> None:
     """Exempt imported objects from garbage collection: scanning them would stop every call for 0.1 s each time."""
     gc.collect()
     gc.freeze()
@@ -180,12 +180,14 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
     )
 
 
-def _verifier_of(options: argparse.Namespace, engine: "Engine", tell: Callable[[str], None]) -> "TokenVerifier | None":
+def _verifier_of(
+    options: argparse.Namespace, engine: "Engine", report: Callable[[str], None]
+) -> "TokenVerifier | None":
     """The verifier of tokens; None: no token is required. Raises InvalidError if one is required but nobody could have
     one."""
     from holdlog.adapters.runtime.verifier import build_verifier
 
-    verifier = build_verifier(engine, os.environ, options.auth_token_file, _jwt_of(options), tell)
+    verifier = build_verifier(engine, os.environ, options.auth_token_file, _jwt_of(options), report)
     if options.auth and not options.open_tokens and not verifier.offers_any():
         raise InvalidError(
             "--auth: there is no token; create one with holdlog token create --name me --allow 'admin:*',"

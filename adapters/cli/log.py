@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.nats import run_until_ended
 from holdlog.adapters.cli.parsers import Commands, as_option, did_you_mean
-from holdlog.adapters.cli.settings import named_place, one_or_more, place_of, workspaces_of
+from holdlog.adapters.cli.settings import location_of, named_location, one_or_more, workspaces_of
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.runtime.engine import Engine
 
 GROUPS: Final = ("record", "claim", "thread", "agent", "token")
-"""Kinds that stand for several events each."""
+"""Names for groups of kinds of events."""
 PAGE: Final = 1000
 WIDER: Final = 8
 """How much further back each attempt looks for the last events."""
@@ -36,10 +36,10 @@ examples:
 """
 
 
-def add_log(commands: Commands, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
+def add_log(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "log",
-        parents=[store, places],
+        parents=[store, locations],
         help="list events, oldest first, or follow new ones",
         description="List events, oldest first; with --follow also new ones as they happen. docs/events.md describes"
         " the events.",
@@ -73,14 +73,14 @@ def run_log(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_holdlog, store_exists
 
-    place = place_of(options.db)
-    if not store_exists(place):
-        return no_store(place, expected=named_place(options.db) is not None)
-    engine = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", report=print_note)
+    location = location_of(options.db)
+    if not store_exists(location):
+        return no_store(location, expected=named_location(options.db) is not None)
+    engine = open_holdlog(location, Settings(workspaces=workspaces_of(options)), what="holdlog log", report=print_note)
     try:
         kinds = None if options.kinds is None else _kinds(options.kinds)
-        places = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
-        choice = engine.requests.choice(*places)
+        filters = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
+        choice = engine.requests.choice(*filters)
         if options.follow:
             return run_until_ended(_follow(engine, choice, options))
         found = (

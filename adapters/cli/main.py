@@ -158,25 +158,25 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     parser.add_argument("--db", metavar="PATH|URL", help=where)
     store = argparse.ArgumentParser(add_help=False)
     store.add_argument("--db", default=argparse.SUPPRESS, metavar="PATH|URL", help=where)
-    places = argparse.ArgumentParser(add_help=False)
-    places.add_argument(
+    locations = argparse.ArgumentParser(add_help=False)
+    locations.add_argument(
         "--workspace",
         action="append",
         default=environment("WORKSPACE", "").split(",") if environment("WORKSPACE", "") else [],
         metavar="NAME=PATH",
         help="a folder whose paths are file://NAME/…; repeatable (default: the worktrees of the git repository)",
     )
-    places.add_argument(
+    locations.add_argument(
         "--claims-across-worktrees",
         action="store_true",
         default=environment("CLAIMS_ACROSS_WORKTREES", "").lower() in ("1", "true", "yes"),
         help="treat the same path in all worktrees of the repository as one resource (default: one in each worktree)",
     )
     commands = Commands(parser)
-    add_serve(commands, store, places)
-    add_calls(commands, store, places)
+    add_serve(commands, store, locations)
+    add_calls(commands, store, locations)
     add_thread(commands, store)
-    add_log(commands, store, places)
+    add_log(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_copy(commands)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.parsers import Commands
-from holdlog.adapters.cli.settings import environment, named_place, one_or_more, place_of
+from holdlog.adapters.cli.settings import environment, location_of, named_location, one_or_more
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
@@ -150,13 +150,13 @@ def run_subscribe(options: argparse.Namespace) -> int:
     from holdlog.adapters.python.subscriber import Subscription
 
     nats = nats_options_of(options)
-    named = named_place(options.db)
-    place = place_of(options.db) if named or nats.name is None else None
+    named = named_location(options.db)
+    location = location_of(options.db) if named or nats.name is None else None
     engine = None
-    if place is not None and store_exists(place):
-        engine = open_holdlog(place, what="holdlog subscribe", report=print_note)
-    elif place is not None and named:
-        return no_store(place)
+    if location is not None and store_exists(location):
+        engine = open_holdlog(location, what="holdlog subscribe", report=print_note)
+    elif location is not None and named:
+        return no_store(location)
 
     async def show() -> None:
         left = options.limit
@@ -181,13 +181,13 @@ def run_relay(options: argparse.Namespace) -> int:
     from holdlog.adapters.nats.relay import Relay
 
     nats = nats_options_of(options)
-    place = place_of(options.db)
-    if isinstance(place, Path) and not os.path.lexists(place):
-        return no_store(place)
-    engine = open_holdlog(place, what="holdlog relay", report=print_note)
+    location = location_of(options.db)
+    if isinstance(location, Path) and not os.path.lexists(location):
+        return no_store(location)
+    engine = open_holdlog(location, what="holdlog relay", report=print_note)
     try:
         teller = _Teller(nats.address, options.json, options.once)
-        relay = Relay(engine.store, engine.notifier, open_lead(place, nats), nats, teller.told)
+        relay = Relay(engine.store, engine.notifier, open_lead(location, nats), nats, teller.report)
         return run_until_ended(relay.run(options.once))
     finally:
         engine.close()
@@ -233,7 +233,7 @@ class _Teller:
         self._at = 0.0
         self._position = -1
 
-    def told(self, status: "Status") -> None:
+    def report(self, status: "Status") -> None:
         if self._error is not None and (status.state == "connecting" or status.error == self._error):
             return
         self._error = status.error

@@ -17,9 +17,9 @@ from holdlog.adapters.operating_system.location import without_password
 _FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
 
 
-def describe(result: Result, place: Path | str) -> str:
-    """The response for people; `place` is the store's, shown if nothing was found."""
-    store = f"the store {without_password(place)}"
+def describe(result: Result, location: Path | str) -> str:
+    """The response for people; `location` is the store's, shown if nothing was found."""
+    store = f"the store {without_password(location)}"
     match result:
         case responses.StateRecord(value=value):
             return json.dumps(value, ensure_ascii=False, indent=2)
@@ -143,10 +143,10 @@ def _of_claim(result: Result) -> str:
             holder = author(name, result.held_by_principal) if name else ""
             return f"the claim of {resource} expired" + (f", and {holder} holds it now" if holder else "")
         case claims.Deadlock(resource=resource, cycle=cycle):
-            ring = ", ".join(
+            links = ", ".join(
                 f"{author(it.agent, it.principal)} holds {it.holds} and waits for {it.waits_for}" for it in cycle
             )
-            return f"{resource}: {ring}"
+            return f"{resource}: {links}"
         case claims.NeverClaimed(resource=resource):
             return f"{resource} was never claimed"
         case claims.Available(resource=resource):
@@ -163,8 +163,8 @@ def _details(hold: claims.Held | claims.Busy | claims.WaitTimeout) -> str:
     covered = f", who claimed {hold.covered_by}" if hold.covered_by else ""
     note = f": {hold.holder_note}" if hold.holder_note else ""
     waiting = f"; {hold.queue_length} in the queue" if hold.queue_length else ""
-    place = hold.queue_position if isinstance(hold, claims.Busy) else None
-    yours = "" if place is None else f", you are number {place}"
+    queue_position = hold.queue_position if isinstance(hold, claims.Busy) else None
+    yours = "" if queue_position is None else f", you are number {queue_position}"
     is_current = hold.current if isinstance(hold, claims.Held) else None
     current = "" if is_current is None else f"; this version is {'' if is_current else 'not '}current"
     return shared + covered + note + waiting + yours + current

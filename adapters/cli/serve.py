@@ -14,8 +14,8 @@ from holdlog.adapters.cli.settings import (
     LEVELS,
     environment,
     lease_seconds,
+    location_of,
     log_level,
-    place_of,
     seconds,
     whole_bytes,
     whole_number,
@@ -38,10 +38,10 @@ Each option is also an environment variable, for example HOLDLOG_TOOLS or HOLDLO
 """
 
 
-def add_serve(commands: Commands, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
+def add_serve(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
     serve = commands.add_parser(
         "serve",
-        parents=[store, places],
+        parents=[store, locations],
         help="serve MCP over stdio, or MCP and REST over HTTP (the default command)",
         description="Serve MCP over stdio, or MCP and the REST API over HTTP. holdlog without a command does the same.",
         epilog=_EXAMPLES,
@@ -119,10 +119,10 @@ def run_serve(options: argparse.Namespace) -> int:
         stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s"
     )
     os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
-    place = place_of(options.db)
+    location = location_of(options.db)
     over_http = options.transport == "http"
     if sys.stdin.isatty() and not over_http:
-        _greet(place)
+        _greet(location)
     from holdlog.adapters.api.request import Settings
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, publish_to_nats
@@ -144,10 +144,10 @@ def run_serve(options: argparse.Namespace) -> int:
     )
     nats = nats_options_of(options) if options.nats else None
     if over_http:
-        return serve_http(options, place, settings, groups, nats)
-    engine = open_holdlog(place, settings, session=local_session(), what="mcp stdio", report=print_note)
+        return serve_http(options, location, settings, groups, nats)
+    engine = open_holdlog(location, settings, session=local_session(), what="mcp stdio", report=print_note)
     engine.keep_sessions()
-    background = publish_to_nats(engine, place, nats) if nats is not None else None
+    background = publish_to_nats(engine, location, nats) if nats is not None else None
 
     async def end() -> None:
         if background is not None:
@@ -168,13 +168,13 @@ def _require_known_groups(tools: str) -> None:
             raise InvalidError(f"--tools: {word!r} is not one of {', '.join(known)}{did_you_mean(word, known)}")
 
 
-def _greet(place: Path | str) -> None:
+def _greet(location: Path | str) -> None:
     """Print help for a user who typed `holdlog` in a terminal: what it is doing and what they may have wanted."""
     from holdlog.adapters.operating_system.presence import connected
 
-    others = connected(place) if isinstance(place, Path) else []
+    others = connected(location) if isinstance(location, Path) else []
     print(
-        f"holdlog serves MCP on this terminal, with the store {without_password(place)}. Ctrl-C stops it.\n"
+        f"holdlog serves MCP on this terminal, with the store {without_password(location)}. Ctrl-C stops it.\n"
         f"Other connections: {', '.join(f'{it.what} (process {it.pid})' for it in others) or 'none'}.\n"
         "MCP hosts start this server themselves. In a terminal, try:\n"
         "  holdlog demo      see what it does, in ten seconds\n"

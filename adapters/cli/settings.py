@@ -25,16 +25,16 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("off", "text", "json")
 
 
-def place_of(db: str | None) -> Path | str:
+def location_of(db: str | None) -> Path | str:
     """The store named by `--db`, else the environment, else the working folder. Raises LocationError, InvalidError."""
-    explicit = named_place(db)
+    explicit = named_location(db)
     if explicit is not None and (explicit == ":memory:" or is_url(explicit)):
         return explicit
     environ = os.environ if explicit is None else {**os.environ, "HOLDLOG_DB": explicit}
     return find_store(db, environ, Path.cwd())
 
 
-def named_place(db: str | None) -> str | None:
+def named_location(db: str | None) -> str | None:
     """The store named by `--db`, else the environment. Raises InvalidError."""
     return db if db is not None else secret(os.environ, "HOLDLOG_DB")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from holdlog.adapters.cli.parsers import Commands
-from holdlog.adapters.cli.settings import named_place, place_of
+from holdlog.adapters.cli.settings import location_of, named_location
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def run_rebuild(options: argparse.Namespace) -> int:
     from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.stores.event_log.rebuild import rebuild
 
-    place = lasting_place(options.db)
-    engine = open_shadow_tables(place, print_note)
+    location = stored_location(options.db)
+    engine = open_shadow_tables(location, print_note)
     if engine is None:
-        return no_store(place)
+        return no_store(location)
     store, shadow = engine
     bar = Bar(sys.stderr, "rebuild")
     started = time.monotonic()
@@ -73,7 +73,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
         store.close()
     seconds = time.monotonic() - started
     if options.json:
-        print_line(json.dumps({"store": without_password(place), **report._asdict(), "seconds": round(seconds, 3)}))
+        print_line(json.dumps({"store": without_password(location), **report._asdict(), "seconds": round(seconds, 3)}))
         return 0
     rows = ", ".join(f"{count:,} in {view}" for view, count in report.rows.items())
     print_line(f"{mark('ok', sys.stdout)} {report.events:,} events in {seconds:.1f} s; rows: {rows}")
@@ -87,21 +87,21 @@ def run_doctor(options: argparse.Namespace) -> int:
     from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.stores.event_log.findings import Finding
 
-    place = lasting_place(options.db)
+    location = stored_location(options.db)
     bar = Bar(sys.stderr, "doctor")
     try:
-        if named_place(options.db) is None and not store_exists(place):  # a new repository
+        if named_location(options.db) is None and not store_exists(location):  # a new repository
             findings = [Finding("file", "ok", f"there is no store yet; {NEXT_STEP}")]
         else:
-            findings = examine(place, bar.draw)
+            findings = examine(location, bar.draw)
     finally:
         bar.clear()
     sound = all(finding.level != "bad" for finding in findings)
     if options.json:
         rows = [finding._asdict() for finding in findings]
-        print_line(json.dumps({"store": without_password(place), "sound": sound, "findings": rows}, indent=2))
+        print_line(json.dumps({"store": without_password(location), "sound": sound, "findings": rows}, indent=2))
     else:
-        print_line(f"the store {without_password(place)}")
+        print_line(f"the store {without_password(location)}")
         for finding in findings:
             print_line(_line(finding))
     return 0 if sound else 1
@@ -130,11 +130,11 @@ class Bar:
             self._stream.flush()
 
 
-def lasting_place(db: str | None) -> Path | str:
-    place = place_of(db)
-    if place == ":memory:":
+def stored_location(db: str | None) -> Path | str:
+    location = location_of(db)
+    if location == ":memory:":
         raise StoreError("a store in :memory: ends with its process; name a file or a database with --db")
-    return place
+    return location
 
 
 def _line(finding: "Finding") -> str:

@@ -20,10 +20,10 @@ def print_note(line: str) -> None:
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
-def no_store(place: Path | str, expected: bool = True) -> int:
+def no_store(location: Path | str, expected: bool = True) -> int:
     """Report that the store does not exist, and what to do next. Returns the exit code: 1 if the store is expected to
     exist, else 0."""
-    print_note(f"there is no store at {without_password(place)} yet; {NEXT_STEP}")
+    print_note(f"there is no store at {without_password(location)} yet; {NEXT_STEP}")
     return 1 if expected else 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import named_place, one_or_more, place_of
+from holdlog.adapters.cli.settings import location_of, named_location, one_or_more
 from holdlog.domain.refusals import HoldlogError, InvalidError, NotFoundError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
     from holdlog.adapters.cli import texts, thread_texts
     from holdlog.adapters.compose import open_holdlog, store_exists
 
-    place = place_of(options.db)
-    if not store_exists(place):
-        may_be_new = options.action == "list" and named_place(options.db) is None
+    location = location_of(options.db)
+    if not store_exists(location):
+        may_be_new = options.action == "list" and named_location(options.db) is None
         if not (may_be_new and options.json):
-            return texts.no_store(place, expected=not may_be_new)
-        place = ":memory:"  # an empty list, in the usual shape
-    engine = open_holdlog(place, what="holdlog thread", report=texts.print_note)
+            return texts.no_store(location, expected=not may_be_new)
+        location = ":memory:"  # an empty list, in the usual shape
+    engine = open_holdlog(location, what="holdlog thread", report=texts.print_note)
     try:
         body = ask(engine, options)
     except InvalidError as error:

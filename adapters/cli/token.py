@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.commands import user
 from holdlog.adapters.cli.parsers import Commands
-from holdlog.adapters.cli.settings import named_place
+from holdlog.adapters.cli.settings import named_location
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
@@ -186,17 +186,17 @@ def _revoke(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli import texts
-    from holdlog.adapters.cli.store import lasting_place
+    from holdlog.adapters.cli.store import stored_location
     from holdlog.adapters.cli.token_texts import described, row
     from holdlog.adapters.compose import open_holdlog, store_exists
 
-    place: Path | str = lasting_place(options.db)
-    if not store_exists(place):
-        may_be_new = named_place(options.db) is None
+    location: Path | str = stored_location(options.db)
+    if not store_exists(location):
+        may_be_new = named_location(options.db) is None
         if not (may_be_new and options.json):
-            return texts.no_store(place, expected=not may_be_new)
-        place = ":memory:"  # an empty list, in the usual shape
-    engine = open_holdlog(place, what="holdlog token", report=texts.print_note)
+            return texts.no_store(location, expected=not may_be_new)
+        location = ":memory:"  # an empty list, in the usual shape
+    engine = open_holdlog(location, what="holdlog token", report=texts.print_note)
     try:
         with engine.store.reader() as reader:
             tokens, now = reader.tokens(None, -1), reader.at
@@ -260,13 +260,13 @@ def _output_is_readable_by_others() -> bool:
 def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: bool) -> "TokenChanged | int":
     """Change a token; the result, or the exit code if there is no store or the change was refused."""
     from holdlog.adapters.cli import texts
-    from holdlog.adapters.cli.store import lasting_place
+    from holdlog.adapters.cli.store import stored_location
     from holdlog.adapters.compose import open_holdlog, store_exists
 
-    place = lasting_place(options.db)
-    if must_exist and not store_exists(place):
-        return texts.no_store(place)
-    engine: Engine = open_holdlog(place, what="holdlog token", report=texts.print_note)
+    location = stored_location(options.db)
+    if must_exist and not store_exists(location):
+        return texts.no_store(location)
+    engine: Engine = open_holdlog(location, what="holdlog token", report=texts.print_note)
     try:
         return engine.change_token(command, engine.caller)
     except (StoreError, UnavailableError):

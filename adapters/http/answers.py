@@ -71,7 +71,7 @@ def body_of(result: Result) -> dict[str, Any]:
 
 
 def failed(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    """One line that says what is wrong, the same on every surface; never a stored value."""
+    """One line that describes what is wrong, the same on every surface; never a stored value."""
     return answer(responses.Failed(message=message), status, headers)
 
 

@@ -37,7 +37,7 @@ _log = logging.getLogger("holdlog")
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Bind the listening socket. Raises InvalidError with one line that says what to do."""
+    """Bind the listening socket. Raises InvalidError with one line with what to do."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):

@@ -6,7 +6,7 @@ from holdlog.domain.refusals import HoldlogError
 
 
 class NatsError(HoldlogError):
-    """NATS cannot be used as configured; the message is one line that says what to do. Never contains a secret."""
+    """NATS cannot be used as configured; the message is one line with what to do. Never contains a secret."""
 
     code: ClassVar[str] = "nats"
 

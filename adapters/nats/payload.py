@@ -52,7 +52,7 @@ class CloudEvent(NamedTuple):
 
     @property
     def is_bookmark(self) -> bool:
-        """Whether this is no event, but only a position to resume from."""
+        """Whether this is only a position to resume from, not an event."""
         return self.type == BOOKMARK
 
 

@@ -76,7 +76,7 @@ class RefusedError(Exception):
 
 
 class Relay:
-    """Publishes a store's log to its stream. `tell` is called on each change of state, and occasionally."""
+    """Publishes a store's log to its stream. `report` is called on each change of state, and occasionally."""
 
     def __init__(
         self,

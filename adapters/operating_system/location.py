@@ -28,7 +28,7 @@ class GitFolders(NamedTuple):
 
 
 class LocationError(ValueError):
-    """The store has no usable location. The message is one line and says what to do."""
+    """The store has no usable location. The message is one line with what to do."""
 
 
 def find_store(db: str | None, environ: Mapping[str, str], cwd: Path) -> Path:

@@ -40,7 +40,7 @@ class LogTailer:
 
     @contextmanager
     def subscribe(self, on_change: OnChange) -> Iterator[None]:
-        """Call `tell` on the loop, while the block runs, with the names of the streams that have new events
+        """Call `on_change` on the loop, while the block runs, with the names of the streams that have new events
         (`domain/names.py`), once for many events; with None if any stream may have some. It must not block.
         The names only prompt a read, like any notification: these streams grew since the block began or since the
         previous call. One more call may come after the block.

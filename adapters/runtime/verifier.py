@@ -94,7 +94,7 @@ def build_verifier(
     jwt: "JwtOptions | None",
     report: Callable[[str], None],
 ) -> Verifier:
-    """Build a verifier from the configuration. `tell` receives warnings. Raises InvalidError: then do not start."""
+    """Build a verifier from the configuration. `report` receives warnings. Raises InvalidError: then do not start."""
     static = static_token(environ, auth_token_file, report)
     bearers = None
     if jwt is not None:

@@ -192,7 +192,7 @@ def _queue_or_refuse(
     hold = _describe(wanted, board)
     own = board.hold_of(command.resource, wanted.who)
     if own is not None and own.grant.mode == "shared" != command.mode:
-        raise BusyError(hold._replace(shared_by_asker=True))
+        raise BusyError(hold._replace(shared_by_caller=True))
     if queued is None and not command.wait:
         raise BusyError(hold)
     if command.wait:

@@ -304,7 +304,7 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
         hint = _FORMER
     elif hold.same_name:
         hint = _SAME_NAME_RECEIPT if hold.without_session else _SAME_NAME
-    elif hold.shared_by_asker:
+    elif hold.shared_by_caller:
         hint = _UPGRADE
     elif hold.in_line:
         hint = _BEFORE

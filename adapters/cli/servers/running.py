@@ -20,7 +20,7 @@ POSTGRES: Final = "postgres"
 NATS: Final = "nats"
 STARTS_WITHIN: Final = 60.0
 """Seconds; PostgreSQL goes through its log after a crash."""
-LOOKED_EVERY: Final = 0.01
+POLL_EVERY: Final = 0.01
 MOST_ATTEMPTS: Final = 5
 """Of ports that somebody took between our look and the server's."""
 
@@ -120,7 +120,7 @@ def _answers(server: ServerProgram, port: int, process: subprocess.Popen[bytes])
             return True
         if time.monotonic() > deadline:
             raise ServersError(f"{server.name} does not answer: {last_words(server.log)}")
-        time.sleep(LOOKED_EVERY)
+        time.sleep(POLL_EVERY)
     return False
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of everything that is no MCP: `GET /openapi.json`, made from the models of the answers."""
+"""The OpenAPI 3.1 document of everything except MCP: `GET /openapi.json`, made from the models of the answers."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -132,7 +132,7 @@ def _is_routed(path: str, routes: Iterable[Route]) -> bool:
 
 
 def _with_head(parts: Schema) -> Schema:
-    """Whatever can be had by GET can be asked for by HEAD."""
+    """Every path that supports GET also supports HEAD."""
     if "get" not in parts:
         return parts
     responses = {status: no_body(it) for status, it in parts["get"]["responses"].items()}

@@ -1,4 +1,4 @@
-"""The routes of REST beside values, described by hand: claims, events, tokens."""
+"""The routes of REST other than values, described by hand: claims, events, tokens."""
 
 from collections.abc import Mapping
 from typing import Final

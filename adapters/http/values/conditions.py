@@ -67,18 +67,18 @@ def _tags(header: bytes, name: str, least: int, strong: bool) -> Tags:
     text = header.decode("latin-1").strip()
     if text == "*":
         return Tags(any=True)
-    versions, place = set[int](), 0
-    while place < len(text):
-        if empty := _EMPTY.match(text, place):  # a list may have empty elements (section 5.6.1)
-            place = empty.end()
+    versions, index = set[int](), 0
+    while index < len(text):
+        if empty := _EMPTY.match(text, index):  # a list may have empty elements (section 5.6.1)
+            index = empty.end()
             continue
-        tag = _TAG.match(text, place)
+        tag = _TAG.match(text, index)
         if tag is None:
             break
-        place = tag.end()
+        index = tag.end()
         weak, opaque = tag.groups()
         if _VERSION.fullmatch(opaque) and least <= int(opaque) <= MAX_VERSION and not (weak and strong):
             versions.add(int(opaque))
-    if place < len(text) or '"' not in text:
+    if index < len(text) or '"' not in text:
         raise InvalidError(f'{name}: must be * or versions in quotes, such as "7"')
     return Tags(any=False, versions=frozenset(versions))

@@ -139,13 +139,13 @@ class HttpSessions:
         if key is None:
             yield
             return
-        place = (key, exchange.request_id)
-        self.calls[place] = exchange
+        request = (key, exchange.request_id)
+        self.calls[request] = exchange
         try:
             yield
         finally:
-            if self.calls.get(place) is exchange:
-                del self.calls[place]
+            if self.calls.get(request) is exchange:
+                del self.calls[request]
 
     def cancel(self, key: Key, identity: str | int) -> None:
         if (exchange := self.calls.get((key, identity))) is not None:

@@ -121,4 +121,4 @@ class Feed:
         if kind == "claim":
             yield from map(claim_stream, covering(unquote(rest)))
             if rest.endswith("/"):
-                yield from (place for place in self._followed if place.startswith(stream))
+                yield from (followed for followed in self._followed if followed.startswith(stream))

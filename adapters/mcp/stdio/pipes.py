@@ -16,7 +16,7 @@ from holdlog.adapters.mcp.salvage import MAX_LINE, Lines, TooLong
 
 READ_SIZE = 256 * 1024
 """Bytes read from stdin at once."""
-READ_AHEAD = 1024 * 1024
+BUFFERED_BYTES = 1024 * 1024
 """Bytes of unhandled lines at which reading pauses."""
 WRITE_BEHIND = 1024 * 1024
 """Bytes of unread responses at which reading pauses: a client that does not read is not served."""
@@ -56,7 +56,7 @@ class Input:
         """The next line; reading resumes if it paused for lack of room."""
         line = self.lines.popleft()
         self._size -= _size(line)
-        if self._paused and self._size < READ_AHEAD:
+        if self._paused and self._size < BUFFERED_BYTES:
             self._pause(False)
         return line
 
@@ -109,7 +109,7 @@ class Input:
             self.end()
             return
         self.came.set()
-        if self._size >= READ_AHEAD:
+        if self._size >= BUFFERED_BYTES:
             self._pause(True)
         elif self._threaded:
             self._go.set()

@@ -137,7 +137,7 @@ class FileTarget:
 
     def _require_free(self) -> None:
         if os.path.lexists(self.path):
-            raise OccupiedError(f"there is a file at {self.name} already; copy to a place where nothing stands")
+            raise OccupiedError(f"there is a file at {self.name} already; copy to a location that does not exist yet")
         for suffix in _COMPANIONS:
             if os.path.lexists(self.path.with_name(self.path.name + suffix)):
                 raise StoreError(f"{self.name}{suffix} is left of another store; move it away, or copy elsewhere")

@@ -22,7 +22,7 @@ LOCK_TIMEOUT = 10.0
 
 
 def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = None) -> PostgresStore:
-    """Open the store, or create it in its schema. Raises StoreError with a one-line message that says what to do;
+    """Open the store, or create it in its schema. Raises StoreError with a one-line message with what to do;
     UnavailableError if the database does not answer."""
     target = database_target(url)
     store = PostgresStore(target, clock, steady)

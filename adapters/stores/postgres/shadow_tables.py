@@ -213,11 +213,11 @@ def _add_different(view: Table) -> str:
     """Add keys whose rows differ between the view and its shadow table, or exist in only one of them."""
     names = _named(view)
     key, rest = names[: view.key], names[view.key :]
-    kept, rebuilt = (f"({', '.join(f'{table}.{name}' for name in rest)})" for table in ("kept", "told"))
+    kept, rebuilt = (f"({', '.join(f'{table}.{name}' for name in rest)})" for table in ("kept", "rebuilt"))
     return (
         f'INSERT INTO "{_keys(view)}" SELECT {", ".join(key)} FROM "{view.name}" AS kept'
-        f' FULL JOIN "{shadow_name(view.name)}" AS told USING ({", ".join(key)})'
-        f" WHERE kept.{key[0]} IS NULL OR told.{key[0]} IS NULL OR {kept} IS DISTINCT FROM {rebuilt}"
+        f' FULL JOIN "{shadow_name(view.name)}" AS rebuilt USING ({", ".join(key)})'
+        f" WHERE kept.{key[0]} IS NULL OR rebuilt.{key[0]} IS NULL OR {kept} IS DISTINCT FROM {rebuilt}"
     )
 
 

@@ -52,9 +52,9 @@ def open_sqlite(
     steady: Callable[[], int] = platform.steady,
     report: Report = _log.info,
 ) -> SqliteStore:
-    """Open the store, create it if it is missing, and migrate an older schema, reporting that to `tell`.
+    """Open the store, create it if it is missing, and migrate an older schema, reporting that to `report`.
 
-    Raises StoreError with a one-line message that says what to do; UnavailableError if another process holds the write
+    Raises StoreError with a one-line message with what to do; UnavailableError if another process holds the write
     lock for too long, or the disk is full.
     """
     try:

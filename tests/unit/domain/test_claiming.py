@@ -40,7 +40,7 @@ def test_held_resource_is_refused_with_all_that_is_known() -> None:
     assert (hold.resource, hold.held_by, hold.claimed_at, hold.version) == ("a.py", "ann", START, 1)
     assert (hold.expires_in, hold.idle, hold.servers) == (LEASE, 0, ("server of here",))
     assert (hold.queue_length, hold.covered_by, hold.holders, hold.note) == (0, None, (), "nearly done")
-    assert (hold.same_name, hold.in_line, hold.shared_by_asker) == (False, False, False)
+    assert (hold.same_name, hold.in_line, hold.shared_by_caller) == (False, False, False)
 
 
 def test_refusal_shows_the_remaining_lease_and_the_silence_of_the_holder() -> None:
@@ -315,8 +315,8 @@ def test_shared_and_exclusive_claims_block_each_other() -> None:
 
 def test_shared_holder_does_not_get_it_exclusively_while_others_share() -> None:
     scene = board(held("a.py", by="ann", mode="shared"), held("a.py", by="bob", mode="shared"))
-    assert scene.when(take("a.py", by="ann")).refused(BusyError).hold.shared_by_asker
-    assert scene.when(take("a.py", by="ann", wait=SECOND)).refused(BusyError).hold.shared_by_asker
+    assert scene.when(take("a.py", by="ann")).refused(BusyError).hold.shared_by_caller
+    assert scene.when(take("a.py", by="ann", wait=SECOND)).refused(BusyError).hold.shared_by_caller
 
 
 def test_last_shared_holder_may_get_it_exclusively() -> None:

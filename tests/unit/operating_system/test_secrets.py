@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.cli.main import main
-from holdlog.adapters.cli.settings import place_of
+from holdlog.adapters.cli.settings import location_of
 from holdlog.adapters.nats.options import nats_options
 from holdlog.adapters.operating_system.secrets import LONGEST, secret
 from holdlog.domain.refusals import InvalidError
@@ -56,10 +56,10 @@ def test_store_and_nats_token_may_come_from_files(tmp_path: Path, monkeypatch: p
     token.write_text("t0ken\n")
     monkeypatch.delenv("HOLDLOG_DB", raising=False)
     monkeypatch.setenv("HOLDLOG_DB_FILE", str(url))
-    assert place_of(None) == "postgresql://ann:SECRET@db/team"
+    assert location_of(None) == "postgresql://ann:SECRET@db/team"
     url.write_text(f"{tmp_path}/state.db\n")
-    assert place_of(None) == tmp_path / "state.db"
-    assert place_of(str(tmp_path / "other.db")) == tmp_path / "other.db"
+    assert location_of(None) == tmp_path / "state.db"
+    assert location_of(str(tmp_path / "other.db")) == tmp_path / "other.db"
     assert nats_options("nats://one", {"HOLDLOG_NATS_TOKEN_FILE": str(token)}).token == "t0ken"
 
 
