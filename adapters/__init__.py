@@ -1,1 +1,1 @@
-"""Where holdlog meets the world: stores, bells, tools, command line. Only compose.py names concrete classes."""
+"""Where holdlog meets the world: stores, notifications, tools, command line. Only compose.py names concrete classes."""

@@ -121,7 +121,7 @@ class BackgroundRelay:
                 ringing = True
                 loop.call_later(GATHER, notify)
 
-        async with connect(self._options, "bell", ended.set) as client:
+        async with connect(self._options, "listener", ended.set) as client:
             await client.subscribe(f"{self._options.root(store_id)}.>", cb=received)
             await client.flush()
             pause.reset()

@@ -158,7 +158,7 @@ class _Listener:
         self.port = self._socket.getsockname()[1] if self._socket else 0
         self._registration = _register(folder, f"{namespace}-{self.port}") if self._socket else None
         changed()
-        self._thread = threading.Thread(target=self._run, name="holdlog-bell", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="holdlog-notifications", daemon=True)
         self._thread.start()
 
     def keep(self) -> bool:

@@ -131,7 +131,7 @@ class LeaseMaintenance:
             self._grants -= Counter({(resource, version): 1})
 
     def close(self) -> None:
-        """Stop. Nothing is renewed or swept after this returns."""
+        """Stop. Nothing is renewed or expired after this returns."""
         with self._news:
             self._ended = True
             self._news.notify()

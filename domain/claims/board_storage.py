@@ -78,7 +78,7 @@ def save_board(board: ClaimBoard, transaction: Transaction, caller: Caller) -> d
 def end_due_leases(transaction: Transaction, gone: bool = False) -> bool:
     """Expire leases and end blocking calls that are due. Returns whether there were any.
 
-    `gone`: sessions ended, so waiters may now resume what ended sessions of their own names held."""
+    `gone`: sessions ended, so waiters may now resume what ended sessions of the same names held."""
     due = transaction.leases.due(transaction.steady, MAX_DUE)
     if due or gone:
         board = load_board(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)

@@ -156,7 +156,7 @@ def open_source(url: str) -> Iterator[DatabaseSource]:
 def _lay(transaction: PostgresTransaction, line: str) -> None:
     connection = transaction.connection
     body = "; ".join(schema_triggers(sql.Literal(line).as_string(connection)))
-    # One block: after a DROP of its own, psycopg would forget the statements that this connection prepared.
+    # One block: after its DROP, psycopg would forget the statements that this connection prepared.
     connection.execute(sql.SQL("DO {}").format(sql.Literal(f"BEGIN {body}; END")))
 
 
