@@ -53,7 +53,7 @@ async def queued(screen: Screen, ada: Agent, ben: Agent) -> None:
             "to the first in the queue",
         )
     screen.outcome(
-        f"{ben.name} had it {granted - release_sent:.1f} ms after the release was sent, by one call.", good=True
+        f"{ben.name} got it {granted - release_sent:.1f} ms after the release was sent, by one call.", good=True
     )
 
 

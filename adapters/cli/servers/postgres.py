@@ -18,7 +18,7 @@ USER: Final = "holdlog"
 DATA: Final = "postgres"
 
 _STATUS_LINE: Final = 7
-"""Of postmaster.pid, which is how the server tells pg_ctl that it is ready."""
+"""Of postmaster.pid, where the server reports to pg_ctl that it is ready."""
 _DURABLE: Final = ("fsync=on", "synchronous_commit=on", "full_page_writes=on")
 
 
