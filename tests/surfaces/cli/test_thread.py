@@ -77,7 +77,9 @@ def test_thread_command_lists_threads_by_id_with_their_counts(
     assert listed["next_after"] == "run 8"
 
 
-def test_thread_list_without_threads_names_the_next_step(db: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thread_list_without_threads_names_the_next_step(
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
     listed = run(capsys, db, "list")
     assert listed == ["there are no threads yet; an agent starts one with thread_start (docs/threads.md)"]
 
