@@ -18,7 +18,7 @@ from mcp_types import CallToolRequestParams, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
-from holdlog.adapters.api.validation import first_finding
+from holdlog.adapters.api.validation import MAX_SHOWN, first_finding
 from holdlog.adapters.api.values.presenter import named
 from holdlog.adapters.auth.identity import SessionId
 from holdlog.adapters.mcp.calling import context_of
@@ -57,7 +57,7 @@ class RequestMiddleware(Middleware):
             return failed(str(error))
         except UnknownToolError:
             tools = await context.fastmcp_context.fastmcp.list_tools() if context.fastmcp_context else ()
-            near = get_close_matches(context.message.name, [tool.name for tool in tools], n=1)
+            near = get_close_matches(context.message.name[:MAX_SHOWN], [tool.name for tool in tools], n=1)
             return failed(
                 f"unknown tool; did you mean {near[0]}?" if near else "unknown tool; tools/list lists all tools"
             )

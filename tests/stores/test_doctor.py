@@ -68,7 +68,7 @@ def test_doctor_reports_a_sound_store_as_sound(path: Path) -> None:
     found = look(path)
     assert bad(path) == {}
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
-    assert (found["leases"].level, found["leases"].text) == ("ok", "1 claims held, 0 agents wait")
+    assert (found["leases"].level, found["leases"].text) == ("ok", "1 claims held, 0 agents waiting")
     assert found["permissions"].level == "ok"
     assert found["positions"].text == "1 to 9 without a gap"
     assert found["versions"].text == "of 5 streams, without a gap"
@@ -81,7 +81,7 @@ def test_doctor_counts_holders_and_waiters(path: Path) -> None:
         store.claim("custom://deploy", agent="bob", mode="shared")
         store.claim("src/", agent="bob", wait_seconds=0.01)
         store.claim("src/", agent="eve", wait_seconds=0.01)
-    assert look(path)["leases"].text == "2 claims held, 2 agents wait"
+    assert look(path)["leases"].text == "2 claims held, 2 agents waiting"
 
 
 def test_doctor_lists_a_grant_without_a_lease_as_no_fault(path: Path) -> None:
@@ -206,7 +206,7 @@ def test_doctor_summarises_many_faults_in_one_line(path: Path) -> None:
         for number in range(20):
             store.set("many", f"k{number:02}", number, updated_by="ann")
     doctored(path, "DELETE FROM current WHERE namespace = 'many'")
-    assert bad(path)["views"].startswith("20 are not")
+    assert bad(path)["views"].startswith("20 differ from the log")
     assert bad(path)["views"].endswith("and 17 more")
 
 

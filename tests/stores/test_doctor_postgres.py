@@ -120,7 +120,7 @@ def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> 
     assert kind.bad() == {}
     assert [name for name in found if found[name].level == "warn"] == ["durability"]  # fsync is off in tests
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
-    assert found["leases"].text == "1 claims held, 0 agents wait"
+    assert found["leases"].text == "1 claims held, 0 agents waiting"
     assert found["database"].text.startswith("PostgreSQL 1")
     assert found["tables"].text == "13 tables and 10 indexes exist"
     assert found["schema"].text == "3"
@@ -248,7 +248,7 @@ def test_doctor_compares_views_of_many_rows_in_parts(kind: InDatabase, monkeypat
     monkeypatch.setattr(audit, "MAX_WEIGHT", 50)
     kind.doctored("DELETE FROM current WHERE namespace = 'many' AND key > 'k02'")
     kind.doctored("INSERT INTO current (namespace, key, version) SELECT 'stray', namespace || key, 1 FROM current")
-    assert kind.bad()["views"].startswith(f"{17 + 6} are not")
+    assert kind.bad()["views"].startswith(f"{17 + 6} differ from the log")
 
 
 def test_doctor_lists_agents_connected_to_this_store_in_postgres(kind: InDatabase, postgres_server: str) -> None:

@@ -80,7 +80,7 @@ def test_command_makes_a_write_conditional_on_its_claim(run: Terminal) -> None:
 
 def test_malformed_receipt_is_refused_in_one_line(run: Terminal) -> None:
     refused = run("release custom://z --agent ann --receipt \udcff")
-    assert (refused.code, "--receipt: must be the text" in refused) == (2, True)
+    assert (refused.code, "--receipt: must be the receipt" in refused) == (2, True)
 
 
 def test_taking_all_claims_by_force_needs_the_agents_name(run: Terminal) -> None:

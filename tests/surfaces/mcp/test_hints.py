@@ -13,7 +13,7 @@ from holdlog import ConflictError, StateStore
 from holdlog.adapters.api.claims import presenter as claims
 from holdlog.adapters.api.values import presenter as values
 from holdlog.adapters.mcp.groups import GROUPS
-from tests.hints import Hint, hints
+from tests.support.hints import Hint, hints
 
 AT = {"namespace": "n", "key": "k"}
 DESTRUCTIVE = re.compile(r"\b(force|clear|delete|remove|erase|re-?create)\b", re.IGNORECASE)

@@ -112,11 +112,11 @@ async def test_name_in_a_resource_uri_may_be_spelled_as_people_write_it(agent: A
         ("state://n/", "key: must not be blank"),
         ("state:///k", "namespace: must not be blank"),
         ("state://n/%20k", "key: must not start or end with a blank"),
-        ("state://n/a%00b", "key: must not hold control"),
+        ("state://n/a%00b", "key: must not contain control"),
         (f"state://n/{'x' * 513}", "key: must have at most 512 characters"),
         (f"state://n/{'x' * 20_000}", "uri: must have at most 16384 characters"),
         ("claim://", "resource: must not be blank"),
-        ("claim://../secret", "resource: must not climb"),
+        ("claim://../secret", "resource: must not contain '..'"),
         ("claim://custom://deploy", "claim://custom%3A%2F%2Fdeploy"),
         ("claim://custom//deploy", "claim://custom%3A%2F%2Fdeploy"),  # what URL parsers make of the one before
     ],
@@ -275,7 +275,7 @@ async def test_completions_of_claims_cover_all_pages() -> None:
 
 
 async def test_impossible_prefix_of_a_name_is_refused(agent: Agent) -> None:
-    with pytest.raises(MCPError, match="namespace: must not hold control"):
+    with pytest.raises(MCPError, match="namespace: must not contain control"):
         await complete(agent, STATE, "namespace", "a\0")
 
 

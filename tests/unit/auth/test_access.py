@@ -575,6 +575,6 @@ def test_readable_token_file_and_short_static_token_are_reported(tmp_path: Path)
     text, lines = told_of({}, file_with(tmp_path, "short", mode=0o644))
     assert text == "short"
     assert len(lines) == 2
-    assert "can be read by others" in lines[0]
+    assert "can be read by other users" in lines[0]
     assert "can be guessed" in lines[1]
     assert not any("short" in line for line in lines)

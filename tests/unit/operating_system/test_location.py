@@ -82,7 +82,7 @@ def test_folder_in_place_of_a_store_is_refused_with_the_file_to_name(home: Path)
 
 @pytest.mark.parametrize("text", ["", "  ", "a\0b", "a\nb", "a\x1bb", "x" * 5000, "/dev/null"])
 def test_impossible_store_location_is_refused_in_one_line(home: Path, text: str):
-    assert "name a" in refusal(home, home, text)
+    assert "pass a" in refusal(home, home, text)
 
 
 def test_loop_of_links_to_a_store_is_refused(home: Path):

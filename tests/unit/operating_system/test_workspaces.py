@@ -576,7 +576,7 @@ def files(repo: Path) -> Path:
     ],
 )
 def test_list_of_paths_is_refused_where_its_first_part_exists(files: Path, text: str):
-    with pytest.raises(ValueError, match=r"^must name one file: .* also$"):
+    with pytest.raises(ValueError, match=r"^must be one file; .* also$"):
         spaces(files).claimable(text)
     with pytest.raises(ValueError, match="also"):
         spaces(files).claimable(f"{files}/{text}" if "://" not in text else text)
@@ -590,7 +590,7 @@ def test_line_range_is_refused_where_its_file_exists(files: Path, lines: str):
         (spaces(files / "src"), "parser.py"),
         (spaces(files), "file://main/src/parser.py"),
     ):
-        with pytest.raises(ValueError, match=r"^must name the whole file"):
+        with pytest.raises(ValueError, match=r"^must be a whole file"):
             known.claimable(name + lines)
         assert known.claimable(name) == "src/parser.py"
 
