@@ -53,7 +53,7 @@ PHRASES = {
     r"\bwhat stands\b": "the current value",
     r"\bwhoever\b": "the caller that",
 }
-STORED_NAMES = re.compile(r"\.(gate|bells)\b|\d{4}-(gate|bells)\.md|holdlog bell|\"told\"|\btold (INTEGER|= 0|OR)")
+STORED_NAMES = re.compile(r"\.(gate|bells)\b|\d{4}-(gate|bells)\.md|holdlog bell|\"told\"|`told`|\btold (INTEGER|= 0|OR)")
 """Names of columns and of files next to the store, the content of a notification, and decision records: they do not
 change."""
 
