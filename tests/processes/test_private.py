@@ -142,7 +142,8 @@ def test_holdlog_folder_made_by_hand_may_have_any_usual_mode(tmp_path: Path, mod
     folder = tmp_path / ".holdlog"
     folder.mkdir()
     folder.chmod(mode)
-    StateStore(folder / "state.db").close()
+    with StateStore(folder / "state.db") as store:
+        assert store.set("n", "k", 1, updated_by="ann").version == 1
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o602])
