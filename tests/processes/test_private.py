@@ -166,6 +166,7 @@ def test_file_that_is_not_a_store_is_reported_as_such_with_any_mode(path: Path) 
     assert "not a SQLite file" in refusal(path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o177, 0o777])
 def test_files_of_holdlog_are_private_under_any_umask(tmp_path: Path, umask: int, start: Start) -> None:
     path = tmp_path / "holdlog" / "state.db"

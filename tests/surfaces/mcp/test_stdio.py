@@ -19,7 +19,7 @@ from fastmcp.client.transports import StdioTransport
 
 from holdlog.adapters.mcp.salvage import MAX_LINE
 from holdlog.adapters.mcp.stdio import traffic
-from tests.support.slow import slow
+from tests.support.slow import check, slow
 from tests.support.wire import PATIENCE, Wire, text_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and poll of POSIX")
@@ -92,7 +92,11 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=["handshake", "stateless"])
+ERAS = [pytest.param(era, marks=pytest.mark.xdist_group(f"stdio-{era}")) for era in ("handshake", "stateless")]
+"""One server for each era, in one worker."""
+
+
+@pytest.fixture(scope="module", params=ERAS)
 def wire(script: Path, request: pytest.FixtureRequest) -> Iterator[Wire]:
     wire = Wire(script, modern=request.param == "stateless").open()
     yield wire
@@ -161,6 +165,7 @@ def test_overlong_line_is_answered_and_skipped(fresh: Wire) -> None:
     assert "result" in fresh.ask("ping")
 
 
+@pytest.mark.check
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_line_of_forty_megabytes_uses_little_memory(fresh: Wire, place: str) -> None:
@@ -182,6 +187,7 @@ def peak_memory(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
+@pytest.mark.check
 def test_server_for_large_values_accepts_lines_that_hold_one(tmp_path: Path) -> None:
     value = "\u0001" * 2_000_000  # six bytes each, as JSON writes them
     with closing(
@@ -198,6 +204,7 @@ def test_server_for_large_values_accepts_lines_that_hold_one(tmp_path: Path) -> 
     assert json.loads(text_of(done))["version"] == 1
 
 
+@pytest.mark.check
 def test_many_waiting_calls_do_not_block_other_requests(fresh: Wire) -> None:
     many = 2 * traffic.IN_FLIGHT + 10
     fresh.send(*(fresh.call("block", number) for number in range(many)))
@@ -211,6 +218,7 @@ def test_many_waiting_calls_do_not_block_other_requests(fresh: Wire) -> None:
     assert said.count("cancelled") == many
 
 
+@pytest.mark.check
 def test_requests_beyond_the_concurrency_limit_are_refused(script: Path, tmp_path: Path) -> None:
     small = tmp_path / "small.py"
     small.write_text("import holdlog.adapters.mcp.stdio.traffic as s\ns.IN_FLIGHT_MOST = 3\n" + SERVER)
@@ -223,6 +231,7 @@ def test_requests_beyond_the_concurrency_limit_are_refused(script: Path, tmp_pat
     wire.close()
 
 
+@pytest.mark.check
 def test_server_stops_reading_from_a_client_that_does_not_read(fresh: Wire) -> None:
     assert fresh.process.stdin is not None
     os.set_blocking(fresh.process.stdin.fileno(), False)
@@ -241,13 +250,15 @@ def test_server_stops_reading_from_a_client_that_does_not_read(fresh: Wire) -> N
 @pytest.mark.parametrize(
     ("end", "doing"),
     [
-        ("end of input", "nothing"),
-        ("end of input", "stuck"),
         ("end of input", "block"),
         ("SIGTERM", "block"),
-        ("SIGTERM", "stuck"),
-        ("SIGINT", "block"),
-        ("SIGHUP", "nothing"),
+        *check(
+            ("end of input", "nothing"),
+            ("end of input", "stuck"),
+            ("SIGTERM", "stuck"),
+            ("SIGINT", "block"),
+            ("SIGHUP", "nothing"),
+        ),
         *slow(
             ("SIGTERM", "nothing"),
             ("SIGINT", "nothing"),
@@ -277,6 +288,7 @@ def test_every_way_to_end_a_stdio_server_is_clean_and_prompt(fresh: Wire, end: s
             assert json.loads(left[0])["error"]["message"] == "Connection closed"
 
 
+@pytest.mark.check
 def test_stdio_server_waits_at_its_end_for_calls_that_finish_soon(script: Path) -> None:
     wire = Wire(script, modern=True)
     wire.send(*(wire.call("echo", number, value=number) for number in range(400)))
@@ -288,6 +300,7 @@ def test_stdio_server_waits_at_its_end_for_calls_that_finish_soon(script: Path) 
     wire.close()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("modern", [False, True])
 def test_calls_in_flight_at_the_end_of_input_are_dropped_and_finished_ones_sent(script: Path, modern: bool) -> None:
     wire = Wire(script, modern=modern).open()
@@ -310,6 +323,7 @@ def test_closed_stdout_ends_the_stdio_server(fresh: Wire) -> None:
     fresh.until("left")
 
 
+@pytest.mark.check
 def test_closed_stdout_is_noticed_without_a_write(fresh: Wire) -> None:
     assert fresh.process.stdout is not None
     fresh.send(fresh.call("block"))
@@ -318,6 +332,7 @@ def test_closed_stdout_is_noticed_without_a_write(fresh: Wire) -> None:
     assert fresh.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.check
 def test_dead_parent_ends_the_stdio_server_while_the_pipe_stays_open(script: Path, tmp_path: Path) -> None:
     asked, ask = os.pipe()
     parent = tmp_path / "parent.py"
@@ -337,6 +352,7 @@ def test_dead_parent_ends_the_stdio_server_while_the_pipe_stays_open(script: Pat
     wire.close()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("kind", "threads"), [("file", []), ("pipe", ["--threads"]), *slow(("file", ["--threads"]), ("pipe", []))]
 )
@@ -364,6 +380,7 @@ def test_files_work_as_stdin_and_stdout(script: Path, tmp_path: Path, kind: str,
     wire.close()
 
 
+@pytest.mark.check
 def test_shared_file_descriptor_keeps_its_blocking_mode(script: Path) -> None:
     asked, ask = os.pipe()
     answered, answer = os.pipe()
