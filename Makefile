@@ -16,7 +16,7 @@ UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check lint fmt docs dist bench conformance inspector schemathesis screenshot
+.PHONY: help demo test rest slow check lint fmt docs dist bench conformance inspector schemathesis screenshot
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -24,8 +24,11 @@ help: ## this list
 demo: $(UV_FILE) ## two agents, with and without holdlog, in under 30 seconds
 	@$(UV) run --no-dev holdlog demo $(ARGS)
 
-test: $(UV_FILE) ## every test but the slow ones (ARGS="-k name" picks some, JOBS=0 runs them in one process)
-	$(UV) run pytest -n $(JOBS) --dist loadgroup -m "not slow" $(ARGS)
+test: $(UV_FILE) ## the quick tests, in a few minutes (ARGS="-k name" selects some, JOBS=0 runs them in one process)
+	$(UV) run pytest -n $(JOBS) --dist loadgroup -m "not check and not slow" $(ARGS)
+
+rest: $(UV_FILE) ## the tests that `make test` leaves to `make check`
+	$(UV) run pytest -n $(JOBS) --dist loadgroup -m "check and not slow" $(ARGS)
 
 slow: $(UV_FILE) ## the slow tests, one after the other
 	$(UV) run pytest -m slow --timeout 1800 $(ARGS)
@@ -37,9 +40,10 @@ lint: $(UV_FILE) ## format, rules, types, declared dependencies, workflows
 	$(UV) run deptry domain projections adapters
 	$(UV) run zizmor --offline --quiet .github
 
-check: ## all that CI runs: lint, then test
+check: ## all that CI runs: lint, the quick tests, then the rest
 	@$(MAKE) lint
 	@$(MAKE) test
+	@$(MAKE) rest
 
 fmt: $(UV_FILE) ## format the code and mend what can be mended
 	$(UV) run ruff check --fix-only --quiet

@@ -49,3 +49,33 @@ def fresh_schema(server: str) -> Iterator[str]:
     yield f"{server}&schema={schema}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
+QUICK_ON_POSTGRES = {
+    *("tests/contracts/test_store.py", "tests/contracts/test_claims.py", "tests/contracts/test_threads.py"),
+    *("tests/contracts/test_tokens.py", "tests/contracts/test_waiting.py", "tests/surfaces/http/test_tenants.py"),
+}
+"""Suites that `make test` runs on PostgreSQL, too. Tests of all others do so in `make check`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.partition("::")[0] not in QUICK_ON_POSTGRES and _uses_postgres(item):
+            item.add_marker(pytest.mark.check)
+
+
+def _uses_postgres(item: pytest.Item) -> bool:
+    """Whether a parameter of the test names a store in PostgreSQL."""
+    values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    return any(it in ("postgres", "schema", "database") for value in values for it in _strings(value))
+
+
+def _strings(value: object) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case tuple():
+            return [text for it in value for text in _strings(it)]
+        case _:
+            return []

@@ -68,6 +68,7 @@ def test_one_call_names_a_hundred_resources_at_most() -> None:
             )
 
 
+@pytest.mark.check
 @STORE_IN_A_FILE_IN_TIME
 def test_full_queue_refuses_further_waiters(store: Store) -> None:
     claim(store)
@@ -116,6 +117,7 @@ def test_claim_among_ten_thousand_loads_only_related_claims(store: Store, clock:
     }
 
 
+@pytest.mark.check
 def test_claim_among_ten_thousand_costs_the_database_no_more_than_alone(tmp_path: Path) -> None:
     clock = Clock()
     steps = {}

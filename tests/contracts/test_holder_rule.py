@@ -23,7 +23,7 @@ from tests.support import holder_rule
 from tests.support.claim_calls import HOUR, claim, writes
 from tests.support.clock import Clock
 from tests.support.commands import run
-from tests.support.slow import slow
+from tests.support.slow import check, slow
 
 LEASE: Final = HOUR * SECOND
 MANY: Final = 1_000
@@ -65,7 +65,7 @@ def callers(receipt: str) -> list[One]:
     return known + [One(None, "", token, text) for token, text in itertools.product(tokens, shown)]
 
 
-@pytest.mark.parametrize("source", SERVERS)
+@pytest.mark.parametrize("source", ["mcp", *check(*(it for it in SERVERS if it != "mcp"))])
 @pytest.mark.parametrize("token", [None, *slow("token:ci")])
 def test_claim_belongs_to_its_holder_alone_after_any_session_end(
     store: Store, clock: Clock, source: str | None, token: str | None

@@ -71,6 +71,7 @@ def test_histories_of_large_values_come_in_pages_that_make_the_whole(engine: Eng
     assert [len(page.history) for page in histories(engine, limit=1)] == [1] * len(SIZES)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("include_deleted", [False, True])
 def test_exports_of_large_histories_come_in_pages_that_make_the_whole(engine: Engine, include_deleted: bool) -> None:
     keys = [f"{number:03}" for number in range(30)]
@@ -98,6 +99,7 @@ def test_row_larger_than_a_page_is_a_page_by_itself(engine: Engine) -> None:
     assert [[it.key for it in page.records] for page in exports(engine)] == [["a"], ["b"], ["c"]]
 
 
+@pytest.mark.check
 @IN_A_FILE_IN_TIME
 def test_many_small_entries_are_split_into_pages_too(engine: Engine) -> None:
     for number in range(7):

@@ -273,6 +273,7 @@ def test_state_starts_a_new_thread_in_one_transaction(shared: StateStore) -> Non
     assert empty.data_version == 2
 
 
+@pytest.mark.check
 def test_state_larger_than_one_transaction_is_stored(shared: StateStore) -> None:
     many = [result(f"{number}") for number in range(1_500)]
     state = create_state(store=shared, results=many)

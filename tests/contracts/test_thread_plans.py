@@ -7,6 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
@@ -130,6 +132,7 @@ def touched(found: list[dict[str, Any]]) -> int:
     )
 
 
+@pytest.mark.check
 def test_postgres_reads_as_many_rows_of_a_long_thread_as_of_a_short_one(postgres: str) -> None:
     with closing(open_postgres(postgres)) as store:
         with store.reader() as reader:

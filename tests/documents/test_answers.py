@@ -63,7 +63,9 @@ def test_answers_document_lists_every_answer_with_its_fields(kind: ToolKind) -> 
 
 
 async def test_answers_document_lists_every_argument() -> None:
-    for tool in await build_server(open_holdlog(":memory:"), tuple(GROUPS)).list_tools():
+    tools = await build_server(open_holdlog(":memory:"), tuple(GROUPS)).list_tools()
+    assert len(tools) > 20
+    for tool in tools:
         told = SECTIONS[tool.name.removeprefix("holdlog_")].strip().split("\n\n")[0]
         required = tool.parameters.get("required", [])
         arguments = [name if name in required else f"{name}?" for name in tool.parameters["properties"]]

@@ -202,6 +202,7 @@ def built() -> Iterator[Path]:
         yield base
 
 
+@pytest.mark.check
 def test_image_runs_for_a_user_without_a_home_who_can_write_only_the_data(built: Path) -> None:
     def run(*words: str) -> str:
         done = subprocess.run(
@@ -222,6 +223,7 @@ def test_image_runs_for_a_user_without_a_home_who_can_write_only_the_data(built:
     assert run("get", "n", "k") == "1\n"
 
 
+@pytest.mark.check
 def test_image_has_the_clients_of_both_servers_and_no_development_tools(built: Path) -> None:
     programs = built / "opt/holdlog/bin"
     subprocess.run([programs / "python", "-c", "import psycopg, psycopg_pool, nkeys"], check=True)

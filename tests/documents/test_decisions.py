@@ -1,6 +1,7 @@
 """The byte formats in docs/decisions/0004 and 0030, and the columns in docs/store.md are those of the code."""
 
 import hashlib
+import itertools
 import json
 import re
 import sqlite3
@@ -137,6 +138,7 @@ def test_auditors_script_of_format_2_accepts_redacted_texts(store: Path) -> None
 
 
 def test_documented_columns_of_the_views_are_the_actual_ones() -> None:
+    assert VIEWS
     for view in VIEWS:
         table = STORE.split(f"**`{view.name}`**")[1].split("**`")[0]
         assert columns_of(table) == list(view.columns)
@@ -173,9 +175,16 @@ def test_documented_columns_of_the_log_are_the_actual_ones() -> None:
 
 
 def test_every_document_that_the_code_names_exists() -> None:
-    for path in [*ROOT.glob("domain/*.py"), *ROOT.glob("projections/*.py"), *ROOT.glob("adapters/**/*.py")]:
-        for named in re.findall(r"docs/[\w/-]+\.md", path.read_text()):
-            assert (ROOT / named).exists(), f"{path.name} names {named}"
+    files = {folder: sorted((ROOT / folder).rglob("*.py")) for folder in ("domain", "projections", "adapters")}
+    assert all(files.values())
+    named = [
+        (path, name)
+        for path in itertools.chain(*files.values())
+        for name in re.findall(r"docs/[\w/-]+\.md", path.read_text())
+    ]
+    assert named
+    for path, name in named:
+        assert (ROOT / name).exists(), f"{path.name} names {name}"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from examples.threads import network
 from holdlog import StateStore, create_state
 from tests.support.servers import nats_server
+from tests.support.slow import check
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -59,7 +60,10 @@ def test_every_example_has_a_test() -> None:
     assert {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.py")} == set(TOLD)
 
 
-@pytest.mark.parametrize("example", TOLD)
+QUICK = ("order_processing/with_holdlog.py", "claims/two_agents.py")
+
+
+@pytest.mark.parametrize("example", [*QUICK, *check(*(it for it in TOLD if it not in QUICK))])
 def test_example_prints_the_documented_output(example: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, str(EXAMPLES / example)], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
@@ -81,6 +85,7 @@ def test_crashed_example_run_keeps_its_work_and_the_next_run_continues(tmp_path:
     assert network.second_run(place)
 
 
+@pytest.mark.check
 def test_reviewer_example_names_what_it_waits_for_and_then_continues(tmp_path: Path) -> None:
     with nats_server(tmp_path / "nats") as server, StateStore(tmp_path / "state.db") as store:
         store.claim("src/a.md", agent="ann")

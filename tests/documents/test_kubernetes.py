@@ -26,6 +26,8 @@ PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 @pytest.mark.parametrize("kind", PARTS)
 def test_kubernetes_schema_accepts_every_field(kind: str, version: str) -> None:
     kubernetes_validate.validate(PARTS[kind], version, strict=True)
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(PARTS[kind] | {"unknown": 1}, version, strict=True)
 
 
 def test_manifest_arguments_and_variables_are_options_of_holdlog(monkeypatch: pytest.MonkeyPatch) -> None:

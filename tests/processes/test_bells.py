@@ -84,6 +84,7 @@ def test_write_of_a_process_without_notifications_is_noticed(
         assert woken(worker)["answer"]["status"] == "available"
 
 
+@pytest.mark.check
 def test_deleting_the_notification_folder_during_a_wait_only_adds_latency(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
@@ -167,6 +168,7 @@ def test_forged_datagrams_do_not_keep_a_waiter_from_checking(path: Path, monkeyp
         assert (answer.elapsed_seconds or 0) < LONG - 15
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("sandbox", ["no sockets", "no loopback"])
 def test_waits_are_woken_without_a_loopback_interface(path: Path, start: Start, sandbox: str) -> None:
     before: tuple[str, ...] = ()
@@ -185,6 +187,7 @@ def test_waits_are_woken_without_a_loopback_interface(path: Path, start: Start, 
     require_sound(path)
 
 
+@pytest.mark.check
 def test_waiter_is_woken_while_the_file_was_being_recovered(path: Path, start: Start) -> None:
     """Killed writers leave a log that the next one recovers; whoever waits meanwhile goes on hearing."""
     with StateStore(path) as store:

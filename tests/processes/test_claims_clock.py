@@ -107,6 +107,7 @@ def test_wall_clock_that_jumps_by_an_hour_ends_and_revives_no_claim(path: Path, 
     require_sound(path)
 
 
+@pytest.mark.check
 @SHIM
 def test_suspended_machine_ends_no_claim_of_a_server(path: Path, serve: Serve, clocks: Clocks) -> None:
     settings = ("--lease-seconds", 2, "--grace-seconds", 1)
@@ -128,6 +129,7 @@ def test_suspended_machine_ends_no_claim_of_a_server(path: Path, serve: Serve, c
     require_one_holder_at_a_time(path)
 
 
+@pytest.mark.check
 def test_every_claim_has_the_grace_period_after_a_reboot(path: Path, serve: Serve) -> None:
     before = serve()
     versions = {name: before("claim", resource=name, agent="ann")["version"] for name in ("a.md", "b.md", "c.md")}
@@ -157,6 +159,7 @@ def test_every_claim_has_the_grace_period_after_a_reboot(path: Path, serve: Serv
     require_sound(path)
 
 
+@pytest.mark.check
 def test_unclaimed_leases_end_after_the_grace_period_of_a_reboot(path: Path) -> None:
     with StateStore(path) as store:
         store.claim("a.md", agent="ann", lease_seconds=3600)
@@ -168,6 +171,7 @@ def test_unclaimed_leases_end_after_the_grace_period_of_a_reboot(path: Path) -> 
     require_sound(path)
 
 
+@pytest.mark.check
 def test_reboot_is_noticed_by_one_of_many_openers_and_undoes_no_claim(path: Path) -> None:
     with StateStore(path) as store:
         store.claim("a.md", agent="ann")

@@ -52,6 +52,7 @@ def test_holder_stopped_beyond_its_lease_is_fenced_when_it_continues(place: Plac
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_renewal_timer_does_not_revive_a_claim_that_expired_while_stopped(place: Place, serve: Serve) -> None:
     slow = serve("--lease-seconds", 1)
@@ -72,6 +73,7 @@ def test_renewal_timer_does_not_revive_a_claim_that_expired_while_stopped(place:
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize(
     ("lease", "grace", "how"),
@@ -107,6 +109,7 @@ def test_claim_of_a_killed_holder_is_free_within_lease_or_grace_and_a_second(
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_grant_to_a_killed_waiter_moves_on_within_the_grace_and_a_second(place: Place, serve: Serve) -> None:
     dead, other = serve(*SHORT), serve(*SHORT)
@@ -127,6 +130,7 @@ def test_grant_to_a_killed_waiter_moves_on_within_the_grace_and_a_second(place: 
     require_sound(place)
 
 
+@pytest.mark.check
 @STRACE
 @pytest.mark.parametrize("call", ["pwrite64", *slow("fdatasync", "flock", "fcntl")])
 def test_process_killed_at_any_system_call_of_a_claim_blocks_nobody(path: Path, claimant: Start, call: str) -> None:

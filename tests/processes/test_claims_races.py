@@ -24,7 +24,7 @@ from tests.support.processes.claimants import (
 )
 from tests.support.processes.soundness import Place, require_sound
 from tests.support.processes.workers import Worker, until
-from tests.support.slow import slow
+from tests.support.slow import check, slow
 
 PROCESSES = 4
 MANY = [
@@ -41,8 +41,7 @@ MANY = [
     ("claimants", "rounds", "how", "resource"),
     [
         (8, 30, "threads", "the same"),
-        (32, 20, "coroutines", "fresh"),
-        (128, 5, "coroutines", "the same"),
+        *check((32, 20, "coroutines", "fresh"), (128, 5, "coroutines", "the same")),
         *slow(
             (8, 30, "threads", "fresh"),
             (32, 20, "coroutines", "the same"),
@@ -72,6 +71,7 @@ def test_one_of_many_claimants_gets_the_claim_every_time(
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_hundred_waiters_are_granted_in_the_order_of_their_tickets(place: Place, claimant: Start) -> None:
     with StateStore(place) as holder:
@@ -87,6 +87,7 @@ def test_hundred_waiters_are_granted_in_the_order_of_their_tickets(place: Place,
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_waiters_that_time_out_and_return_keep_their_queue_positions(place: Place, claimant: Start) -> None:
     with StateStore(place) as holder:
@@ -105,6 +106,7 @@ def test_waiters_that_time_out_and_return_keep_their_queue_positions(place: Plac
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_waits_that_time_out_during_a_grant_lose_and_duplicate_none(place: Place, claimant: Start) -> None:
     times = 40 if isinstance(place, str) else 60
@@ -131,6 +133,7 @@ def test_waits_that_time_out_during_a_grant_lose_and_duplicate_none(place: Place
         assert store.status("a.md").status == "available"
 
 
+@pytest.mark.check
 @EVERY_STORE
 async def test_grant_of_a_cancelled_waiter_goes_to_the_next(place: Place) -> None:
     with StateStore(place) as holder:
@@ -158,6 +161,7 @@ async def test_grant_of_a_cancelled_waiter_goes_to_the_next(place: Place) -> Non
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE
 async def test_cancelled_waiter_keeps_its_place_or_is_granted_and_nothing_else(place: Place) -> None:
     """The cancellation comes before, while and after the grant is made in another thread."""
@@ -209,6 +213,7 @@ def test_release_grants_to_the_waiter_of_another_process(place: Place, claimant:
     require_one_holder_at_a_time(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_release_grants_to_the_agent_of_another_server(place: Place, serve: Serve) -> None:
     holder, waiter = serve(), serve()

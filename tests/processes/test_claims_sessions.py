@@ -19,6 +19,7 @@ def seconds_left(place: Place, resource: str = "a.md") -> float:
     return float(deadline - steady(place)) / 1_000_000
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_agent_name_of_another_live_server_is_busy_until_that_server_ends(place: Place, serve: Serve) -> None:
     first, second = serve(), serve()
@@ -62,6 +63,7 @@ def test_agent_name_of_a_killed_server_resumes_only_the_claim_it_names(place: Pl
     assert second("release", resource="b.md", agent="ann")["status"] == "released"
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_reader_sees_what_a_dead_holder_left_and_shortens_nothing(place: Place, serve: Serve) -> None:
     first, second = serve(), serve("--grace-seconds", 9)
@@ -80,6 +82,7 @@ def test_reader_sees_what_a_dead_holder_left_and_shortens_nothing(place: Place, 
     assert seconds_left(place) <= 9
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("call", ["set", "release"])
 def test_any_first_call_of_a_returning_agent_finds_its_claim(place: Place, serve: Serve, call: str) -> None:
@@ -96,6 +99,7 @@ def test_any_first_call_of_a_returning_agent_finds_its_claim(place: Place, serve
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_client_that_starts_a_server_for_every_call_keeps_its_claims(place: Place, serve: Serve) -> None:
     def call(tool: str, **arguments: Any) -> dict[str, Any]:
@@ -116,6 +120,7 @@ def test_client_that_starts_a_server_for_every_call_keeps_its_claims(place: Plac
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_clean_shutdown_cuts_leases_of_a_server_older_than_the_grace_period(place: Place, serve: Serve) -> None:
     old, young, chosen = serve("--grace-seconds", 0.5), serve("--grace-seconds", 60), serve("--grace-seconds", 0.5)
@@ -133,6 +138,7 @@ def test_clean_shutdown_cuts_leases_of_a_server_older_than_the_grace_period(plac
     assert 150 < seconds_left(place, "chosen.md") <= 200
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("end", ["clean", "kill -9"])
 def test_server_restarted_in_a_session_adopts_its_claims(place: Place, serve: Serve, end: str) -> None:
@@ -191,6 +197,7 @@ def test_sub_agents_work_below_their_parent_and_block_each_other(place: Place, s
     assert mine("status", resource="src/a.py")["held_by"] == "claude/tests"
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("tool", ["get", "wait", *slow("status", "claim", "list")])
 def test_loss_is_reported_once_with_the_next_answer_of_any_kind(place: Place, serve: Serve, tool: str) -> None:
@@ -214,6 +221,7 @@ def test_loss_is_reported_once_with_the_next_answer_of_any_kind(place: Place, se
     assert "lost" not in other(tool, **calls[tool])
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_session_that_returns_in_another_server_learns_what_it_lost(place: Place, serve: Serve) -> None:
     first, other = serve("--lease-seconds", 1, session="conversation-1"), serve("--grace-seconds", 0.1)
@@ -226,6 +234,7 @@ def test_session_that_returns_in_another_server_learns_what_it_lost(place: Place
     assert "lost" not in second("status")
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("tool", ["claim", *slow("release", "set")])
 def test_namesake_in_another_session_consumes_no_loss(place: Place, serve: Serve, tool: str) -> None:

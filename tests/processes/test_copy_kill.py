@@ -86,6 +86,7 @@ def fill(place: Place, events: int = 50) -> None:
             store.set("n", f"k{number % 7}", number, updated_by="ann")
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("pair", PAIRS, ids="-to-".join)
 def test_move_copies_every_acknowledged_write_and_refuses_every_later_one(
     somewhere: Somewhere, start: Start, pair: tuple[str, str]
@@ -161,6 +162,7 @@ def test_running_copy_keeps_others_from_creating_its_target(somewhere: Somewhere
     assert not stands(target)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("direction", ["to", "from"])
 def test_database_killed_during_a_copy_leaves_no_half_copy(server: Any, tmp_path: Path, direction: str) -> None:
     with places(tmp_path, server.get_uri()) as somewhere:

@@ -14,6 +14,7 @@ import pytest
 
 from holdlog import StateStore, create_state
 from holdlog.adapters.cli.main import build_parser, main
+from tests.support.slow import check
 
 TEXT = "résumé – 日本 🦊"
 LOCALE_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
@@ -97,7 +98,7 @@ def test_every_command_of_the_parser_has_an_encoding_test() -> None:
     assert set(COMMANDS) == set(build_parser()[1])
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+@pytest.mark.parametrize("encoding", ["ascii", *check("latin-1")])
 @pytest.mark.parametrize("line", CASES, ids=[" ".join(line.words) for line in CASES])
 def test_command_writes_in_an_encoding_that_lacks_characters(
     store: Path, line: Line, encoding: str, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +120,7 @@ def test_command_writes_in_an_encoding_that_lacks_characters(
             assert TEXT in " ".join(strings(read))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("words", [lines[-1].words for lines in COMMANDS.values()], ids=list(COMMANDS))
 def test_command_succeeds_in_the_c_locale_with_a_non_ascii_folder(store: Path, words: tuple[str, ...]) -> None:
     done = run(store, list(words), LOCALE_C)

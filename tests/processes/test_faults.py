@@ -9,6 +9,7 @@ from holdlog import StateStore
 from tests.processes.conftest import Start
 from tests.support.processes.soundness import require_acknowledged, require_sound, versions
 from tests.support.processes.strace import STRACE, Strace
+from tests.support.slow import check
 
 CAUSES = ("disk", "I/O error", "No space left", "Input/output error", "cannot be locked")
 
@@ -34,7 +35,7 @@ def require_honest(path: Path, said: list[dict[str, Any]]) -> list[dict[str, Any
 
 @STRACE
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
-@pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "flock"])
+@pytest.mark.parametrize("call", ["fdatasync", *check("pwrite64", "ftruncate", "flock")])
 def test_one_failing_system_call_is_one_accurate_refusal(path: Path, start: Start, call: str, error: str) -> None:
     faults = Strace(start, path, call, f"error={error}")
     struck = quiet = 0
@@ -61,6 +62,7 @@ READS = 60
 """More reads of the file than opening, three writes, three reads and closing take."""
 
 
+@pytest.mark.check
 @STRACE
 def test_one_failing_read_of_the_file_is_never_reported_as_damage(path: Path, start: Start) -> None:
     with StateStore(path) as store:

@@ -144,6 +144,7 @@ def test_fork_during_a_batch_leaves_the_write_lock_with_the_parent(path: Path, s
     require_sound(path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("how", ["sys.exit", "multiprocessing"])
 def test_forked_child_that_exits_normally_disturbs_nobody(path: Path, start: Start, how: str) -> None:
     worker = start("fork_and_write", path, how)

@@ -71,6 +71,7 @@ async def live_by_calls(call: Call, peer: StateStore) -> None:
     assert (await call("release", resource="custom://a", agent=NAME))["status"] == "released"
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 async def test_framework_with_a_server_for_each_call_keeps_claims_and_queue_place(place: Place) -> None:
     async def call(tool: str, **arguments: Any) -> Any:

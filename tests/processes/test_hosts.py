@@ -104,6 +104,7 @@ async def in_line(agent: Agent) -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("how", ["claim", *slow("wait")])
 async def test_waiter_on_one_host_is_woken_by_a_release_on_the_other(
     network: list[Host], server: PostgresOverTcp, how: str

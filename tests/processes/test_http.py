@@ -96,6 +96,7 @@ def refused(path: Path, *options: str, env: dict[str, str] | None = None) -> str
     return line
 
 
+@pytest.mark.check
 def test_server_beyond_loopback_needs_tokens_or_the_insecure_option(path: Path) -> None:
     line = refused(path, "--host", "0.0.0.0")
     assert "--insecure" in line
@@ -106,6 +107,7 @@ def test_server_beyond_loopback_needs_tokens_or_the_insecure_option(path: Path) 
             assert httpx2.get(f"http://127.0.0.1:{server.port}/nothing", trust_env=False).status_code == expected
 
 
+@pytest.mark.check
 def test_server_that_requires_tokens_does_not_start_without_any(path: Path, tmp_path: Path) -> None:
     assert "holdlog token create" in refused(path, "--auth")
     assert "HOLDLOG_AUTH_TOKEN" in refused(path, env={"HOLDLOG_AUTH_TOKEN": ""})
@@ -115,11 +117,13 @@ def test_server_that_requires_tokens_does_not_start_without_any(path: Path, tmp_
     assert "cannot be read" in refused(path, "--auth-token-file", str(tmp_path / "nothing"))
 
 
+@pytest.mark.check
 def test_incomplete_jwt_options_are_reported_in_one_line(path: Path) -> None:
     line = refused(path, "--jwt-issuer", "https://issuer.example")
     assert "--jwt-audience and --jwt-jwks-url" in line
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -139,6 +143,7 @@ def test_invalid_server_setting_is_reported_in_one_line(path: Path, options: tup
     assert told in refused(path, *options)
 
 
+@pytest.mark.check
 def test_occupied_port_is_reported_in_one_line(running: HttpServer, path: Path) -> None:
     assert "--port" in refused(path, "--port", str(running.port))
 
@@ -155,6 +160,7 @@ def test_ready_line_shows_url_store_without_password_and_token_requirement(
         assert Agent(server.url, TOKEN)("status")["status"] == "ok"
 
 
+@pytest.mark.check
 def test_server_options_may_come_from_the_environment(path: Path) -> None:
     env = {"HOLDLOG_PATH": "/agents", "HOLDLOG_ALLOWED_HOST": "a.example, b.example", "HOLDLOG_MAX_REQUESTS": "2"}
     with http_server(path, env=env) as server:
@@ -231,6 +237,7 @@ def _memory(server: HttpServer) -> int:
 # --- replicas
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_claim_outlives_its_server_and_is_renewed_through_another(place: Place) -> None:
     with http_server(place, "--grace-seconds", "1") as first, http_server(place, "--grace-seconds", "1") as second:
@@ -255,6 +262,7 @@ def test_claim_outlives_its_server_and_is_renewed_through_another(place: Place) 
         assert bob("claim", resource="custom://x", agent="bob")["status"] == "claimed"
 
 
+@pytest.mark.check
 @EVERY_STORE
 def test_server_over_http_never_keeps_a_lease_alive_itself(place: Place) -> None:
     with http_server(place) as server:
@@ -269,6 +277,7 @@ def test_server_over_http_never_keeps_a_lease_alive_itself(place: Place) -> None
             engine.close()
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_waiter_at_one_replica_gets_what_is_released_at_another(place: Place) -> None:
     with http_server(place) as first, http_server(place) as second, ThreadPoolExecutor() as pool:
@@ -299,6 +308,7 @@ def test_waiters_are_answered_when_the_server_ends_with_exit_code_0(path: Path) 
         assert [line for line in server.said if line != server.ready] == []
 
 
+@pytest.mark.check
 def test_server_ends_in_time_whatever_clients_do(path: Path) -> None:
     with http_server(path) as server:
         idle = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
@@ -318,6 +328,7 @@ def test_server_ends_in_time_whatever_clients_do(path: Path) -> None:
         assert server.stop(signal.SIGINT) == 0
 
 
+@pytest.mark.check
 async def test_streams_of_both_eras_end_cleanly_at_shutdown(path: Path) -> None:
     with http_server(path) as server:
         given = await raw(server, *request(LEGACY, "initialize", INITIALIZE))
@@ -343,6 +354,7 @@ async def raw(server: HttpServer, body: bytes, headers: dict[str, str], method: 
     return connection
 
 
+@pytest.mark.check
 def test_second_signal_ends_the_server_at_once(path: Path) -> None:
     with http_server(path) as server:
         half = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
@@ -353,6 +365,7 @@ def test_second_signal_ends_the_server_at_once(path: Path) -> None:
         half.close()
 
 
+@pytest.mark.check
 def test_server_reports_not_ready_before_it_stops_listening(path: Path) -> None:
     with http_server(path, "--drain-seconds", "2") as server:
         client = httpx2.Client(base_url=server.url, trust_env=False)
@@ -364,6 +377,7 @@ def test_server_reports_not_ready_before_it_stops_listening(path: Path) -> None:
         assert server.ended() == 0
 
 
+@pytest.mark.check
 def test_killed_server_leaves_nothing_that_disturbs_the_next(path: Path) -> None:
     with http_server(path) as server:
         Agent(server.url)("claim", resource="custom://x", agent="ann")
@@ -384,6 +398,7 @@ def _accepts(port: int) -> bool:
 # --- spaces
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_token_of_a_space_sees_that_space_only_through_every_replica(place: Place) -> None:
     main, one, other = (_token(place, name, space) for name, space in (("m", None), ("a", "one"), ("b", "other")))
@@ -400,6 +415,7 @@ def test_token_of_a_space_sees_that_space_only_through_every_replica(place: Plac
         assert sorted(it.name for it in folder.glob("*.db")) == ["one.db", "other.db"]
 
 
+@pytest.mark.check
 def test_space_that_cannot_be_opened_fails_for_its_own_callers_only(path: Path) -> None:
     main, one, other = (_token(path, name, space) for name, space in (("m", None), ("a", "one"), ("b", "other")))
     folder = path.with_name("state.db.spaces")

@@ -16,6 +16,7 @@ import requests
 
 from tests.support.http import serving
 
+pytestmark = pytest.mark.xdist_group("echovalue")  # one server, in one worker
 SCRIPTED = Path(__file__).parents[1] / "support" / "scripted"
 DOCUMENT = (Path(__file__).parents[1] / "support" / "fixtures" / "echovalue.txt").read_text()
 """Word by word, with the indentation that was lost on its way restored."""
@@ -51,6 +52,7 @@ def test_program_of_the_document_prints_what_the_document_states(url: str) -> No
     assert run(url, new_token(url), ("save_state", AT | {"value": "done"})) == ["save_stateOK"]
 
 
+@pytest.mark.check
 def test_agents_with_the_same_token_share_values(url: str) -> None:
     token = new_token(url)
     assert run(url, token, ("read_state", AT)) == ["read_stateKey Not Found"]
@@ -64,6 +66,7 @@ def test_agents_with_the_same_token_share_values(url: str) -> None:
     assert record["updated_by"].startswith("token:open-")
 
 
+@pytest.mark.check
 def test_second_token_has_a_separate_space(url: str) -> None:
     run(url, new_token(url), ("save_state", AT | {"value": "mine"}))
     assert run(url, new_token(url), ("read_state", AT)) == ["read_stateKey Not Found"]

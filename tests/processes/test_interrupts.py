@@ -87,6 +87,7 @@ def test_write_interrupted_anywhere_leaves_no_lock_behind(path: Path) -> None:
     require_sound(path)
 
 
+@pytest.mark.check
 def test_write_to_a_database_interrupted_anywhere_leaves_no_lock_behind(postgres: str) -> None:
     with StateStore(postgres) as store, StateStore(postgres) as other:
         put(store)
@@ -98,6 +99,7 @@ def test_write_to_a_database_interrupted_anywhere_leaves_no_lock_behind(postgres
         assert number > 20
 
 
+@pytest.mark.check
 def test_interrupted_batch_leader_leaves_every_waiting_caller_answered(path: Path) -> None:
     with StateStore(path) as store:
         put(store)

@@ -12,13 +12,14 @@ from holdlog import StateStore
 from tests.processes.conftest import Start
 from tests.support.processes.soundness import require_acknowledged, require_sound, versions
 from tests.support.processes.strace import STRACE, Strace
-from tests.support.slow import slow
+from tests.support.slow import check, slow
 
 WRITERS = 4
 KILLS = 20
 KILLED = int(signal.SIGKILL)
 
 
+@pytest.mark.check
 def test_four_writers_killed_twenty_times_lose_no_acknowledged_write(path: Path, start: Start) -> None:
     seed = random.randrange(2**32)
     dice = random.Random(seed)
@@ -48,7 +49,7 @@ def test_four_writers_killed_twenty_times_lose_no_acknowledged_write(path: Path,
 
 
 @STRACE
-@pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "unlink", "flock", *slow("fcntl")])
+@pytest.mark.parametrize("call", ["fdatasync", *check("pwrite64", "ftruncate", "unlink", "flock"), *slow("fcntl")])
 def test_write_killed_at_every_system_call_is_complete_or_absent(path: Path, start: Start, call: str) -> None:
     faults = Strace(start, path, call, "signal=KILL")
     for number in faults.numbers():

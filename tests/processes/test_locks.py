@@ -63,6 +63,7 @@ def test_writes_behind_an_endless_lock_are_refused_while_reads_continue(path: Pa
     require_sound(path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("how", ["thread", "async"])
 @pytest.mark.parametrize("holder", ["hold_gate", "hold_lock"])
 def test_stopped_writer_resumes_its_wait_and_blames_nobody(path: Path, start: Start, holder: str, how: str) -> None:
@@ -84,6 +85,7 @@ def test_stopped_writer_resumes_its_wait_and_blames_nobody(path: Path, start: St
     require_sound(path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("how", ["thread", "async"])
 def test_writer_that_ran_all_the_time_names_the_holder_of_the_lock(path: Path, start: Start, how: str) -> None:
     worker = start("write_hastily", path, 0.2, how)
@@ -157,6 +159,7 @@ PATIENCE = 1.5
 SLOW = "delay_enter=7500000"
 
 
+@pytest.mark.check
 @STRACE
 def test_writers_outside_the_batch_on_a_hanging_disk_are_answered_in_time(path: Path, start: Start) -> None:
     StateStore(path).close()
@@ -173,6 +176,7 @@ def test_writers_outside_the_batch_on_a_hanging_disk_are_answered_in_time(path: 
     assert first["answer"]["version"] == 1
 
 
+@pytest.mark.check
 def test_two_processes_with_separate_write_locks_return_to_one(path: Path, start: Start) -> None:
     gate = path.with_name(path.name + ".gate")
     with StateStore(path) as store:
@@ -213,6 +217,7 @@ def test_state_learnt_under_a_deleted_write_lock_is_discarded(path: Path, start:
     require_sound(path)
 
 
+@pytest.mark.check
 def test_interrupt_while_waiting_for_the_write_lock_leaves_it_free(path: Path, start: Start) -> None:
     holder = start("hold_gate", path)
     holder.hear()

@@ -258,6 +258,7 @@ def test_doctor_announces_a_migration_and_does_not_run_it(path: Path) -> None:
 # --- others at the same time
 
 
+@pytest.mark.check
 def test_one_of_two_concurrent_openers_migrates(path: Path, old: int, start: Start) -> None:
     before = log(path)
     workers = [start("forks", path, "flock", 200) for _ in range(4)]
@@ -331,6 +332,7 @@ def stopped(where: str, path: Path) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("where", ["backup begun", "backup made", "tables made", "folding", "swapped"])
 def test_killed_migration_changes_nothing_and_the_next_opener_migrates(path: Path, old: int, where: str) -> None:
     before = log(path)
@@ -347,6 +349,7 @@ def test_killed_migration_changes_nothing_and_the_next_opener_migrates(path: Pat
     require_whole_backup(path.with_name(f"state.db.backup-{old}"), old)
 
 
+@pytest.mark.check
 def test_processes_that_open_during_a_migration_wait_and_see_who_runs_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +360,7 @@ def test_processes_that_open_during_a_migration_wait_and_see_who_runs_it(
         StateStore(path)
 
 
+@pytest.mark.check
 @STRACE
 @pytest.mark.parametrize("call", [*slow("pwrite64"), "fdatasync", "ftruncate", "unlink", "rename"])
 def test_migration_killed_at_every_system_call_loses_nothing(path: Path, old: int, start: Start, call: str) -> None:
@@ -416,6 +420,7 @@ def limited(path: Path, size: int) -> dict[str, Any]:
     return {"out": done.stdout, "err": done.stderr, "code": done.returncode}
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "kept",
     [pytest.param(False, marks=pytest.mark.slow, id="for the backup"), pytest.param(True, id="for the views")],

@@ -151,6 +151,7 @@ def require_whole(load: Load) -> None:
     assert len(log) <= len(load.acknowledged) + WRITERS
 
 
+@pytest.mark.check
 def test_killed_database_loses_no_acknowledged_write(server: PostgresServer) -> None:
     load = Load(server.get_uri())
     for _ in range(2):
@@ -173,6 +174,7 @@ def test_cut_connections_fail_no_write(server: PostgresServer) -> None:
     assert not [it for it in load.refused if it.in_doubt]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("committed", [True, False])
 def test_commit_with_a_lost_response_is_resolved_correctly(
     postgres: str, committed: bool, monkeypatch: pytest.MonkeyPatch
@@ -199,6 +201,7 @@ def test_commit_with_a_lost_response_is_resolved_correctly(
     store.close()
 
 
+@pytest.mark.check
 def test_commit_undone_by_a_crash_is_not_mistaken_for_its_successor(server: PostgresServer) -> None:
     """After a crash PostgreSQL gives the numbers of transactions that left nothing on the disk to others."""
     one, other = open_postgres(server.get_uri()), open_postgres(server.get_uri())
@@ -225,6 +228,7 @@ def is_written(store: PostgresStore, key: str) -> bool:
     return False
 
 
+@pytest.mark.check
 def test_lease_write_with_a_lost_response_is_in_doubt(postgres: str) -> None:
     store = open_postgres(postgres)
 
@@ -245,6 +249,7 @@ def test_lease_write_with_a_lost_response_is_in_doubt(postgres: str) -> None:
     store.close()
 
 
+@pytest.mark.check
 def test_callers_get_errors_while_the_database_is_gone_and_succeed_afterwards(server: PostgresServer) -> None:
     with StateStore(server.get_uri()) as store:
         store.set("n", "k", 1, updated_by="ann")
@@ -349,6 +354,7 @@ def test_other_schema_version_and_foreign_tables_are_refused(postgres: str, post
         open_postgres(postgres)
 
 
+@pytest.mark.check
 def test_silent_database_connection_is_given_up(server: PostgresServer, monkeypatch: Patch) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.store.SILENT_SECONDS", 0.5)
     store = open_postgres(server.get_uri())
@@ -377,6 +383,7 @@ def backend_of(store: PostgresStore) -> int:
     return store._writing.connection.info.backend_pid
 
 
+@pytest.mark.check
 def test_reader_of_a_table_being_altered_gets_an_error_after_a_while(postgres: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.connection.LOCK_SECONDS", 1)
     with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0]) as admin:
@@ -388,6 +395,7 @@ def test_reader_of_a_table_being_altered_gets_an_error_after_a_while(postgres: s
         assert store.get("n", "k").version == 1
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("how", ["thread", "async"])
 def test_stopped_writer_resumes_its_wait_in_postgres(postgres: str, start: Start, how: str) -> None:
     StateStore(postgres).close()
@@ -407,6 +415,7 @@ def test_stopped_writer_resumes_its_wait_in_postgres(postgres: str, start: Start
     assert outcome["answer"]["version"] == 1
 
 
+@pytest.mark.check
 def test_first_write_of_a_thread_during_an_alter_table_succeeds_afterwards(postgres: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.connection.LOCK_SECONDS", 0.1)
     with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0]) as admin:
@@ -417,6 +426,7 @@ def test_first_write_of_a_thread_during_an_alter_table_succeeds_afterwards(postg
         assert store._engine.writer.run(start(), NOBODY).created  # type: ignore[union-attr]
 
 
+@pytest.mark.check
 def test_connection_only_the_database_considers_alive_blocks_nobody(postgres: str) -> None:
     """As when a firewall forgot it: the process connects anew, and its lock is still taken."""
     old = psycopg.connect(postgres.partition("&schema")[0], autocommit=True)
@@ -426,6 +436,7 @@ def test_connection_only_the_database_considers_alive_blocks_nobody(postgres: st
     old.close()
 
 
+@pytest.mark.check
 def test_process_with_many_open_files_sends_and_receives_notifications(postgres: str) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4_096), hard))
@@ -448,6 +459,7 @@ def holder_connected(store: StateStore) -> bool:
     return status.status == "claimed" and status.holder_connected
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 def test_texts_are_utf8_for_every_client_encoding(
     encoding: str, postgres: str, monkeypatch: pytest.MonkeyPatch
@@ -467,6 +479,7 @@ def test_names_too_long_for_an_index_are_refused_by_name(postgres: str) -> None:
         assert store.set(name, "k", 1, updated_by="ann").version == 1
 
 
+@pytest.mark.check
 def test_table_with_changed_column_types_still_works_for_open_connections(postgres: str) -> None:
     """Statements that PostgreSQL prepared do not survive that."""
     schema = postgres.rpartition("=")[2]
@@ -484,6 +497,7 @@ def test_table_with_changed_column_types_still_works_for_open_connections(postgr
         assert store.get("n", "k").version == written
 
 
+@pytest.mark.check
 def test_vacuum_of_the_log_delays_no_write(postgres: str) -> None:
     store = open_postgres(postgres)
     with psycopg.connect(store.target.url) as vacuum:
@@ -493,6 +507,7 @@ def test_vacuum_of_the_log_delays_no_write(postgres: str) -> None:
     store.close()
 
 
+@pytest.mark.check
 def test_store_of_schema_1_is_upgraded_when_its_writer_is_done(postgres: str) -> None:
     """Servers of that build lock the table of the log, and look at the version then."""
     lay_in_postgres(postgres)  # the tables of 1 and 2 are the same
@@ -546,6 +561,7 @@ def prepared(connection: "psycopg.Connection[tuple[str]]") -> set[str]:
     return {name for (name,) in connection.execute("SELECT name FROM pg_prepared_statements")}
 
 
+@pytest.mark.check
 def test_one_relay_leads_until_its_connection_ends(server: PostgresServer) -> None:
     url = server.get_uri()
     open_postgres(url).close()
@@ -562,6 +578,7 @@ def test_one_relay_leads_until_its_connection_ends(server: PostgresServer) -> No
     one.release()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "call",
     [

@@ -142,6 +142,7 @@ def test_invalid_schema_name_is_reported_at_once(
     require_refused(f"{server.url('ann', SECRET, 'mine')}?schema={schema}", "schema")
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "schema",
     ["x" * 50, "é" * 25, "a\"b'c d;--é", "a,b", "A%s{}$1", "🦊", "a.b", "a b", "\\", "SELECT", "a\nb", "public"],
@@ -160,6 +161,7 @@ def test_every_schema_holds_a_separate_store(server: PostgresOverTcp, schema: st
         assert (schema,) in found.fetchall()
 
 
+@pytest.mark.check
 def test_special_characters_in_user_password_and_database_are_percent_encoded(server: PostgresOverTcp) -> None:
     user, password = quote("o'dd @:/%", safe=""), quote(f"{SECRET}@:/?#%&= é", safe="")
     url = server.url(user, password, quote("o'dd é"))
@@ -173,6 +175,7 @@ def test_url_without_a_host_keeps_its_form() -> None:
     assert database_target("postgres://") == ("postgresql://", "holdlog")
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("url", "says"),
     [
@@ -192,6 +195,7 @@ def test_starting_database_is_waited_for_and_then_reported(
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.check
 def test_environment_names_the_store_and_keeps_its_password(server: PostgresOverTcp) -> None:
     for url, code in ((server.url("ann", SECRET, "mine"), 0), (server.url("ann", "wrong-s3cret", "mine"), 2)):
         command = [sys.executable, "-m", "holdlog", "set", "n", "k", "1", "--force"]
@@ -201,6 +205,7 @@ def test_environment_names_the_store_and_keeps_its_password(server: PostgresOver
         assert SECRET not in done.stderr + done.stdout
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("password", [*slow(SECRET), "wrong-s3cret"])
 @pytest.mark.parametrize("nats", [["--nats", f"nats://ben:{SECRET}@127.0.0.1:1"], *slow([])])
 def test_server_logs_no_password_at_any_level(server: PostgresOverTcp, password: str, nats: list[str]) -> None:
@@ -224,6 +229,7 @@ def test_server_logs_no_password_at_any_level(server: PostgresOverTcp, password:
 # --- databases that change under a server
 
 
+@pytest.mark.check
 def test_login_refused_later_is_reported_without_waiting(server: PostgresOverTcp) -> None:
     server.execute("CREATE ROLE later LOGIN PASSWORD 'a'", "GRANT CREATE ON DATABASE mine TO later")
     with StateStore(f"{server.url('later', 'a', 'mine')}?schema=later") as store:
@@ -239,6 +245,7 @@ def test_login_refused_later_is_reported_without_waiting(server: PostgresOverTcp
         assert store.set("n", "k", 2, updated_by="ann").version == 2
 
 
+@pytest.mark.check
 def test_database_that_turns_read_only_still_reads_and_refuses_writes(server: PostgresOverTcp) -> None:
     url = f"{server.url('ann', SECRET, 'mine')}?schema=turns"
     with StateStore(url) as store:
@@ -251,6 +258,7 @@ def test_database_that_turns_read_only_still_reads_and_refuses_writes(server: Po
         assert store.get("n", "k").version == 1
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("major", ["99", "0"])
 def test_other_schema_version_is_refused_at_open_and_at_runtime(postgres: str, major: str) -> None:
     store = open_postgres(postgres)
@@ -268,6 +276,7 @@ def test_other_schema_version_is_refused_at_open_and_at_runtime(postgres: str, m
     store.close()
 
 
+@pytest.mark.check
 def test_tables_dropped_at_runtime_are_reported(postgres: str) -> None:
     store = open_postgres(postgres)
     write(store, "k", 1)
@@ -280,6 +289,7 @@ def test_tables_dropped_at_runtime_are_reported(postgres: str) -> None:
     store.close()
 
 
+@pytest.mark.check
 def test_connection_limit_is_waited_for(server: PostgresOverTcp) -> None:
     server.execute("CREATE ROLE few LOGIN PASSWORD 'a' CONNECTION LIMIT 1", "GRANT CREATE ON DATABASE mine TO few")
     url = server.url("few", "a", "mine")
@@ -319,6 +329,7 @@ CLAIMABLE = {0x10FFFF: 0x2A6DF, 0xE000: 0xFA0E}
 """Resources may have no unassigned characters, and none of private use."""
 
 
+@pytest.mark.check
 def test_keys_are_ordered_by_code_point_in_any_database_locale(spoken: str) -> None:
     with StateStore(spoken) as store:
         for key in reversed(KEYS):

@@ -67,6 +67,7 @@ def test_rebuild_writes_only_rows_that_differ(kind: InDatabase) -> None:
     assert kind.unsound() == []
 
 
+@pytest.mark.check
 def test_reader_with_an_open_transaction_blocks_nobody_during_a_rebuild(kind: InDatabase) -> None:
     with kind.connect() as reader:
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -102,6 +103,7 @@ def test_rebuild_includes_commits_made_while_it_waits_for_its_lock(kind: InDatab
     assert kind.unsound() == []
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("after_pages", [1, 3])
 def test_lost_connection_during_a_rebuild_leaves_the_views_unchanged(kind: InDatabase, after_pages: int) -> None:
     before, schema = kind.views(), kind.all_tables()
@@ -127,6 +129,7 @@ def test_lost_connection_during_a_rebuild_leaves_the_views_unchanged(kind: InDat
     assert kind.unsound() == []
 
 
+@pytest.mark.check
 def test_killed_database_during_a_rebuild_leaves_the_views_unchanged(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +166,7 @@ def is_up(kind: InDatabase) -> bool:
     return False
 
 
+@pytest.mark.check
 def test_writers_are_not_delayed_while_the_log_is_folded(kind: InDatabase) -> None:
     """Their lock is free at every moment but the last."""
     free: list[bool] = []
@@ -176,6 +180,7 @@ def test_writers_are_not_delayed_while_the_log_is_folded(kind: InDatabase) -> No
     assert len(free) == 6
 
 
+@pytest.mark.check
 def test_rebuild_does_not_create_a_missing_store(postgres: str) -> None:
     assert open_shadow_tables(postgres, print) is None
     kind = InDatabase(postgres)
@@ -183,6 +188,7 @@ def test_rebuild_does_not_create_a_missing_store(postgres: str) -> None:
     assert kind.ask("SELECT 1 FROM pg_namespace WHERE nspname = current_schema()") == []
 
 
+@pytest.mark.check
 def test_view_with_different_columns_is_recreated(kind: InDatabase) -> None:
     kind.doctored("ALTER TABLE claims DROP COLUMN past", "ALTER TABLE current DROP CONSTRAINT current_pkey")
     assert "claims, current" in kind.bad()["tables"]
@@ -193,6 +199,7 @@ def test_view_with_different_columns_is_recreated(kind: InDatabase) -> None:
         assert store.release("src/a.py", agent="ann").status == "released"
 
 
+@pytest.mark.check
 def test_view_in_use_that_must_be_replaced_is_left_for_later(kind: InDatabase) -> None:
     kind.doctored("ALTER TABLE current DROP CONSTRAINT current_pkey")
     with kind.connect() as reader:
@@ -205,6 +212,7 @@ def test_view_in_use_that_must_be_replaced_is_left_for_later(kind: InDatabase) -
     assert kind.unsound() == []
 
 
+@pytest.mark.check
 def test_store_of_another_schema_is_not_rebuilt(kind: InDatabase) -> None:
     kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
     before = kind.views()

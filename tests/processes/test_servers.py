@@ -136,6 +136,7 @@ async def test_claim_is_refused_and_a_wait_woken_by_other_servers(path: Path, mo
         assert (back["status"], back["version"], back["value"]) == ("ok", 3, "again")
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "end of input"])
 def test_server_over_stdio_ends_at_once_while_calls_wait(path: Path, end: str) -> None:
     with StateStore(path) as library:
@@ -162,6 +163,7 @@ def test_server_over_stdio_ends_at_once_while_calls_wait(path: Path, end: str) -
         assert library.release("a.md", agent="ann").status == "released"
 
 
+@pytest.mark.check
 def test_tool_list_is_identical_whatever_is_stored(path: Path, tmp_path: Path) -> None:
     with StateStore(path) as library:
         library.set("n", "SECRET", "SECRET", updated_by="SECRET")
@@ -177,6 +179,7 @@ def test_tool_list_is_identical_whatever_is_stored(path: Path, tmp_path: Path) -
     assert len(set(listed)) == 1
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("settings", "why"),
     [(["--tools", "claims,nope"], "nope"), (["--tool-prefix", "a b"], "tool-prefix")],
@@ -222,6 +225,7 @@ async def test_invalid_host_session_is_ignored(path: Path, session: str) -> None
     assert told.startswith("process-")
 
 
+@pytest.mark.check
 def test_serving_imports_little_beyond_fastmcp(path: Path) -> None:
     bare = subprocess.run(
         [sys.executable, "-c", "import sys\nfrom fastmcp import FastMCP\nFastMCP('')\nprint(*sys.modules)"],

@@ -13,6 +13,7 @@ from tests.support.slow import slow
 TOGETHER = 8
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("round_", [0, *slow(*range(1, 8))])
 def test_eight_processes_that_start_at_once_make_one_store(path: Path, start: Start, round_: int) -> None:
     workers = [start("open_together", path) for _ in range(TOGETHER)]
@@ -31,6 +32,7 @@ def test_eight_processes_that_start_at_once_make_one_store(path: Path, start: St
         assert len(store.list_keys("n")) == TOGETHER
 
 
+@pytest.mark.check
 def test_eight_processes_compare_and_set_one_number_exactly_and_nobody_starves(path: Path, start: Start) -> None:
     workers = [start("compete", path, "counter", 2) for _ in range(TOGETHER)]
     for worker in workers:
@@ -61,6 +63,7 @@ def test_four_processes_count_to_four_hundred(place: Place, start: Start) -> Non
     require_sound(place)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("times", [15, *slow(300)])
 def test_opening_and_closing_processes_cause_no_refusals(path: Path, start: Start, times: int) -> None:
     workers = [start("open_and_close", path, times) for _ in range(4)]

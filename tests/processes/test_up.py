@@ -35,6 +35,7 @@ def test_urls_printed_by_up_serve_a_store_and_its_relay(up: StartUp) -> None:
     assert json.loads(event)["data"]["value"] == 10000
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_both_servers_and_removes_the_temporary_folder(
     how: signal.Signals, up: StartUp, base: Path
@@ -48,6 +49,7 @@ def test_signal_ends_both_servers_and_removes_the_temporary_folder(
     assert os.listdir(base) == []
 
 
+@pytest.mark.check
 def test_killed_up_takes_its_servers_and_temporary_folder_with_it(up: StartUp, base: Path) -> None:
     one = up().ready()
     one.end(signal.SIGKILL)
@@ -56,6 +58,7 @@ def test_killed_up_takes_its_servers_and_temporary_folder_with_it(up: StartUp, b
     assert not is_open(one.nats)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_servers_end_when_their_folder_is_removed(how: signal.Signals, up: StartUp, base: Path) -> None:
     one = up("--only", "nats", "--data", base / "data").ready()
@@ -65,6 +68,7 @@ def test_servers_end_when_their_folder_is_removed(how: signal.Signals, up: Start
     assert not is_open(one.nats)
 
 
+@pytest.mark.check
 def test_up_killed_during_its_start_leaves_nothing(up: StartUp, base: Path) -> None:
     one = up()
     until(lambda: list(base.glob("holdlog-up-*/postgres.new")))
@@ -72,6 +76,7 @@ def test_up_killed_during_its_start_leaves_nothing(up: StartUp, base: Path) -> N
     until(lambda: not processes_of(base) and os.listdir(base) == [])
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("killed", ["all", *slow("up", "up and its keeper")])
 def test_next_up_on_a_folder_finds_all_earlier_writes(killed: str, up: StartUp, base: Path) -> None:
     data = base / "kept"
@@ -98,6 +103,7 @@ def test_next_up_on_a_folder_finds_all_earlier_writes(killed: str, up: StartUp, 
     assert data.exists()
 
 
+@pytest.mark.check
 def test_server_that_ends_by_itself_is_reported_and_ends_the_other(up: StartUp, base: Path) -> None:
     one = up().ready()
     (folder,) = base.glob("holdlog-up-*")
@@ -107,6 +113,7 @@ def test_server_that_ends_by_itself_is_reported_and_ends_the_other(up: StartUp, 
     assert not processes_of(base)
 
 
+@pytest.mark.check
 def test_up_flushes_writes_to_disk(up: StartUp, base: Path) -> None:
     one = up("--data", base / "kept").ready()
     with psycopg.connect(one.postgres) as connection:
@@ -116,12 +123,14 @@ def test_up_flushes_writes_to_disk(up: StartUp, base: Path) -> None:
     assert list((base / "kept/nats").glob("jetstream*"))
 
 
+@pytest.mark.check
 def test_up_uses_the_requested_ports(up: StartUp) -> None:
     first, second = free_port(), free_port()
     one = up("--postgres-port", first, "--nats-port", second).ready()
     assert (urlsplit(one.postgres).port, urlsplit(one.nats).port) == (first, second)
 
 
+@pytest.mark.check
 def test_up_prints_commands_to_paste_and_ends_with_a_key(base: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:  # pragma: no cover

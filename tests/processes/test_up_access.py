@@ -46,6 +46,7 @@ def test_nats_of_up_rejects_callers_without_the_token(user: str, up: StartUp) ->
         asyncio.run(_publishes(re.sub("//.*@", f"//{user}", one.nats)))
 
 
+@pytest.mark.check
 def test_other_users_can_read_neither_the_folder_nor_process_arguments(up: StartUp, base: Path) -> None:
     one = up("--data", base / "kept").ready()
     folder = base / "kept"
@@ -59,6 +60,7 @@ def test_other_users_can_read_neither_the_folder_nor_process_arguments(up: Start
         assert secret not in words
 
 
+@pytest.mark.check
 def test_both_servers_of_up_listen_on_loopback_only(up: StartUp) -> None:
     one = up().ready()
     with psycopg.connect(one.postgres) as connection:
@@ -85,6 +87,7 @@ def test_occupied_port_of_up_is_reported_in_one_line(kind: str, up: StartUp, bas
     until(lambda: os.listdir(base) == [])
 
 
+@pytest.mark.check
 def test_second_up_on_a_folder_names_the_first(up: StartUp, base: Path) -> None:
     one = up("--data", base / "kept").ready()
     assert f"in use by another holdlog up (process {one.process.pid})" in refused(up("--data", base / "kept"))
@@ -92,6 +95,7 @@ def test_second_up_on_a_folder_names_the_first(up: StartUp, base: Path) -> None:
         assert store.list_namespaces() == []
 
 
+@pytest.mark.check
 def test_up_leaves_a_folder_of_another_postgresql_alone(up: StartUp, base: Path) -> None:
     data = base / "kept"
     up("--data", data).ready().end()
@@ -108,6 +112,7 @@ def test_up_leaves_a_folder_with_other_files_alone(up: StartUp, base: Path) -> N
     assert (base / "letters").stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("option", "told"), [("file/below", "Not a directory"), ("/proc/here", "No such file")])
 def test_uncreatable_folder_of_up_is_reported_in_one_line(option: str, told: str, up: StartUp, base: Path) -> None:
     if option.startswith("/proc") and not Path("/proc/self").exists():
@@ -134,6 +139,7 @@ def test_up_without_its_extra_names_what_to_install_in_one_line(hidden: str, bas
     assert (done.returncode, done.stderr) == (2, told)
 
 
+@pytest.mark.check
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root runs servers as somebody else")
 def test_up_as_root_names_the_folders_its_servers_cannot_reach(up: StartUp, base: Path) -> None:
     (base / "closed").mkdir(mode=0o700)
@@ -143,6 +149,7 @@ def test_up_as_root_names_the_folders_its_servers_cannot_reach(up: StartUp, base
     assert (base / "closed").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.check
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root runs servers as somebody else")
 def test_unreachable_temporary_folder_is_removed(base: Path) -> None:
     (base / "closed").mkdir(mode=0o700)
@@ -150,5 +157,6 @@ def test_unreachable_temporary_folder_is_removed(base: Path) -> None:
     assert os.listdir(base / "closed") == []
 
 
+@pytest.mark.check
 def test_missing_home_folder_is_reported_in_one_line(up: StartUp) -> None:
     assert "--data ~nobody-at-all/x names no folder" in refused(up("--data", "~nobody-at-all/x"))

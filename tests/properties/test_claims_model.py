@@ -80,6 +80,7 @@ def test_random_claims_of_one_session_follow_the_rule(history: list[Step]) -> No
         live(world, history)
 
 
+@pytest.mark.check
 @quick
 @given(steps(TWO, endings=False))
 def test_random_claims_of_two_sessions_follow_the_rule(history: list[Step]) -> None:
@@ -87,6 +88,7 @@ def test_random_claims_of_two_sessions_follow_the_rule(history: list[Step]) -> N
         live(world, history)
 
 
+@pytest.mark.check
 @quick
 @given(steps(TWO, endings=True))
 def test_random_claims_of_sessions_that_end_and_return_follow_the_rule(history: list[Step]) -> None:
@@ -120,6 +122,7 @@ def test_random_claims_in_a_file_follow_the_rule(history: list[Step]) -> None:
         require_the_same(world, history)
 
 
+@pytest.mark.check
 @fewer
 @given(steps(NAMESAKES, endings=True))
 @example(A_TICKET_WHOSE_SESSION_RETURNS_AND_ENDS)

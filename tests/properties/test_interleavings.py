@@ -433,6 +433,7 @@ def four(postgres: str) -> Iterator[list[Store]]:
         store.close()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)
 @pytest.mark.parametrize("seeds", [8, *slow(500)])
 def test_every_interleaving_in_postgres_is_linearizable(

@@ -421,6 +421,7 @@ def test_stores_in_memory_and_in_a_file_match_a_dictionary() -> None:
     run_state_machine_as_test(Stores, settings=MACHINE)  # type: ignore[no-untyped-call]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("examples", [6, *slow(400)])
 def test_store_in_postgres_matches_a_dictionary(postgres: str, examples: int) -> None:
     more = settings(MACHINE, max_examples=examples)

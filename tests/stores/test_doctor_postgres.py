@@ -94,6 +94,7 @@ DAMAGES = {
 SAME = ("positions", "versions", "times", "digests", "events", "views", "leases", "kept")
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_doctor_identifies_each_kind_of_damage_in_postgres_as_in_a_file(
     kind: InDatabase, file: InFile, damage: str
@@ -106,6 +107,7 @@ def test_doctor_identifies_each_kind_of_damage_in_postgres_as_in_a_file(
     assert kind.bad() or damage in ("a lease of nothing", "no leases")
 
 
+@pytest.mark.check
 def test_doctor_counts_stored_responses_and_refusals(kind: InDatabase, file: InFile) -> None:
     for each in (kind, file):
         with StateStore(each.place) as store:
@@ -126,11 +128,13 @@ def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> 
     assert found["schema"].text == "3"
 
 
+@pytest.mark.check
 def test_doctor_reports_an_empty_store_in_postgres_as_sound(postgres: str) -> None:
     open_postgres(postgres).close()
     assert InDatabase(postgres).bad() == {}
 
 
+@pytest.mark.check
 def test_doctor_reports_a_server_without_fsync_and_its_effect(kind: InDatabase) -> None:
     told = kind.look()["durability"]
     assert told.level == "warn"
@@ -181,6 +185,7 @@ def test_doctor_finds_a_damaged_event_row_and_table_at_once(kind: InDatabase) ->
     )
 
 
+@pytest.mark.check
 def test_doctor_reports_another_schema_version_and_stops(kind: InDatabase) -> None:
     kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
     found = kind.look()
@@ -189,12 +194,14 @@ def test_doctor_reports_another_schema_version_and_stops(kind: InDatabase) -> No
     assert "digests" not in found
 
 
+@pytest.mark.check
 def test_doctor_reports_an_unfinished_rebuild_in_postgres(kind: InDatabase) -> None:
     kind.doctored("INSERT INTO meta VALUES ('rebuild', 'x')")
     assert kind.look()["rebuild"].level == "warn"
     assert kind.bad() == {}
 
 
+@pytest.mark.check
 def test_doctor_accepts_a_redacted_value_in_postgres(kind: InDatabase) -> None:
     [(salt, payload)] = kind.ask("SELECT salt, payload FROM stored_events WHERE notification_id = 3")
     with kind.connect() as connection:
@@ -205,6 +212,7 @@ def test_doctor_accepts_a_redacted_value_in_postgres(kind: InDatabase) -> None:
     assert kind.bad() == {}
 
 
+@pytest.mark.check
 def test_doctor_changes_nothing_in_postgres_and_needs_no_right_to_write(kind: InDatabase) -> None:
     kind.doctored("DELETE FROM current WHERE key = 'a'")
     before = (kind.views(), kind.all_tables(), kind.ask("SELECT pg_current_wal_insert_lsn() IS NOT NULL"))
@@ -213,6 +221,7 @@ def test_doctor_changes_nothing_in_postgres_and_needs_no_right_to_write(kind: In
     assert (kind.views(), kind.all_tables(), kind.ask("SELECT pg_current_wal_insert_lsn() IS NOT NULL")) == before
 
 
+@pytest.mark.check
 def test_doctor_runs_while_servers_of_postgres_write_and_hold_the_log_lock(kind: InDatabase) -> None:
     with kind.connect() as writing:
         writing.execute("BEGIN")
@@ -221,6 +230,7 @@ def test_doctor_runs_while_servers_of_postgres_write_and_hold_the_log_lock(kind:
         assert kind.bad() == {}
 
 
+@pytest.mark.check
 def test_doctor_of_postgres_ignores_what_is_written_while_it_runs(
     kind: InDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +249,7 @@ def test_doctor_of_postgres_ignores_what_is_written_while_it_runs(
     assert kind.bad() == {}
 
 
+@pytest.mark.check
 def test_doctor_compares_views_of_many_rows_in_parts(kind: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "MAX_COMPARED", 3)
     with StateStore(kind.place) as store:
@@ -251,6 +262,7 @@ def test_doctor_compares_views_of_many_rows_in_parts(kind: InDatabase, monkeypat
     assert kind.bad()["views"].startswith(f"{17 + 6} differ from the log")
 
 
+@pytest.mark.check
 def test_doctor_lists_agents_connected_to_this_store_in_postgres(kind: InDatabase, postgres_server: str) -> None:
     assert kind.look()["connected"].text == "0 servers"
     other = InDatabase(f"{kind.place}x")
@@ -267,12 +279,14 @@ def test_doctor_lists_agents_connected_to_this_store_in_postgres(kind: InDatabas
             connection.execute(f'DROP SCHEMA "{str(other.place).rpartition("=")[2]}" CASCADE')
 
 
+@pytest.mark.check
 def test_doctor_reports_few_free_connections(kind: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kind.look()["connections"].level == "ok"
     monkeypatch.setattr(doctor, "FEW_CONNECTIONS", 1_000_000)
     assert kind.look()["connections"].level == "warn"
 
 
+@pytest.mark.check
 def test_doctor_reports_a_connection_lost_while_it_runs(kind: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "PROGRESS_EVERY", 1)
 

@@ -13,7 +13,8 @@ ENVELOPE = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-PATIENCE = 20.0
+PATIENCE = 60.0
+"""Seconds after which a test gives up: never reached when all is well."""
 
 
 class Wire:

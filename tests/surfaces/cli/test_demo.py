@@ -150,10 +150,13 @@ def test_demo_picture_has_a_lane_per_agent_and_its_marks(ran: Ran) -> None:
 
 
 def test_demo_picture_has_no_overlapping_words(ran: Ran) -> None:
-    for lane in lanes(ElementTree.parse(ran.svg).getroot()):
+    found = lanes(ElementTree.parse(ran.svg).getroot())
+    assert found
+    for lane in found:
         rows: dict[str | None, list[tuple[float, float]]] = {}
         for text in lane.iter(f"{SVG}text"):
             rows.setdefault(text.get("y"), []).append(extent(text))
+        assert rows
         for extents in map(sorted, rows.values()):
             assert all(left[1] <= right[0] for left, right in pairwise(extents))
             assert extents[0][0] >= 0

@@ -205,6 +205,7 @@ async def test_server_about_to_end_reports_not_ready() -> None:
             assert (await client.get("/healthz")).status_code == 200
 
 
+@pytest.mark.check
 def test_server_about_to_end_reports_it_while_it_still_answers(tmp_path: Path) -> None:
     with http_server(tmp_path / "state.db", "--drain-seconds", "2") as server, httpx2.Client() as client:
         assert client.get(f"{server.url}/readyz").status_code == 200
@@ -654,6 +655,7 @@ def test_requests_without_an_sdk_are_not_traced() -> None:
     assert "Traces object" in said_by(configured)
 
 
+@pytest.mark.check
 def test_server_over_stdio_imports_no_http_operations() -> None:
     served = "import sys; import holdlog.adapters.cli.serve, holdlog.adapters.mcp.stdio.serving;"
     served += " from holdlog.adapters.mcp.server import build_server"

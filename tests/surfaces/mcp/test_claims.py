@@ -14,6 +14,7 @@ from holdlog.adapters.mcp.server import build_server
 from tests.support.agent import ALL, ERAS, Agent, connected, engine, process, served
 from tests.support.clock import Clock
 from tests.support.http import http_server
+from tests.support.slow import check
 
 ONE, OTHER = {"holdlog/session": "s-1"}, {"holdlog/session": "s-2"}
 
@@ -320,6 +321,7 @@ async def test_claiming_a_folder_without_its_slash_explains_what_it_covers(repos
         assert (await agent("claim", resource="src/", agent="cleo"))["status"] == "busy"
 
 
+@pytest.mark.check
 async def test_worktrees_block_each_other_when_configured(repository: Path) -> None:
     across = "--claims-across-worktrees"
     async with server_in(repository, across) as here, server_in(repository.with_name("feature"), across) as there:
@@ -327,6 +329,7 @@ async def test_worktrees_block_each_other_when_configured(repository: Path) -> N
         assert (await there("claim", resource="./a.py", agent="ben"))["held_by"] == "ann"
 
 
+@pytest.mark.check
 async def test_ended_server_is_shown_as_not_connected(repository: Path) -> None:
     async with server_in(repository) as here:
         async with server_in(repository) as other:
@@ -342,6 +345,7 @@ async def test_ended_server_is_shown_as_not_connected(repository: Path) -> None:
 ONCE = "release this and claim custom://"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("mode", ERAS)
 async def test_bare_word_in_two_worktrees_is_granted_with_its_common_name(repository: Path, mode: str) -> None:
     feature = repository.with_name("feature")
@@ -362,12 +366,14 @@ async def test_bare_word_in_two_worktrees_is_granted_with_its_common_name(reposi
     ("resource", "custom"),
     [
         ("database", "custom://database."),
-        ("feature/login", "custom://feature/login."),
-        ("gone/my notes.md", '"custom://gone/my notes.md".'),
-        ("gone/" + "x" * 60, "custom://merge."),
-        ('gone/a"b', "custom://merge."),
-        ("file://main/deploy", "custom://deploy."),
-        ("ворота", "custom://ворота."),
+        *check(
+            ("feature/login", "custom://feature/login."),
+            ("gone/my notes.md", '"custom://gone/my notes.md".'),
+            ("gone/" + "x" * 60, "custom://merge."),
+            ('gone/a"b', "custom://merge."),
+            ("file://main/deploy", "custom://deploy."),
+            ("ворота", "custom://ворота."),
+        ),
     ],
 )
 async def test_hint_for_a_missing_path_contains_the_name_of_the_caller(

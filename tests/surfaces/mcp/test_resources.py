@@ -14,6 +14,7 @@ from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, 
 from holdlog.adapters.mcp.server import build_server
 from tests.support.agent import ALL, ERAS, Agent, connected, engine, served
 from tests.support.clock import Clock
+from tests.support.slow import check
 from tests.support.uris import claim_uri, value_uri
 
 NAMES = [
@@ -71,6 +72,7 @@ def without_time(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("agent", ["auto", *check("legacy")], indirect=True)
 async def test_any_name_survives_a_resource_uri(agent: Agent, name: str) -> None:
     await agent("set", namespace=name, key=name, value={"of": name}, updated_by="ann", expected_version=0)
     uri = value_uri(name, name)
@@ -121,6 +123,7 @@ async def test_name_in_a_resource_uri_may_be_spelled_as_people_write_it(agent: A
         ("claim://custom//deploy", "claim://custom%3A%2F%2Fdeploy"),  # what URL parsers make of the one before
     ],
 )
+@pytest.mark.parametrize("agent", ["auto", *check("legacy")], indirect=True)
 async def test_ambiguous_resource_uri_is_refused_with_what_to_do(agent: Agent, uri: str, said: str) -> None:
     error = await refusal(agent, uri)
     assert error.code == -32602

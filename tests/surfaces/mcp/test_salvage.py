@@ -55,8 +55,7 @@ def test_salvage_finds_an_id_before_the_place_where_the_text_ends(
 @given(st.binary())
 def test_salvage_never_fails_on_any_bytes(line: bytes) -> None:
     for text in (line, b'{"id":1,' + line, b'{"id":"' + line):
-        salvage(text)
-        json.loads(answer(salvage(text), BATCH))
+        assert json.loads(answer(salvage(text), BATCH))["jsonrpc"] == "2.0"
 
 
 @pytest.mark.parametrize(

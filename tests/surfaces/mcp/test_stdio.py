@@ -19,7 +19,7 @@ from fastmcp.client.transports import StdioTransport
 
 from holdlog.adapters.mcp.salvage import MAX_LINE
 from holdlog.adapters.mcp.stdio import traffic
-from tests.support.slow import slow
+from tests.support.slow import check, slow
 from tests.support.wire import PATIENCE, Wire, text_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and poll of POSIX")
@@ -92,7 +92,11 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=["handshake", "stateless"])
+ERAS = [pytest.param(era, marks=pytest.mark.xdist_group(f"stdio-{era}")) for era in ("handshake", "stateless")]
+"""One server for each era, in one worker."""
+
+
+@pytest.fixture(scope="module", params=ERAS)
 def wire(script: Path, request: pytest.FixtureRequest) -> Iterator[Wire]:
     wire = Wire(script, modern=request.param == "stateless").open()
     yield wire
@@ -125,86 +129,6 @@ HOLE = b'"HOLE"'
 def test_every_value_that_json_can_hold_reaches_the_tool_over_stdio(wire: Wire, value: bytes, seen: str) -> None:
     wire.send(wire.call("echo", value="HOLE").replace(HOLE, value))
     assert text_of(wire.answer()) == seen
-
-
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        (b"[" * 300 + b"]" * 300, "nested too deep: at most 200 levels"),
-        (b"[" * 20_000 + b"]" * 20_000, "nested too deep: at most 200 levels"),
-        (b"[" * 20_000, "nested too deep: at most 200 levels"),
-        (b'"\\ud800"', "a lone surrogate escape \\ud800"),
-        (b'"\\udc00x"', "a lone surrogate escape \\udc00"),
-        (b'"\xff"', "not valid UTF-8"),
-        (b'"\xed\xa0\x80"', "not valid UTF-8"),
-        (b"9" * 5000, "not readable as JSON"),
-        (b"tru", "not readable as JSON"),
-        (b'"\t"', "not readable as JSON"),
-    ],
-)
-def test_unreadable_tool_call_is_answered_with_the_reason(wire: Wire, value: bytes, why: str) -> None:
-    wire.send(wire.call("echo", value="HOLE").replace(HOLE, value))
-    answer = wire.answer()
-    assert answer["id"] == 1
-    assert answer["result"]["isError"] is True
-    assert answer["result"].get("resultType") == ("complete" if wire.modern else None)
-    error = json.loads(text_of(answer))
-    assert error["status"] == "error"
-    assert why in error["message"]
-    assert "\n" not in error["message"]
-
-
-@pytest.mark.parametrize(
-    ("line", "identity", "code"),
-    [
-        (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{', 5, -32700),
-        (b"nonsense", None, -32700),
-        (b'{"jsonrpc":"2.0","id":5,"method":"ping"} {}', 5, -32700),
-        (b"[]", None, -32600),
-        (b'[{"jsonrpc":"2.0","id":5,"method":"ping"}]', None, -32600),
-        (b"5", None, -32600),
-        (b"{}", None, -32600),
-        (b'{"jsonrpc":"2.0","id":5}', 5, -32600),
-        (b'{"id":5,"method":"ping"}', 5, -32600),
-        (b'{"jsonrpc":"1.0","id":5,"method":"ping"}', 5, -32600),
-        (b'{"jsonrpc":"2.0","id":5,"method":7}', 5, -32600),
-        (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":[1]}', 5, -32600),
-        (b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":[1]}', 5, -32600),
-        (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":[1],"result":{}}', 5, -32600),
-        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', 1.5, -32600),
-        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', None, -32600),
-        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', None, -32600),
-        (b'{"jsonrpc":"2.0","id":5,"method":"nope"}', 5, None),
-        (b'{"jsonrpc":"2.0","id":"","method":"tools/call","params":{"name":5}}', "", -32602),
-        (b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"_meta":5}}', 5, -32602),
-        (b'{"jsonrpc":"2.0","id":5,"method":"initialize","params":{}}', 5, None),
-        (b'{"jsonrpc":"2.0","id":5,"method":"notifications/cancelled"}', 5, None),
-    ],
-)
-def test_invalid_request_gets_an_error(wire: Wire, line: bytes, identity: Any, code: int | None) -> None:
-    wire.send(line)
-    answer = wire.answer()
-    assert answer["id"] == identity
-    assert answer["error"]["message"]
-    assert code in (None, answer["error"]["code"])
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b"  \t\r",
-        b'{"jsonrpc":"2.0","method":"notifications/nope","params":[1]}',
-        b'{"jsonrpc":"2.0","method":"notifications/nope","params":{',
-        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[1]}}',
-        b'{"jsonrpc":"2.0","id":99,"result":{}}',
-        b'{"jsonrpc":"2.0","id":99,"result":[]}',
-        b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}',
-    ],
-)
-def test_blank_lines_notifications_and_responses_get_no_response(wire: Wire, line: bytes) -> None:
-    wire.send(line)
-    assert wire.ask("tools/list", identity="next")["result"]["tools"]
 
 
 def test_request_ids_are_returned_as_they_were_sent(wire: Wire) -> None:
@@ -241,6 +165,7 @@ def test_overlong_line_is_answered_and_skipped(fresh: Wire) -> None:
     assert "result" in fresh.ask("ping")
 
 
+@pytest.mark.check
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_line_of_forty_megabytes_uses_little_memory(fresh: Wire, place: str) -> None:
@@ -262,6 +187,7 @@ def peak_memory(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
+@pytest.mark.check
 def test_server_for_large_values_accepts_lines_that_hold_one(tmp_path: Path) -> None:
     value = "\u0001" * 2_000_000  # six bytes each, as JSON writes them
     with closing(
@@ -278,6 +204,7 @@ def test_server_for_large_values_accepts_lines_that_hold_one(tmp_path: Path) -> 
     assert json.loads(text_of(done))["version"] == 1
 
 
+@pytest.mark.check
 def test_many_waiting_calls_do_not_block_other_requests(fresh: Wire) -> None:
     many = 2 * traffic.IN_FLIGHT + 10
     fresh.send(*(fresh.call("block", number) for number in range(many)))
@@ -291,6 +218,7 @@ def test_many_waiting_calls_do_not_block_other_requests(fresh: Wire) -> None:
     assert said.count("cancelled") == many
 
 
+@pytest.mark.check
 def test_requests_beyond_the_concurrency_limit_are_refused(script: Path, tmp_path: Path) -> None:
     small = tmp_path / "small.py"
     small.write_text("import holdlog.adapters.mcp.stdio.traffic as s\ns.IN_FLIGHT_MOST = 3\n" + SERVER)
@@ -303,6 +231,7 @@ def test_requests_beyond_the_concurrency_limit_are_refused(script: Path, tmp_pat
     wire.close()
 
 
+@pytest.mark.check
 def test_server_stops_reading_from_a_client_that_does_not_read(fresh: Wire) -> None:
     assert fresh.process.stdin is not None
     os.set_blocking(fresh.process.stdin.fileno(), False)
@@ -321,13 +250,15 @@ def test_server_stops_reading_from_a_client_that_does_not_read(fresh: Wire) -> N
 @pytest.mark.parametrize(
     ("end", "doing"),
     [
-        ("end of input", "nothing"),
-        ("end of input", "stuck"),
         ("end of input", "block"),
         ("SIGTERM", "block"),
-        ("SIGTERM", "stuck"),
-        ("SIGINT", "block"),
-        ("SIGHUP", "nothing"),
+        *check(
+            ("end of input", "nothing"),
+            ("end of input", "stuck"),
+            ("SIGTERM", "stuck"),
+            ("SIGINT", "block"),
+            ("SIGHUP", "nothing"),
+        ),
         *slow(
             ("SIGTERM", "nothing"),
             ("SIGINT", "nothing"),
@@ -357,6 +288,7 @@ def test_every_way_to_end_a_stdio_server_is_clean_and_prompt(fresh: Wire, end: s
             assert json.loads(left[0])["error"]["message"] == "Connection closed"
 
 
+@pytest.mark.check
 def test_stdio_server_waits_at_its_end_for_calls_that_finish_soon(script: Path) -> None:
     wire = Wire(script, modern=True)
     wire.send(*(wire.call("echo", number, value=number) for number in range(400)))
@@ -368,6 +300,7 @@ def test_stdio_server_waits_at_its_end_for_calls_that_finish_soon(script: Path) 
     wire.close()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("modern", [False, True])
 def test_calls_in_flight_at_the_end_of_input_are_dropped_and_finished_ones_sent(script: Path, modern: bool) -> None:
     wire = Wire(script, modern=modern).open()
@@ -390,6 +323,7 @@ def test_closed_stdout_ends_the_stdio_server(fresh: Wire) -> None:
     fresh.until("left")
 
 
+@pytest.mark.check
 def test_closed_stdout_is_noticed_without_a_write(fresh: Wire) -> None:
     assert fresh.process.stdout is not None
     fresh.send(fresh.call("block"))
@@ -398,6 +332,7 @@ def test_closed_stdout_is_noticed_without_a_write(fresh: Wire) -> None:
     assert fresh.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.check
 def test_dead_parent_ends_the_stdio_server_while_the_pipe_stays_open(script: Path, tmp_path: Path) -> None:
     asked, ask = os.pipe()
     parent = tmp_path / "parent.py"
@@ -417,6 +352,7 @@ def test_dead_parent_ends_the_stdio_server_while_the_pipe_stays_open(script: Pat
     wire.close()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("kind", "threads"), [("file", []), ("pipe", ["--threads"]), *slow(("file", ["--threads"]), ("pipe", []))]
 )
@@ -444,6 +380,7 @@ def test_files_work_as_stdin_and_stdout(script: Path, tmp_path: Path, kind: str,
     wire.close()
 
 
+@pytest.mark.check
 def test_shared_file_descriptor_keeps_its_blocking_mode(script: Path) -> None:
     asked, ask = os.pipe()
     answered, answer = os.pipe()

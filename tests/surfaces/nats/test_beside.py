@@ -99,6 +99,7 @@ async def test_tools_work_while_nats_is_down_and_nothing_is_lost(
         nats.stop()
 
 
+@pytest.mark.check
 def test_server_logs_once_that_nats_is_down_and_never_a_password(path: Path, serve: Serve) -> None:
     port = free_port()
     server = serve("--nats", f"nats://ann:s3cret@127.0.0.1:{port}")
@@ -108,6 +109,7 @@ def test_server_logs_once_that_nats_is_down_and_never_a_password(path: Path, ser
     server.end()
 
 
+@pytest.mark.check
 def test_server_with_wrong_nats_credentials_works_and_logs_it(path: Path, tmp_path: Path, serve: Serve) -> None:
     (tmp_path / "c.conf").write_text('authorization: {user: ann, password: "right"}')
     nats = NatsServer(tmp_path / "nats", "-c", str(tmp_path / "c.conf")).start()

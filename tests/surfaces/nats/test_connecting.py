@@ -246,6 +246,7 @@ def holdlog(*words: str | Path, **environment: str) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("command", ["relay", "subscribe", "serve"])
 def test_bad_nats_url_ends_a_command_with_one_line(command: str, path: Path) -> None:
     open_holdlog(path).close()
@@ -254,6 +255,7 @@ def test_bad_nats_url_ends_a_command_with_one_line(command: str, path: Path) -> 
     assert done.stderr == "holdlog: the URL of NATS must start with nats:// or tls://, not http://\n"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("command", ["relay", "subscribe"])
 def test_wrong_nats_credentials_end_a_command_with_one_line(command: str, path: Path, tmp_path: Path) -> None:
     open_holdlog(path).close()
@@ -267,6 +269,7 @@ def test_wrong_nats_credentials_end_a_command_with_one_line(command: str, path: 
     assert "s3cret" not in done.stderr + done.stdout
 
 
+@pytest.mark.check
 def test_relay_needs_a_url_and_a_store(path: Path) -> None:
     for command in ("relay", "subscribe"):
         missing = holdlog(command, "--db", path, "--nats", "nats://127.0.0.1")
@@ -305,6 +308,7 @@ def test_subscribe_prints_json_lines(path: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_subscribe_waits_for_a_server_that_is_down_until_it_is_ended(number: int, code: int, path: Path) -> None:
     open_holdlog(path).close()

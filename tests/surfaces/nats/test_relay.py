@@ -236,6 +236,7 @@ async def test_value_too_large_for_nats_is_omitted(path: Path, tmp_path: Path) -
     assert (small.omitted, small.data["value"]) == (False, 0)
 
 
+@pytest.mark.check
 async def test_relay_publishes_large_values_in_short_pages(engine: Engine, path: Path, options: NatsOptions) -> None:
     for number in range(60):
         engine.writer.run(transact(put(f"k{number}", "x" * 400_000)), NOBODY)

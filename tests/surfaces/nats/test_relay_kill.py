@@ -155,6 +155,7 @@ async def test_relay_publishes_every_event_once_in_order_whatever_is_killed(
     assert [json.loads(line) for line in lines] == told
 
 
+@pytest.mark.check
 async def test_relay_takes_over_from_a_killed_one(path: Path, server: NatsServer, start: Start) -> None:
     engine = open_holdlog(path)
     one = start(path, server.url)
@@ -167,6 +168,7 @@ async def test_relay_takes_over_from_a_killed_one(path: Path, server: NatsServer
     engine.close()
 
 
+@pytest.mark.check
 def test_relay_reports_an_outage_once(path: Path, tmp_path: Path, start: Start) -> None:
     open_holdlog(path).close()
     server = NatsServer(tmp_path / "nats", port=free_port())
@@ -181,6 +183,7 @@ def test_relay_reports_an_outage_once(path: Path, tmp_path: Path, start: Start) 
         server.stop()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)])
 def test_signal_ends_a_relay_without_output(
     number: int, code: int, path: Path, server: NatsServer, start: Start
@@ -201,6 +204,7 @@ def test_relay_once_ends_when_everything_is_published(path: Path, server: NatsSe
     assert relay.said[-1]["position"] == 1
 
 
+@pytest.mark.check
 def test_relay_once_ends_while_another_process_leads(path: Path, server: NatsServer, start: Start) -> None:
     engine = open_holdlog(path)
     engine.writer.run(transact(put("k", 1)), NOBODY)
@@ -214,6 +218,7 @@ def test_relay_once_ends_while_another_process_leads(path: Path, server: NatsSer
     assert leading.process.poll() is None
 
 
+@pytest.mark.check
 def test_relay_once_reports_in_one_line_that_another_relay_publishes(
     path: Path, server: NatsServer, start: Start
 ) -> None:

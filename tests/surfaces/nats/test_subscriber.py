@@ -270,6 +270,7 @@ async def test_stream_recreated_by_another_store_is_refused(engine: Engine, path
     other.close()
 
 
+@pytest.mark.check
 async def test_cancelled_subscriber_ends_while_messages_arrive(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:

@@ -573,7 +573,7 @@ def test_only_the_holder_with_the_version_of_its_grant_passes_the_fence(version:
     assert (why.resource, why.version, why.current_version, why.held_by) == ("a", version, 1, "ann")
 
 
-def test_older_grant_is_fenced_whoever_holds_the_resource_now() -> None:
+def test_older_grant_is_fenced_for_any_later_holder() -> None:
     scene = board(held("a", by="ann"), ended("a", of="ann"), held("a", by="ann"))
     assert scene.fenced("a", 1, writer="ann") is not None
     assert scene.fenced("a", 3, writer="ann") is None
