@@ -144,10 +144,10 @@ def test_a_log_with_refused_names_is_sound_and_rebuilt(place: str) -> None:
             before(engine, take_as_before(resource, f"{OLD_AGENT}/{number}"))
     where = place if "://" in place else Path(place)
     assert [it for it in examine(where) if it.level == "bad"] == []
-    aside = open_shadow_tables(where, lambda line: None)
-    assert aside is not None
-    assert rebuild(aside[1]).events == len(OLD_NAMES)
-    aside[0].close()
+    shadow = open_shadow_tables(where, lambda line: None)
+    assert shadow is not None
+    assert rebuild(shadow[1]).events == len(OLD_NAMES)
+    shadow[0].close()
     with contextlib.closing(open_holdlog(place)) as engine:
         assert {it.resource for it in engine.read(engine.requests.board()).claims} == set(OLD_NAMES)
 

@@ -19,7 +19,7 @@ PAGES = sorted(
 )
 
 WORDS_OF_NAMES = re.compile(
-    "ahead|anew|aside|asked|asker|asks|bells?|beside|ear|follower|footprint|gates?|guesses|happened|hear|heard|hears|"
+    "ahead|anew|eventually|asked|asker|asks|bells?|beside|ear|follower|footprint|gates?|guesses|happened|hear|heard|hears|"
     "journey|leaving|let|looks?|looked|mend|mended|mends|mouth|neighbours?|places?|rings?|rivals?|said|says?|served|"
     "settles?|settled|settling|stands?|standing|stood|swept|tells?|telling|told|upkeep|whoever|wish|wishes"
 )
@@ -53,7 +53,9 @@ PHRASES = {
     r"\bwhat stands\b": "the current value",
     r"\bwhoever\b": "the caller that",
 }
-STORED_NAMES = re.compile(r"\.(gate|bells)\b|\d{4}-(gate|bells)\.md|holdlog bell|\"told\"|`told`|\btold (INTEGER|= 0|OR)")
+STORED_NAMES = re.compile(
+    r"\.(gate|bells)\b|\d{4}-(gate|bells)\.md|holdlog bell|\"told\"|`told`|\btold (INTEGER|= 0|OR)"
+)
 """Names of columns and of files next to the store, the content of a notification, and decision records: they do not
 change."""
 

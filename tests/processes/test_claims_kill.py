@@ -90,7 +90,7 @@ def test_claim_of_a_killed_holder_is_free_within_lease_or_grace_and_a_second(
     settings = ("--lease-seconds", lease, "--grace-seconds", grace)
     holder, other = serve(*settings), serve(*settings)
     assert holder("claim", resource="a.md", agent="holder")["status"] == "claimed"
-    with StateStore(place, settings=Settings(lease=lease, grace=grace)) as store, ThreadPoolExecutor(1) as aside:
+    with StateStore(place, settings=Settings(lease=lease, grace=grace)) as store, ThreadPoolExecutor(1) as executor:
         if how == "waits in another server":
             number = other.ask("claim", resource="a.md", agent="next", wait_seconds=30)
             take: Callable[[], str] = lambda: str(other.answer(number)["status"])  # noqa: E731
@@ -98,9 +98,9 @@ def test_claim_of_a_killed_holder_is_free_within_lease_or_grace_and_a_second(
             take = lambda: store.claim("a.md", agent="next", wait_seconds=30).status  # noqa: E731
         if how == "comes later":
             holder.kill()
-            waits = aside.submit(take)
+            waits = executor.submit(take)
         else:
-            waits = aside.submit(take)
+            waits = executor.submit(take)
             until(lambda: waiting(place) == 1)
             holder.kill()
         killed = time.monotonic()
@@ -137,10 +137,10 @@ def test_process_killed_at_any_system_call_of_a_claim_blocks_nobody(path: Path, 
     faults = Strace(claimant, path, call, "signal=KILL")
     seen: set[tuple[str, ...]] = set()
 
-    def strike_each(store: StateStore, aside: ThreadPoolExecutor) -> None:
+    def strike_each(store: StateStore, executor: ThreadPoolExecutor) -> None:
         for number in faults.numbers():
             assert store.claim("a.md", agent="first").status == "claimed"
-            child = aside.submit(faults.strike, number)
+            child = executor.submit(faults.strike, number)
             until(lambda child=child: waiting(path) or child.done())  # type: ignore[misc]
             store.release("a.md", agent="first")
             said, status = child.result()
@@ -157,9 +157,9 @@ def test_process_killed_at_any_system_call_of_a_claim_blocks_nobody(path: Path, 
             require_sound(path)
         pytest.fail("there were more calls than the test strikes")
 
-    with StateStore(path, settings=Settings(grace=0.1)) as store, ThreadPoolExecutor(1) as aside:
+    with StateStore(path, settings=Settings(grace=0.1)) as store, ThreadPoolExecutor(1) as executor:
         for _ in range(ROUNDS):
-            strike_each(store, aside)
+            strike_each(store, executor)
             if len(seen) > 2:
                 break
     assert len(seen) > 2, "the kills did not strike in between"

@@ -220,14 +220,14 @@ def test_waiter_gets_a_released_claim_and_calling_wait_grants_nothing(world: Wor
     resource = f"custom://waits-{kind.replace(' ', '-')}"
     holder, client = world.client("http25 mcp", ""), world.client(kind, "waiter")
     holder("claim", resource=resource)
-    with ThreadPoolExecutor(1) as aside:
-        notified = aside.submit(client, "wait", resource=resource, timeout_seconds=20)
+    with ThreadPoolExecutor(1) as executor:
+        notified = executor.submit(client, "wait", resource=resource, timeout_seconds=20)
         holder("release", resource=resource)
         assert notified.result()["status"] == "available"
         assert world.peer.status(resource).status == "available"
         assert holder("claim", resource=resource)["status"] == "claimed"
         wanted = {"agent": NAME, "resource": resource, "wait_seconds": 20}
-        granted = aside.submit(client.send, "claim", wanted)
+        granted = executor.submit(client.send, "claim", wanted)
         until(lambda: world.peer.status(resource).queue_length == 1)  # type: ignore[union-attr]
         released = holder("release", resource=resource)
         assert (released["granted_to"], granted.result()["status"]) == (NAME, "claimed")
@@ -241,13 +241,13 @@ def test_waiter_gets_a_released_claim_and_calling_wait_grants_nothing(world: Wor
 @EVERY_STORE_IN_TIME
 def test_resuming_a_killed_sessions_claim_in_a_cycle_is_a_deadlock(place: Place, own_world: World) -> None:
     former = own_world.client("library option", "s2", own=True)
-    with StateStore(place, session="s1", settings=Settings(lease=300)) as store, ThreadPoolExecutor(2) as aside:
+    with StateStore(place, session="s1", settings=Settings(lease=300)) as store, ThreadPoolExecutor(2) as executor:
         assert former("claim", resource="custom://a/b", agent="x/1")["status"] == "claimed"
         assert store.claim("custom://a", agent="x/2").status == "claimed"
-        one = aside.submit(store.claim, "custom://a", agent="x/1", wait_seconds=60)
+        one = executor.submit(store.claim, "custom://a", agent="x/1", wait_seconds=60)
         until(lambda: waiting(place) == 1)
         former.kill()
-        two = aside.submit(store.claim, "custom://a/", agent="x/2", wait_seconds=60)
+        two = executor.submit(store.claim, "custom://a/", agent="x/2", wait_seconds=60)
         until(lambda: waiting(place) == 2)
         refused: Any = store.claim("custom://a/b", agent="x/1")
         assert (refused.status, {it.agent for it in refused.cycle}) == ("deadlock", {"x/1", "x/2"})

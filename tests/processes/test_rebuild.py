@@ -74,7 +74,7 @@ from holdlog.adapters.stores.sqlite.shadow_tables import SqliteTables
 from holdlog.adapters.stores.postgres import shadow_tables as postgres
 where, place = sys.argv[1:]
 rebuilding.PAGE_EVENTS = 10
-store, aside = open_shadow_tables(place if "://" in place else Path(place), print)
+store, shadow = open_shadow_tables(place if "://" in place else Path(place), print)
 
 def stop(*_):
     print("here", flush=True)
@@ -88,7 +88,7 @@ if where == "the catching up":  # nobody else writes
 if where == "the swap":  # its statements have run, its commit has not
     SqliteTables.swap = stopping_after(SqliteTables.swap)
     postgres.indexes_there = stopping_after(postgres.indexes_there)
-rebuilding.rebuild(aside, stop if where == "a page" else lambda *_: None)
+rebuilding.rebuild(shadow, stop if where == "a page" else lambda *_: None)
 """
 
 

@@ -109,18 +109,18 @@ def test_lost_connection_during_a_rebuild_leaves_the_views_unchanged(kind: InDat
     before, schema = kind.views(), kind.all_tables()
     engine = open_shadow_tables(kind.place, print)
     assert engine is not None
-    store, aside = engine
-    assert isinstance(aside, PostgresShadowTables)
+    store, shadow = engine
+    assert isinstance(shadow, PostgresShadowTables)
     pages = 0
 
     def cut(done: int, total: int) -> None:
         nonlocal pages
         pages += 1
         if pages == after_pages:
-            kind.ask(f"SELECT pg_terminate_backend({aside._connection.info.backend_pid})")
+            kind.ask(f"SELECT pg_terminate_backend({shadow._connection.info.backend_pid})")
 
     with pytest.raises(UnavailableError):
-        rebuilding.rebuild(aside, cut)
+        rebuilding.rebuild(shadow, cut)
     store.close()
     assert kind.views() == before
     assert kind.all_tables() == schema

@@ -59,9 +59,9 @@ class Kind:
     def rebuilt(self, progress: Progress = lambda done, total: None) -> RebuildReport:
         engine = open_shadow_tables(self.place, lambda line: None)
         assert engine is not None
-        store, aside = engine
+        store, shadow = engine
         try:
-            return rebuild(aside, progress)
+            return rebuild(shadow, progress)
         finally:
             store.close()
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
-from tests.agent import ALL, listing, served
-from tests.curl import AS_JSON, JSON, Curl
 
 from holdlog import ConflictError, StateStore
 from holdlog.adapters.api.claims import presenter as claims
 from holdlog.adapters.api.values import presenter as values
 from holdlog.adapters.mcp.groups import GROUPS
+from tests.support.agent import ALL, listing, served
+from tests.support.curl import AS_JSON, JSON, Curl
 from tests.support.hints import Hint, hints
 
 AT = {"namespace": "n", "key": "k"}

@@ -65,7 +65,7 @@ def test_nats_secrets_may_come_from_the_environment() -> None:
 
 @pytest.mark.parametrize("more", [{"name": "a.b"}, {"name": "*"}, {"name": ""}, {"prefix": "a b"}, {"prefix": "a..b"}])
 def test_nats_prefix_and_name_with_special_characters_are_refused(more: dict[str, str]) -> None:
-    with pytest.raises(NatsError, match="must have (1 to 64 )?letters"):
+    with pytest.raises(NatsError, match=r"must have (1 to 64 )?letters"):
         nats_options("nats://one", **more)
 
 
