@@ -82,6 +82,10 @@ def _advice(result: Result) -> str:
             return f"Merge your change into this value, then: holdlog set {namespace} {key} VALUE --version {version}"
         case responses.NotFound(namespace=namespace):
             return f"To see which keys have a value: holdlog list {namespace}"
+        case responses.WatchTimeout(namespace=namespace, key=key, since_version=version):
+            return f"To wait again: holdlog watch {namespace} {key} --since {version}"
+        case claims.WaitTimeout(resource=resource):
+            return f"To queue for it: holdlog claim {resource} --wait 30"
         case claims.NeverClaimed():
             return "To see what is claimed: holdlog claims"
         case claims.NotHolder(held_by=str(), reason=None):
@@ -93,7 +97,7 @@ def _advice(result: Result) -> str:
 def _hint(result: Result) -> str:
     """The hint for agents, with the names of the command line."""
     hint = getattr(result, "hint", None) or ""
-    return named(hint, "holdlog ").replace("wait_seconds=30", "--wait 30")
+    return named(hint, "holdlog ").replace("wait_seconds=30", "--wait 30").replace("in guard", "in --guard")
 
 
 def _sentence(result: Result) -> str:

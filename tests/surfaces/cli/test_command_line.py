@@ -293,6 +293,22 @@ def test_answer_of_a_command_is_a_sentence_that_begins_with_its_status(
     assert_like(run("get", "n", "k").err, r"not_found: n/k was deleted by ann at \S+ TIME \(version 2\)")
 
 
+def test_refusal_ends_with_the_command_to_run_next(run: Terminal) -> None:
+    assert run("set", "n", "k", "1", "--version", "0").code == 0
+    assert run("claim", "custom://a", "--agent", "ann").code == 0
+    refusals = {
+        "set n k 2 --version 0": "Merge your change into this value, then: holdlog set n k VALUE --version 1",
+        "set n other 2 --version 4": "To create it: holdlog set n other VALUE --version 0",
+        "get n other": "To see which keys have a value: holdlog list n",
+        "watch n k --since 1 --timeout 0": "To wait again: holdlog watch n k --since 1",
+        "wait custom://a --timeout 0": "To queue for it: holdlog claim custom://a --wait 30",
+        "release custom://b --agent ann": "To see what is claimed: holdlog claims",
+    }
+    for line, advice in refusals.items():
+        refused = run(*line.split())
+        assert (refused.code, refused.out, refused.err.splitlines()[1:]) == (1, "", [advice])
+
+
 def assert_like(shown: str, first_line: str) -> None:
     assert re.fullmatch(first_line.replace("TIME", r"\d\d:\d\d:\d\d\.\d{3} UTC"), shown.splitlines()[0]), shown
 
