@@ -1,4 +1,4 @@
-"""Print every hint that a response may contain: `python -m tests.support.hints`. Reviewers read them here, all at once."""
+"""Print every hint that a response may contain, for reviewers: `python -m tests.support.hints`."""
 
 from collections.abc import Iterator, Mapping
 from types import ModuleType
