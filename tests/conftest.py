@@ -14,6 +14,7 @@ import pytest
 from holdlog.adapters.stores.postgres.opening import open_postgres
 
 _numbers = itertools.count()
+os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin"))  # useradd, for root
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from holdlog import (
     StoreError,
 )
 from holdlog.domain.claims.lease import Lease
-from tests.support.commands import PATIENCE, eventually, until
+from tests.support.commands import PATIENCE, until, until_async
 
 
 class Awaited:
@@ -432,7 +432,7 @@ async def test_claimed_block_that_is_cancelled_while_queued_leaves_the_queue(pla
             with store._engine.store.reader() as reader:
                 return bool(reader.queued())
 
-        await eventually(in_line)
+        await until_async(in_line)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -458,13 +458,13 @@ async def test_claim_cancelled_while_it_gets_its_ticket_is_never_granted(place: 
         with engine.store.transaction(time.monotonic() + PATIENCE):  # its command is taken, and cannot be withdrawn
             task = asyncio.ensure_future(store.claim("a.md", agent="ann", wait_seconds=60))
             await asyncio.sleep(0)
-            await eventually(lambda: engine.writer._led and not engine.writer._waiting)
+            await until_async(lambda: engine.writer._led and not engine.writer._waiting)
             task.cancel()
             await asyncio.sleep(0)
             task.cancel()  # as anyio does
             with pytest.raises(asyncio.CancelledError):
                 await task
-        await eventually(
+        await until_async(
             lambda: (
                 [it.present for queue in engine.read(store._requests.board()).queues for it in queue.line] == [False]
             )
@@ -488,12 +488,12 @@ async def test_claim_cancelled_right_after_it_got_its_ticket_is_never_granted(
         monkeypatch.setattr(engine.store, "remote", True)
         monkeypatch.setattr(engine.liveness, "connected", connected)
         task = asyncio.ensure_future(store.claim("a.md", agent="ann", wait_seconds=60))
-        await eventually(asked.is_set)
+        await until_async(asked.is_set)
         task.cancel()
         go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await eventually(
+        await until_async(
             lambda: (
                 [it.present for queue in engine.read(store._requests.board()).queues for it in queue.line] == [False]
             )

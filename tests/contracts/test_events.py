@@ -29,7 +29,7 @@ from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError, StoreError
 from holdlog.projections import fold
 from tests.support.clock import Clock
-from tests.support.commands import PATIENCE, change, claim, drop, eventually, let_go, put, until, whole_log, write
+from tests.support.commands import PATIENCE, change, claim, drop, let_go, put, until, until_async, whole_log, write
 
 LONG = 50.0
 
@@ -373,7 +373,7 @@ async def test_long_poll_of_a_coroutine_returns_the_next_matching_event(place: s
     async with AsyncStateStore(place) as store:
         await store.set("n", "k", 1, updated_by="ann")
         waiting = asyncio.create_task(store.events(1, resource="src/", wait_seconds=LONG))
-        await eventually(lambda: store._engine.lease_maintenance.waiters == 1)
+        await until_async(lambda: store._engine.lease_maintenance.waiters == 1)
         await store.set("n", "k", 2, updated_by="ann")
         await store.claim("src/a.py", agent="ann")
         answer = await asyncio.wait_for(waiting, PATIENCE)

@@ -20,7 +20,7 @@ from holdlog.domain.message import NOBODY
 from holdlog.domain.names import claim_stream, record_stream
 from holdlog.domain.ports import HistoryEntry, Store
 from holdlog.projections.waiting import EVERYTHING, concerned, what_overlaps, whole_namespace
-from tests.support.commands import PATIENCE, change, claim, eventually, put, whole_log, write
+from tests.support.commands import PATIENCE, change, claim, put, until_async, whole_log, write
 
 LONG = 50.0
 
@@ -75,12 +75,12 @@ async def told(engine: Engine, *changes: Any) -> list[frozenset[str] | None]:
     heard: list[frozenset[str] | None] = []
     with engine.log_tailer.subscribe(heard.append):
         engine.notifier.notify()
-        await eventually(lambda: bool(heard))
+        await until_async(lambda: bool(heard))
         for each in changes:
             before = len(heard)
             each()
             engine.notifier.notify()
-            await eventually(lambda before=before: len(heard) > before)  # type: ignore[misc]
+            await until_async(lambda before=before: len(heard) > before)  # type: ignore[misc]
     return heard
 
 
@@ -111,10 +111,10 @@ async def test_more_events_than_one_read_returns_all_reach_the_subscriber(
     with engine.log_tailer.subscribe(lambda streams: heard.update(streams or ())):
         write(engine.store, "first", 0)
         engine.notifier.notify()
-        await eventually(lambda: engine.log_tailer._position is not None)
+        await until_async(lambda: engine.log_tailer._position is not None)
         change(engine.store, *(put(key, 1) for key in keys))
         engine.notifier.notify()
-        await eventually(lambda: len(heard) == 100)
+        await until_async(lambda: len(heard) == 100)
     assert heard == {record_stream("n", key) for key in keys}
 
 
@@ -127,13 +127,13 @@ async def test_log_that_was_set_back_makes_every_waiter_check_again() -> None:
     following = LogTailer(store, bell)
     with following.subscribe(heard.append):
         bell.notify()
-        await eventually(lambda: heard == [None])
+        await until_async(lambda: heard == [None])
         store._committed = [], {}, {}, {}, []
         bell.notify()
-        await eventually(lambda: heard == [None, None])
+        await until_async(lambda: heard == [None, None])
         write(store, "other", 1)
         bell.notify()
-        await eventually(lambda: heard == [None, None, {"record:n/other"}])
+        await until_async(lambda: heard == [None, None, {"record:n/other"}])
 
 
 # --- who looks
@@ -156,15 +156,15 @@ async def test_only_waiters_concerned_by_an_event_check_again(engine: Engine) ->
     tasks = [
         asyncio.create_task(engine.wait_async(it.call)) for it in (concerned_one, others, all_of_it, everything, others)
     ]
-    await eventually(lambda: engine.lease_maintenance.waiters == 5)
+    await until_async(lambda: engine.lease_maintenance.waiters == 5)
     engine.notifier.notify()
-    await eventually(lambda: others.count == 4)  # nobody knows what came before the first bell
+    await until_async(lambda: others.count == 4)  # nobody knows what came before the first bell
     for number in range(10):
         before = concerned_one.count, all_of_it.count, everything.count
         write(engine.store, "k", number)
         engine.notifier.notify()
         now = concerned_one, all_of_it, everything
-        await eventually(lambda before=before, now=now: all(it.count > n for it, n in zip(now, before, strict=True)))  # type: ignore[misc]
+        await until_async(lambda before=before, now=now: all(it.count > n for it, n in zip(now, before, strict=True)))  # type: ignore[misc]
     assert others.count == 4
     for task in tasks:
         task.cancel()
@@ -178,7 +178,7 @@ async def test_other_tasks_run_while_many_waiters_are_woken() -> None:
     engine = open_holdlog(":memory:")
     engine.claim(engine.requests.claim("r", "ann"), NOBODY)
     waiting = [asyncio.create_task(engine.wait_async(engine.requests.wait("r", LONG))) for _ in range(400)]
-    await eventually(lambda: engine.lease_maintenance.waiters == 400)
+    await until_async(lambda: engine.lease_maintenance.waiters == 400)
     engine.write(engine.requests.release("r", "ann"), NOBODY)
     turns = 0
     while any(not it.done() for it in waiting):
@@ -212,7 +212,7 @@ async def test_shutdown_answers_all_waiters_as_if_they_had_timed_out(engine: Eng
             asyncio.to_thread(engine.claim, engine.requests.claim("r", "cid", wait_seconds=LONG), NOBODY)
         ),
     ]
-    await eventually(lambda: engine.lease_maintenance.waiters == 5)
+    await until_async(lambda: engine.lease_maintenance.waiters == 5)
     engine.finish_waiting()
     answers: list[Any] = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
     assert [it.status for it in answers] == ["timeout", "timeout", "busy", "timeout", "busy"]

@@ -11,7 +11,7 @@ from holdlog.adapters.runtime import following, tail
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.following import NewEvents, follow
 from holdlog.domain.refusals import InvalidError, StoreError
-from tests.support.commands import PATIENCE, change, eventually, put, write
+from tests.support.commands import PATIENCE, change, put, until_async, write
 
 LONG = 50.0
 
@@ -48,7 +48,7 @@ async def test_follower_of_the_log_gets_past_pages_and_then_new_events(
     async with aclosing(follow(engine, EventFilter(), 2, LONG)) as coming:
         assert await end_of(coming) == list(range(3, 11))
         waiting = asyncio.ensure_future(some(coming, 2))
-        await eventually(lambda: bool(tail._tails))
+        await until_async(lambda: bool(tail._tails))
         change(engine.store, put("a", 1), put("b", 1))
         engine.notifier.notify()
         assert await waiting == [11, 12]
@@ -70,7 +70,7 @@ async def test_follower_behind_the_shared_reader_reads_the_gap(engine: Engine) -
     ):
         assert await end_of(one) == await end_of(other) == []
         waiting = asyncio.ensure_future(some(one, 5))
-        await eventually(lambda: bool(tail._tails))
+        await until_async(lambda: bool(tail._tails))
         grow(engine, 5)
         assert await waiting == [1, 2, 3, 4, 5]
         assert await some(other, 5) == [1, 2, 3, 4, 5]
@@ -85,7 +85,7 @@ async def test_follower_ahead_of_the_shared_reader_gets_no_event_twice(engine: E
     ):
         assert await end_of(one) == []
         waiting = asyncio.ensure_future(some(one, 4))
-        await eventually(lambda: bool(tail._tails))
+        await until_async(lambda: bool(tail._tails))
         grow(engine, 3, ring=False)
         found = await end_of(other)
         following_on = asyncio.ensure_future(some(other, 1))
@@ -104,7 +104,7 @@ async def test_follower_that_reads_too_slowly_continues_from_the_log(
         assert await some(coming, 1) == [1]
         grow(engine, 50)
         (backlog,) = next(iter(tail._tails.values()))._backlogs
-        await eventually(lambda: backlog.overflowed)
+        await until_async(lambda: backlog.overflowed)
         assert backlog._events == []
         assert await some(coming, 50) == list(range(2, 52))
 
@@ -122,7 +122,7 @@ async def test_following_the_log_ends_at_shutdown_and_when_the_store_closes(engi
     async with aclosing(follow(engine, EventFilter(), 0, LONG)) as coming:
         await end_of(coming)
         waiting = asyncio.ensure_future(anext(coming, None))
-        await eventually(lambda: bool(tail._tails))
+        await until_async(lambda: bool(tail._tails))
         engine.close()
         with pytest.raises(StoreError, match="closed"):
             await asyncio.wait_for(waiting, PATIENCE)

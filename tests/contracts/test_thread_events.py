@@ -16,7 +16,7 @@ from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError
 from tests.contracts.test_events import LONG, all_events, calls_of, page, pages, positions
 from tests.support.clock import Clock
-from tests.support.commands import PATIENCE, eventually, until, whole_log, write
+from tests.support.commands import PATIENCE, until, until_async, whole_log, write
 from tests.support.thread_story import KINDS, append, change_data, fork, said, start, story
 
 
@@ -135,7 +135,7 @@ async def test_long_poll_of_a_coroutine_for_a_thread_sleeps_likewise(place: str)
     async with AsyncStateStore(place) as store:
         start(store._engine)
         waiting = asyncio.create_task(store.events(1, thread="run-7", wait_seconds=LONG))
-        await eventually(lambda: store._engine.lease_maintenance.waiters == 1)
+        await until_async(lambda: store._engine.lease_maintenance.waiters == 1)
         await asyncio.to_thread(change_data, store._engine, {"plan": 1})
         assert positions((await asyncio.wait_for(waiting, PATIENCE)).events) == [2]
 

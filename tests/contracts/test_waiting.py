@@ -21,7 +21,7 @@ from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError, StoreError
 from holdlog.projections.waiting import EVERYTHING, wait_until, wait_until_async
-from tests.support.commands import PATIENCE, eventually, until, write
+from tests.support.commands import PATIENCE, until, until_async, write
 
 LONG = 50.0
 """Seconds that no wait of these tests should last; a wake-up that is lost ends in a timeout that the test sees."""
@@ -298,7 +298,7 @@ async def test_a_cancelled_wait_leaves_no_listener(engine: Engine) -> None:
     claim(engine)
     for _ in range(3):
         waiting = [asyncio.create_task(engine.wait_async(wait(engine))) for _ in range(5)]
-        await eventually(lambda: listeners(engine) == 5)
+        await until_async(lambda: listeners(engine) == 5)
         for task in waiting:
             task.cancel()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)

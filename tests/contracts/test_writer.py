@@ -24,7 +24,6 @@ from tests.support.commands import (
     PATIENCE,
     check,
     drop,
-    eventually,
     keys,
     noted_refusals,
     put,
@@ -33,6 +32,7 @@ from tests.support.commands import (
     take,
     transact,
     until,
+    until_async,
     whole_log,
     write,
 )
@@ -215,10 +215,10 @@ async def test_coroutines_share_a_commit_and_each_gets_its_outcome(writer: Write
     turnstile.begin.clear()
     turnstile.errors["bad"] = Broken()
     first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
-    await eventually(lambda: turnstile.begun == 1)
+    await until_async(lambda: turnstile.begun == 1)
     commands = (transact(put("a", 1, 0)), transact(put("a", 2, 0)), transact(put("bad", 1)), take("r", "bob"))
     others = [asyncio.create_task(writer.run_async(command, HERE)) for command in commands]
-    await eventually(lambda: len(writer._waiting) == 4)
+    await until_async(lambda: len(writer._waiting) == 4)
     turnstile.begin.set()
     await first
     outcomes = await asyncio.gather(*others, return_exceptions=True)
@@ -229,9 +229,9 @@ async def test_coroutines_share_a_commit_and_each_gets_its_outcome(writer: Write
 async def test_no_batch_is_larger_than_its_limit(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
     first = asyncio.create_task(writer.run_async(transact(check("k", 0)), HERE))
-    await eventually(lambda: turnstile.begun == 1)
+    await until_async(lambda: turnstile.begun == 1)
     others = [asyncio.create_task(writer.run_async(transact(put("k", n)), HERE)) for n in range(MAX_BATCH + 1)]
-    await eventually(lambda: len(writer._waiting) == MAX_BATCH + 1)
+    await until_async(lambda: len(writer._waiting) == MAX_BATCH + 1)
     turnstile.begin.set()
     await asyncio.gather(first, *others)
     assert (turnstile.begun, len(whole_log(turnstile.store))) == (3, MAX_BATCH + 1)
@@ -240,9 +240,9 @@ async def test_no_batch_is_larger_than_its_limit(writer: Writer, turnstile: Turn
 async def test_cancelled_coroutine_withdraws_its_queued_command(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
     first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
-    await eventually(lambda: turnstile.begun == 1)
+    await until_async(lambda: turnstile.begun == 1)
     others = [asyncio.create_task(writer.run_async(transact(put(key, 1)), HERE)) for key in "abc"]
-    await eventually(lambda: len(writer._waiting) == 3)
+    await until_async(lambda: len(writer._waiting) == 3)
     others[1].cancel()
     with pytest.raises(asyncio.CancelledError):
         await others[1]
@@ -255,9 +255,9 @@ async def test_cancelled_coroutine_withdraws_its_queued_command(writer: Writer, 
 async def test_last_queued_command_can_be_withdrawn(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
     first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
-    await eventually(lambda: turnstile.begun == 1)
+    await until_async(lambda: turnstile.begun == 1)
     only = asyncio.create_task(writer.run_async(transact(put("a", 1)), HERE))
-    await eventually(lambda: len(writer._waiting) == 1)
+    await until_async(lambda: len(writer._waiting) == 1)
     only.cancel()
     with pytest.raises(asyncio.CancelledError):
         await only
@@ -273,9 +273,9 @@ async def test_cancelled_coroutine_in_a_running_batch_waits_and_its_command_is_k
 ) -> None:
     turnstile.begin.clear()
     first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
-    await eventually(lambda: turnstile.begun == 1)
+    await until_async(lambda: turnstile.begun == 1)
     second = asyncio.create_task(writer.run_async(transact(put("second", 1)), HERE))
-    await eventually(lambda: len(writer._waiting) == 1)
+    await until_async(lambda: len(writer._waiting) == 1)
     first.cancel()
     for _ in range(5):
         await asyncio.sleep(0)
@@ -293,7 +293,7 @@ def test_closed_event_loop_of_a_caller_does_not_block_the_batch(writer: Writer, 
 
     async def give_up() -> None:
         asyncio.get_running_loop().call_soon(asyncio.create_task, writer.run_async(transact(put("a", 1)), HERE))
-        await eventually(lambda: turnstile.begun == 1)
+        await until_async(lambda: turnstile.begun == 1)
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(give_up())
@@ -310,9 +310,9 @@ async def test_commands_beyond_the_queue_limit_are_refused_with_retry_advice(
 ) -> None:
     turnstile.begin.clear()
     first = asyncio.create_task(writer.run_async(transact(check("k", 0)), HERE))
-    await eventually(lambda: turnstile.begun == 1)
+    await until_async(lambda: turnstile.begun == 1)
     waiting = [asyncio.create_task(writer.run_async(transact(check("k", 0)), HERE)) for _ in range(MAX_WAITING)]
-    await eventually(lambda: len(writer._waiting) == MAX_WAITING)
+    await until_async(lambda: len(writer._waiting) == MAX_WAITING)
     with pytest.raises(UnavailableError) as refusal:
         await writer.run_async(transact(put("k", 1)), HERE)
     assert (refusal.value.retry_after > 0, refusal.value.in_doubt) == (True, False)

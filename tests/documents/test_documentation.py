@@ -64,6 +64,14 @@ def test_every_link_within_the_repository_leads_to_a_file_and_a_heading(document
         assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
 
 
+def test_documents_show_commands_targets_and_links() -> None:
+    """The tests above have something to judge."""
+    texts = [path.read_text() for path in DOCUMENTS]
+    assert sum(len(re.findall(r"`holdlog [^`\n]+`", text)) for text in texts) > 50
+    assert sum(len(re.findall(r"`make [a-z]+", text)) for text in texts) > 10
+    assert sum(len(re.findall(r"\]\((?![a-z]+:)([^)#\s]+)", text)) for text in texts) > 100
+
+
 def prose(document: Path) -> str:
     """The text of a document without its code blocks."""
     return re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)

@@ -40,7 +40,7 @@ def test_the_readme_starts_with_the_two_commands() -> None:
 
 
 @pytest.mark.parametrize(("page", "count"), [(README, 1), (LIBRARY, 3)], ids=["README.md", "library.md"])
-def test_the_python_of_a_page_runs_and_prints_what_its_comments_say(page: str, count: int, tmp_path: Path) -> None:
+def test_documented_python_runs_and_prints_what_its_comments_state(page: str, count: int, tmp_path: Path) -> None:
     examples = blocks("python", page)
     assert len(examples) == count
     for example in examples:
@@ -62,7 +62,7 @@ def test_library_example_fits_the_promised_number_of_lines() -> None:
     assert len(threads.splitlines()) <= 12
 
 
-def test_the_commands_of_the_page_run_in_their_order(tmp_path: Path) -> None:
+def test_documented_commands_run_in_their_order(tmp_path: Path) -> None:
     environment = os.environ | {"HOLDLOG_DB": str(tmp_path / "state.db"), "HOME": str(tmp_path)}
     lines = COMMAND_LINE.split("<!-- run -->")[1].split("```")[1].splitlines()[1:]
     assert len(lines) == 11
@@ -94,7 +94,7 @@ def test_every_configuration_over_stdio_starts_holdlog(page: str, count: int) ->
         assert parser.parse_args([*server.get("args", []), "serve"]).command == "serve"
 
 
-def test_every_configuration_over_http_reaches_the_default_address_and_holds_no_secret() -> None:
+def test_every_http_configuration_uses_the_default_address_and_holds_no_secret() -> None:
     remote = [server for server in servers(HOSTS) if "command" not in server]
     assert len(remote) == 5
     parser, _ = build_parser()
@@ -114,7 +114,7 @@ def test_the_permissions_name_the_tools_of_the_server() -> None:
 @pytest.mark.parametrize(
     ("page", "calls", "cut"), [(README, 5, True), (CLAIMS, 7, False)], ids=["README.md", "claims.md"]
 )
-async def test_the_responses_are_real(page: str, calls: int, cut: bool) -> None:
+async def test_documented_responses_are_real(page: str, calls: int, cut: bool) -> None:
     """A call whose response is not on the next line waits in the queue: its response follows that of the next call."""
     lines = page.split("<!-- transcript -->")[1].split("```")[1].splitlines()[1:]
     assert sum(line.startswith("holdlog_") for line in lines) == sum(line.startswith("{") for line in lines) == calls

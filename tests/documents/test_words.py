@@ -19,7 +19,7 @@ PAGES = sorted(
 )
 
 WORDS_OF_NAMES = re.compile(
-    "ahead|anew|eventually|asked|asker|asks|bells?|beside|ear|follower|footprint|gates?|guesses|happened|hear|heard|hears|"
+    "ahead|anew|until_async|asked|asker|asks|bells?|beside|ear|follower|footprint|gates?|guesses|happened|hear|heard|hears|"
     "journey|leaving|let|looks?|looked|mend|mended|mends|mouth|neighbours?|places?|rings?|rivals?|said|says?|served|"
     "settles?|settled|settling|stands?|standing|stood|swept|tells?|telling|told|upkeep|whoever|wish|wishes"
 )

@@ -33,7 +33,7 @@ PATIENCE = 30.0
 """Seconds after which a test gives up: never reached when all is well."""
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
+async def until_async(condition: Callable[[], bool]) -> None:
     """As `until`, while the loop goes on."""
     deadline = time.monotonic() + PATIENCE
     while not condition():

@@ -27,7 +27,7 @@ from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.runtime import tail
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
-from tests.support.commands import PATIENCE, eventually
+from tests.support.commands import PATIENCE, until_async
 from tests.support.thread_story import KINDS, story
 
 SSE = {"accept": "text/event-stream"}
@@ -61,7 +61,7 @@ async def site(place: Path | str, verifier: Any = None, settings: Settings | Non
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, limits=limits) as client:
-        await eventually(lambda: server.started)
+        await until_async(lambda: server.started)
         yield Site(engine, client, server)
     engine.finish_waiting()
     server.should_exit = True
@@ -193,7 +193,7 @@ async def test_idle_event_stream_sends_keep_alives(here: Site, monkeypatch: pyte
     async with stream(here) as it:
         await it.next()
         reading = asyncio.create_task(it.next())
-        await eventually(lambda: it.comments >= 3)
+        await until_async(lambda: it.comments >= 3)
         write(here, "a")
         told = await reading
         assert told is not None
@@ -288,14 +288,14 @@ async def test_many_event_streams_share_one_reader_of_the_log(here: Site, monkey
             return [told.id for told in await it.some(60)]
 
     following = [asyncio.create_task(follow()) for _ in range(20)]
-    await eventually(lambda: bool(tail._tails) and len(next(iter(tail._tails.values()))._backlogs) == 20)
+    await until_async(lambda: bool(tail._tails) and len(next(iter(tail._tails.values()))._backlogs) == 20)
     readings = 0
     for number in range(60):
         write(here, "k", number)
         await asyncio.sleep(0)
     assert await asyncio.gather(*following) == [list(range(1, 61))] * 20
     assert readings <= 2 * 60
-    await eventually(lambda: tail._tails == {})
+    await until_async(lambda: tail._tails == {})
 
 
 async def test_slow_event_stream_continues_from_the_log(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ async def test_client_that_reads_nothing_is_disconnected(here: Site, monkeypatch
         cut = asyncio.Event()
         monkeypatch.setattr(events._log, "info", lambda *_: cut.set())
         await asyncio.wait_for(cut.wait(), PATIENCE)
-    await eventually(lambda: tail._tails == {})
+    await until_async(lambda: tail._tails == {})
 
 
 async def test_two_hundred_abandoned_event_streams_leave_nothing(here: Site) -> None:
@@ -338,10 +338,10 @@ async def test_two_hundred_abandoned_event_streams_leave_nothing(here: Site) -> 
 
     for _ in range(4):
         await asyncio.gather(*(abandoned(number) for number in range(50)))
-    await eventually(lambda: len(asyncio.all_tasks()) <= tasks)
-    await eventually(lambda: here.engine.notifier._wakers == [] and tail._tails == {})
+    await until_async(lambda: len(asyncio.all_tasks()) <= tasks)
+    await until_async(lambda: here.engine.notifier._wakers == [] and tail._tails == {})
     assert here.engine.log_tailer._told == []
-    await eventually(lambda: len(os.listdir("/proc/self/fd")) < descriptors + 60)  # the store's own readers stay open
+    await until_async(lambda: len(os.listdir("/proc/self/fd")) < descriptors + 60)  # the store's own readers stay open
 
 
 async def test_server_shutdown_ends_each_event_stream_with_a_bookmark(here: Site) -> None:
@@ -420,7 +420,7 @@ async def test_events_of_one_thread_are_selected_by_its_id(here: Site) -> None:
 
 async def test_long_poll_over_http_returns_new_events(here: Site) -> None:
     waiting = asyncio.create_task(here.client.get("/events", params={"wait": 40, "namespace": "m"}))
-    await eventually(lambda: here.engine.lease_maintenance.waiters == 1)
+    await until_async(lambda: here.engine.lease_maintenance.waiters == 1)
     write(here, "a")
     write(here, "b", namespace="m")
     body = (await waiting).json()
@@ -429,9 +429,9 @@ async def test_long_poll_over_http_returns_new_events(here: Site) -> None:
 
 async def test_long_poll_ends_when_its_client_disconnects(here: Site) -> None:
     waiting = asyncio.create_task(here.client.get("/events", params={"wait": 40}))
-    await eventually(lambda: here.engine.lease_maintenance.waiters == 1)
+    await until_async(lambda: here.engine.lease_maintenance.waiters == 1)
     waiting.cancel()
-    await eventually(lambda: here.engine.lease_maintenance.waiters == 0)
+    await until_async(lambda: here.engine.lease_maintenance.waiters == 0)
     assert here.engine.notifier._wakers == []
     figures = (await here.client.get("/metrics")).text
     assert 'holdlog_http_requests_total{method="GET",route="/events",status="499"} 1.0' in figures

@@ -54,7 +54,7 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import BusyError, ConflictError, UnavailableError
 from tests.support.agent import engine
 from tests.support.clock import Clock
-from tests.support.commands import PATIENCE, eventually
+from tests.support.commands import PATIENCE, until_async
 from tests.support.http import HttpServer, http_server
 from tests.support.processes.workers import until
 
@@ -320,7 +320,7 @@ async def test_waiters_are_shown_in_the_metrics() -> None:
         async with serving(store) as client:
             assert (await figures(client))("holdlog_waiters") == 0
             wait = asyncio.create_task(store.wait_async(store.requests.watch("n", "k", 0)))
-            await eventually(lambda: store.lease_maintenance.waiters == 1)
+            await until_async(lambda: store.lease_maintenance.waiters == 1)
             assert (await figures(client))("holdlog_waiters") == 1
             wait.cancel()
 
@@ -369,7 +369,7 @@ async def test_open_event_streams_are_counted() -> None:
     app = Starlette(routes=routes, middleware=[Middleware(MetricsMiddleware, routes=routes, metrics=metrics)])
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=BASE) as client:
         asked = asyncio.create_task(client.get("/events"))
-        await eventually(lambda: number("holdlog_http_streams") == 1)
+        await until_async(lambda: number("holdlog_http_streams") == 1)
         ends.set()
         await asked
         assert number("holdlog_http_streams") == 0

@@ -59,7 +59,7 @@ async def test_a_conflict_names_the_version_to_pass_after_merging() -> None:
         assert (await agent("set", **AT, value=3, updated_by="ben", expected_version=2))["status"] == "ok"
 
 
-async def test_a_conflict_with_a_write_of_the_caller_says_so() -> None:
+async def test_conflict_with_a_write_of_the_caller_names_the_caller() -> None:
     async with served() as agent:
         await agent("set", **AT, value=1, updated_by="ann", expected_version=0)
         again = await agent("set", **AT, value=1, updated_by="ann", expected_version=0)
@@ -175,7 +175,7 @@ async def test_an_unknown_argument_over_http_names_the_known_ones(
 # --- schemas
 
 
-async def test_arguments_that_agents_guess_wrong_have_descriptions_units_and_ranges() -> None:
+async def test_ambiguous_tool_arguments_have_descriptions_units_and_ranges() -> None:
     tools, _ = await listing(ALL)
     found = {tool["name"].removeprefix("holdlog_"): tool["inputSchema"]["properties"] for tool in tools}
     for tool, argument in (
