@@ -121,4 +121,4 @@ async def test_wrong_credentials_and_prefixes_end_a_relay_with_one_line(postgres
         await require_one_line("refuses the credentials", "--db", postgres, "--nats", url)
     for prefix in ("a..b", ">"):
         words = ["--db", postgres, "--nats", server.url, f"--nats-prefix={prefix}"]
-        await require_one_line("may hold", *words)
+        await require_one_line("must have", *words)
