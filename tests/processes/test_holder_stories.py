@@ -83,6 +83,7 @@ async def test_framework_with_a_server_for_each_call_keeps_claims_and_queue_plac
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 async def test_framework_with_an_http_session_for_each_call_keeps_claims_and_place(place: Place) -> None:
     with http_server(place, "--tools", "claims,state") as server, StateStore(place) as peer:
@@ -97,6 +98,7 @@ async def test_framework_with_an_http_session_for_each_call_keeps_claims_and_pla
 # --- two sessions with one name
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", ["http25 mcp", "http26 header"])
 def test_two_http_clients_with_one_name_and_one_token_are_two_holders(world: World, kind: str) -> None:
     resource = f"custom://{kind.replace(' ', '-')}"
@@ -117,6 +119,7 @@ def test_two_http_clients_with_one_name_and_one_token_are_two_holders(world: Wor
     assert second("release")["status"] == "released"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", ["http25", "http26"])
 def test_two_http_clients_without_a_session_are_identified_by_receipts(world: World, kind: str) -> None:
     resource = f"custom://receipts-{kind}"
@@ -135,6 +138,7 @@ def test_two_http_clients_without_a_session_are_identified_by_receipts(world: Wo
     assert "lost" not in first("release", resource=resource, **shown)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_claim_of_a_killed_session_ends_whatever_its_namesake_claims(place: Place, serve: Serve) -> None:
     settings = ("--grace-seconds", 1, "--lease-seconds", 60)
@@ -158,6 +162,7 @@ def test_claim_of_a_killed_session_ends_whatever_its_namesake_claims(place: Plac
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_session_that_returns_learns_once_what_its_namesake_resumed(place: Place, serve: Serve) -> None:
     first, namesake = serve(session="one"), serve(session="two")
@@ -176,6 +181,7 @@ def test_session_that_returns_learns_once_what_its_namesake_resumed(place: Place
 # --- repeated requests
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", [*slow("stdio"), "stdio meta", "http25 mcp", "http26 header", "library"])
 def test_request_id_of_another_session_returns_nothing_of_its_claim(world: World, kind: str) -> None:
     resource, other = f"custom://again-{kind.replace(' ', '-')}", f"custom://others-{kind.replace(' ', '-')}"
@@ -199,6 +205,7 @@ def test_request_id_of_another_session_returns_nothing_of_its_claim(world: World
         assert second("release", resource=name)["status"] == "released"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", ["http25", "http26"])
 def test_request_id_without_a_session_identifies_no_request(world: World, kind: str) -> None:
     first, second = world.client(kind, ""), world.client(kind, "")
@@ -238,6 +245,7 @@ def test_waiter_gets_a_released_claim_and_calling_wait_grants_nothing(world: Wor
     world.free(resource)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_resuming_a_killed_sessions_claim_in_a_cycle_is_a_deadlock(place: Place, own_world: World) -> None:
     former = own_world.client("library option", "s2", own=True)

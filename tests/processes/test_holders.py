@@ -14,7 +14,7 @@ import pytest
 from tests.support import holder_rule
 from tests.support.holder_rule import Caller, Holder
 from tests.support.processes.holders import NAME, TOKENS, Client, World
-from tests.support.slow import check, slow
+from tests.support.slow import slow
 
 pytestmark = [
     pytest.mark.xdist_group("holders"),
@@ -126,25 +126,14 @@ MORE: Final = (
     ("library option", "end", None),
 )
 
-CHECKED: Final = (*LIVE, *WITH_TOKEN[:2], *ENDED)
-QUICK: Final = (
-    ("stdio", None, None),
-    ("http25 mcp", None, None),
-    ("http25 mcp", None, "ci"),
-    ("library", None, None),
-    ("cli", "end", None),
-    ("library option", "kill", None),
-)
 
-
-@pytest.mark.parametrize(
-    ("kind", "end", "token"),
-    [*QUICK, *check(*(it for it in CHECKED if it not in QUICK)), *slow(*WITH_TOKEN[2:], *MORE)],
-)
+@pytest.mark.check
+@pytest.mark.parametrize(("kind", "end", "token"), [*LIVE, *WITH_TOKEN[:2], *ENDED, *slow(*WITH_TOKEN[2:], *MORE)])
 def test_claim_belongs_to_its_holder_alone(world: World, kind: str, end: str | None, token: str | None) -> None:
     prove(world, kind, end, token, every=False)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("kind", "end", "token"), slow(*LIVE, *WITH_TOKEN, *ENDED, *MORE))
 def test_claim_belongs_to_its_holder_alone_for_every_caller(
     world: World, kind: str, end: str | None, token: str | None
@@ -152,10 +141,11 @@ def test_claim_belongs_to_its_holder_alone_for_every_caller(
     prove(world, kind, end, token, every=True)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("kind", "end", "token"),
     [
-        *check(("library option", "kill", None)),
+        ("library option", "kill", None),
         *slow(*LIVE, *WITH_TOKEN, *(it for it in (*ENDED, *MORE) if it != ("library option", "kill", None))),
     ],
 )

@@ -86,6 +86,7 @@ WRONG_LOGINS = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("user", "password", "database", "words"), WRONG_LOGINS)
 def test_unusable_login_or_database_is_reported_at_once(
     server: PostgresOverTcp, user: str, password: str, database: str, words: list[str], require_refused: Require
