@@ -112,7 +112,7 @@ def _add_state(add: Add) -> None:
     _version(put)
     put.add_argument("--ttl", type=float, metavar="SECONDS", help="delete the value after this time (default: never)")
 
-    delete = add("delete", "delete a value; its history stays", _delete)
+    delete = add("delete", "delete a value; its history is kept", _delete)
     _add_address(delete)
     _version(delete)
 

@@ -1,4 +1,4 @@
-"""Formats events for people: one line per event, in the words of the web page."""
+"""Formats events for people: one line per event, worded like the events on the web page."""
 
 import json
 from datetime import datetime
@@ -10,11 +10,12 @@ from holdlog.adapters.cli.texts import marked, moment, short
 Event = dict[str, Any]
 
 _WIDEST_LIST: Final = 160
-"""Characters of a list of keys."""
+"""Maximum characters of a list of keys; longer ones are cut."""
 
 
 def line_of(event: Event) -> str:
-    """Position, time and what happened. The time of an end is when it was due, which may be before it was noticed."""
+    """One line: position, time and what happened. An expiry is shown at the time when it was due, not when it was
+    noticed."""
     time = moment(datetime.fromisoformat(event["due"] if "due" in event else event["at"]))
     redacted = " (redacted)" if event.get("redacted") else ""
     return f"{event['position']}  {time}  {_sentence(event)}{redacted}"
@@ -115,7 +116,7 @@ _FAMILIES: Final = {
     "agent": _of_agent,
     "token": _of_token,
 }
-"""By the word that the names of streams begin with."""
+"""The function for each kind of stream, by the first word of the stream's name."""
 _DATA_CHANGES: Final = {"wrote": "written", "deleted": "deleted"}
 
 
@@ -132,7 +133,7 @@ def _record(event: Event) -> str:
 
 
 def _wanted(event: Event) -> str:
-    """What a ticket is for: several resources, or one of several."""
+    """The resources that a ticket waits for: all of several, or one of several."""
     others, word = (event["also"], " and ") if "also" in event else (event.get("alternatives", ()), " or ")
     return word.join(map(marked, (event["resource"], *others)))
 

@@ -31,7 +31,7 @@ _GROUPS: Final = {
     "work with claims": ("claims", "claim", "release", "status", "wait"),
     "work with values": ("get", "set", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
-    "people and audit": ("log", "agents", "token", "doctor"),
+    "audit and administration": ("log", "agents", "token", "doctor"),
     "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "rebuild"),
 }
 _DESCRIPTION: Final = """\
@@ -51,11 +51,11 @@ examples:
   holdlog set order-1 status '"paid"' --version 0
   holdlog history order-1 status
   holdlog thread read run-7                     messages and results of agents in one run
-  holdlog doctor                                check the store, list who is connected
+  holdlog doctor                                check the store, and list connected processes
   holdlog --db 'postgresql://ann@db.example/team?schema=project' claims
   holdlog copy state.db backup.db               also from and to PostgreSQL
   holdlog token create --name ci --allow 'write:build-*' --allow 'read:*' --expires 30d
-  holdlog up                                    start PostgreSQL and NATS to try holdlog with
+  holdlog up                                    run PostgreSQL and NATS to try holdlog with
   holdlog subscribe --nats nats://127.0.0.1:4222 --subject 'claim.>'
 
 holdlog COMMAND --help describes a command. Each option of serve is also an environment variable: HOLDLOG_DB,

@@ -1,4 +1,4 @@
-"""`holdlog relay` and `holdlog subscribe`, and the NATS options of all commands that have them."""
+"""`holdlog relay` and `holdlog subscribe`, and the NATS options that several commands share."""
 
 import argparse
 import asyncio
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.nats.relay import Status
 
 REPORT_EVERY: Final = 1.0
-"""Seconds between lines about progress."""
+"""Minimum seconds between two progress reports."""
 
 _EXAMPLE: Final = "example:\n  holdlog relay --nats nats://127.0.0.1:4222"
 
@@ -34,7 +34,7 @@ examples:
 
 
 def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> None:
-    """Add `--nats` and the related options; `limits`: those of the stream, too."""
+    """Add `--nats` and the related options. `limits`: also add the options that limit the stream."""
     group = parser.add_argument_group(
         "NATS", "User, password and token come from the URL, or from HOLDLOG_NATS_USER, _PASSWORD and _TOKEN."
     )
@@ -52,14 +52,16 @@ def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> No
     add("--nats-cert", "FILE", "a file with the client certificate (default: none)", Path)
     add("--nats-key", "FILE", "a file with the key of the client certificate (default: none)", Path)
     if limits:
-        add("--nats-max-age", "SECONDS", "the stream drops events older than this (default: never)", float)
-        add("--nats-max-bytes", "N", "the stream drops its oldest events beyond N bytes (default: never)", int)
-        add("--nats-max-messages", "N", "the stream drops its oldest events beyond N events (default: never)", int)
+        add("--nats-max-age", "SECONDS", "drop events older than this from the stream (default: no limit)", float)
+        add("--nats-max-bytes", "N", "drop the oldest events if the stream exceeds N bytes (default: no limit)", int)
+        add(
+            "--nats-max-messages", "N", "drop the oldest events if the stream exceeds N events (default: no limit)", int
+        )
         add("--nats-replicas", "N", "copies of the stream in a NATS cluster (default: 1)", int)
 
 
 def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
-    """The NATS options. Raises NatsError, InvalidError."""
+    """Read the NATS options of a command. Raises NatsError, InvalidError."""
     from holdlog.adapters.nats.options import StreamLimits, nats_options
 
     if not options.nats:
@@ -82,12 +84,12 @@ def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
         key=options.nats_key,
         limits=StreamLimits(*limits),
     )
-    found.arguments()  # report unusable files before anything else is done
+    found.arguments()  # report unusable files before doing anything else
     return found
 
 
 def add_relay(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `shared` provides `--db`."""
+    """Add `holdlog relay`; `shared` provides `--db`."""
     parser = commands.add_parser(
         "relay",
         parents=[shared],
@@ -99,7 +101,7 @@ def add_relay(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     add_nats_options(parser)
     parser.add_argument(
-        "--once", action="store_true", help="stop when all events up to now are published (default: at Ctrl-C)"
+        "--once", action="store_true", help="stop once all events that exist now are published (default: at Ctrl-C)"
     )
     parser.add_argument(
         "--json", action="store_true", help="report progress as JSON Lines on standard output (default: text)"
@@ -108,14 +110,14 @@ def add_relay(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 
 def add_subscribe(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """As `add_relay`."""
+    """Add `holdlog subscribe`; `shared` provides `--db`."""
     parser = commands.add_parser(
         "subscribe",
         parents=[shared],
         help="print events from NATS as they happen",
         description="Print the events of a store from NATS, each once and in order, as CloudEvents 1.0: one JSON object"
-        " per line. If the store itself can be read too (--db, or the store of this repository unless --nats-name is"
-        " given), events that NATS dropped are read from there.",
+        " per line. If this machine can also read the store itself (--db, or the store of this repository unless"
+        " --nats-name is given), the command reads events that NATS dropped from there.",
         epilog=_SUBSCRIBE_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -131,13 +133,13 @@ def add_subscribe(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "--after", type=int, metavar="POSITION", help="events after this position; 0: all (default: new events)"
     )
     parser.add_argument(
-        "--durable", metavar="NAME", help="NATS remembers the position under this name (default: nothing is remembered)"
+        "--durable", metavar="NAME", help="store the position in NATS under this name (default: do not store it)"
     )
     parser.add_argument(
         "--bookmarks",
         type=float,
         metavar="SECONDS",
-        help="print the position when no event came for this long (default: never)",
+        help="print the position if no event arrives for this long (default: never)",
     )
     parser.add_argument("--limit", type=one_or_more, metavar="N", help="stop after N events (default: no limit)")
     parser.set_defaults(run=run_subscribe)
@@ -186,23 +188,23 @@ def run_relay(options: argparse.Namespace) -> int:
         return no_store(location)
     engine = open_holdlog(location, what="holdlog relay", report=print_note)
     try:
-        teller = _Teller(nats.address, options.json, options.once)
-        relay = Relay(engine.store, engine.notifier, open_lead(location, nats), nats, teller.report)
+        printer = _StatusPrinter(nats.address, options.json, options.once)
+        relay = Relay(engine.store, engine.notifier, open_lead(location, nats), nats, printer.report)
         return run_until_ended(relay.run(options.once))
     finally:
         engine.close()
 
 
 def run_until_ended(work: Coroutine[object, object, None]) -> int:
-    """Run until done; returns the exit code: 0 when the work is done, or cancelled by a termination signal. Ctrl-C
-    raises."""
+    """Run the work until it is done or a termination signal cancels it; returns the exit code 0. Ctrl-C raises
+    KeyboardInterrupt."""
 
     async def run() -> None:
         requested = False
         task = asyncio.current_task()
         assert task is not None
 
-        def ask() -> None:
+        def cancel_on_signal() -> None:
             nonlocal requested
             requested = True
             task.cancel()
@@ -210,7 +212,7 @@ def run_until_ended(work: Coroutine[object, object, None]) -> int:
         for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             if signal.getsignal(number) != signal.SIG_IGN:
                 with suppress(NotImplementedError):  # Windows
-                    asyncio.get_running_loop().add_signal_handler(number, ask)
+                    asyncio.get_running_loop().add_signal_handler(number, cancel_on_signal)
         try:
             await work
         except asyncio.CancelledError:
@@ -221,8 +223,8 @@ def run_until_ended(work: Coroutine[object, object, None]) -> int:
     return 0
 
 
-class _Teller:
-    """Prints status changes, and once a second the progress. Repeated identical failures are printed once."""
+class _StatusPrinter:
+    """Prints each change of status, and the progress once a second. Prints a repeated failure only once."""
 
     def __init__(self, where: str, as_json: bool, once: bool = False) -> None:
         self._where = where
@@ -254,9 +256,9 @@ class _Teller:
     def _line(self, status: "Status") -> str:
         match status.state:
             case "waiting" if self._once:
-                return "another relay publishes; this one stops when the stream has all events up to now"
+                return "another relay is publishing; this one stops once the stream has all events that exist now"
             case "waiting":
-                return "another relay publishes; this one takes over when that one stops"
+                return "another relay is publishing; this one takes over when that one stops"
             case "connecting":
                 return f"connecting to {self._where}"
             case "publishing":

@@ -42,9 +42,9 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "doctor",
         parents=[shared],
-        help="check that the store is sound, list who is connected",
-        description="Check that the store is sound, and list who is connected. This changes nothing, and servers keep"
-        " working. Exit code 1: the store is not sound.",
+        help="check that the store is sound, and list connected processes",
+        description="Check that the store is sound, and list connected processes. This changes nothing, and servers"
+        " keep working. Exit code 1: the store is not sound.",
         epilog="example:\n  holdlog doctor --json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

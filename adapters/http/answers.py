@@ -34,10 +34,11 @@ CONFLICT: Final = (
     'The value is now at version {0}. Adapt your request to actual_value, then repeat it with If-Match: "{0}".'
 )
 GONE: Final = (
-    "There is no value now. GET it with ?history=1 to see how it ended, then decide whether your change still applies."
+    "There is no value now. GET the key with ?history=1 to see what happened to it, then decide whether your change"
+    " still applies."
 )
 DATA_CONFLICT: Final = (
-    "The thread's data changed; changed_keys lists where. GET it, then repeat your request with its ETag in If-Match."
+    "The thread's data changed: see changed_keys. GET the data, then repeat your request with its ETag in If-Match."
 )
 NO_VALUE: Final = "There is no value under this key now. GET /kv/<group> to list the keys of the group."
 NO_THREAD: Final = "Nobody started this thread. Check its spelling, or POST /threads with this thread_id."

@@ -1,4 +1,4 @@
-"""Parses bytes into a JSON-RPC message the SDK can serve, or into a fault; the same for every transport."""
+"""Parses bytes into a JSON-RPC message that the SDK can serve, or explains why it cannot. All transports use this."""
 
 from typing import NamedTuple
 
@@ -9,19 +9,19 @@ from holdlog.adapters.mcp.salvage import ENVELOPE, Fault, Salvaged, fault_of, sa
 
 
 class Unreadable(NamedTuple):
-    """Bytes that are not a message: the parts that could be read, and the fault for the response."""
+    """Bytes that are not a valid message. `found`: the parts that could be read; `fault`: the error to respond with."""
 
     found: Salvaged
     fault: Fault
 
 
 def read_message(text: bytes) -> JSONRPCMessage | Unreadable:
-    """Read a message. Linear time for any bytes; raises nothing."""
+    """Parse a message, in linear time whatever the bytes. Never raises."""
     try:
         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError as error:
         return Unreadable(salvage(text), fault_of(text, error))
     if not isinstance(message, JSONRPCRequest) and {"id", "method"} <= (found := salvage(text)).names:
-        # The SDK takes a request whose id is not a string or integer for a notification.
+        # The SDK mistakes a request for a notification if its id is neither a string nor an integer.
         return Unreadable(found, ENVELOPE)
     return message

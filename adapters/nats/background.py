@@ -1,4 +1,4 @@
-"""NATS in a server's background: the relay, and NATS as a notifier, in one thread with its own loop. Never delays a
+"""Runs the relay and the NATS notifier of a server, in a background thread with its own event loop. Never delays a
 call."""
 
 import asyncio
@@ -21,18 +21,19 @@ from holdlog.domain.refusals import HoldlogError
 STOPS_WITHIN: Final = 2.0
 """Seconds to wait for the thread to end."""
 RETRY_EVERY: Final = 30.0
-"""Seconds between attempts when NATS rejects us: an administrator has to change something first."""
+"""Seconds between attempts after NATS rejected the connection; an administrator has to change something first."""
 GATHER: Final = 0.0005
-"""Seconds within which messages cause one notification."""
+"""Seconds to collect messages before one notification is sent for all of them."""
 
 _log = logging.getLogger("holdlog.nats")
 
 
 class BackgroundRelay:
-    """Relay and notifier of one server. Failures are logged, once per change, and retried forever."""
+    """Relay and notifier of one server. Failures are retried forever; a failure is logged once until its cause
+    changes."""
 
     def __init__(self, store: Store, notifier: ProcessNotifier, lead: Lead, options: NatsOptions) -> None:
-        """Check the options. Raises NatsError for invalid ones, such as missing files."""
+        """Check the options. Raises NatsError for invalid options, such as missing files."""
         options.arguments()
         self._store = store
         self._notifier = notifier
@@ -49,7 +50,7 @@ class BackgroundRelay:
         self._thread.start()
 
     def stop(self) -> None:
-        """End both; the next relay publishes the rest."""
+        """Stop the relay and the notifier. The next relay publishes the events that are left."""
         self._stopped = True
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
@@ -62,7 +63,7 @@ class BackgroundRelay:
     def _run(self) -> None:
         try:
             asyncio.set_event_loop(self._loop)
-            self._main = self._loop.create_task(self._both())
+            self._main = self._loop.create_task(self._run_both())
             if self._stopped:
                 self._main.cancel()
             with suppress(asyncio.CancelledError):
@@ -72,7 +73,7 @@ class BackgroundRelay:
         finally:
             self._loop.close()
 
-    async def _both(self) -> None:
+    async def _run_both(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._relay())
             group.create_task(self._listen_for_events())
@@ -103,22 +104,22 @@ class BackgroundRelay:
             await asyncio.sleep(pause.length())
 
     async def _listen(self, pause: Pause) -> None:
-        """Notify this process's waiters on every message about the store, until the connection ends."""
+        """Wake this process's waiters for every message of the store, until the connection ends."""
         with self._store.reader() as reader:
             store_id = reader.meta("store_id") or ""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
-        ringing = False
+        pending = False
 
         def notify() -> None:
-            nonlocal ringing
-            ringing = False
+            nonlocal pending
+            pending = False
             self._notifier.wake()
 
         async def received(_: Msg) -> None:
-            nonlocal ringing
-            if not ringing:
-                ringing = True
+            nonlocal pending
+            if not pending:
+                pending = True
                 loop.call_later(GATHER, notify)
 
         async with connect(self._options, "listener", ended.set) as client:
@@ -135,7 +136,7 @@ class BackgroundRelay:
         elif status.state == "publishing" and self._logged.pop("relay", None) is not None:
             _log.warning("NATS is available again; the relay continues from position %d", status.position)
 
-    def _warn(self, who: str, text: str) -> None:
-        if self._logged.get(who) != text:
-            self._logged[who] = text
+    def _warn(self, source: str, text: str) -> None:
+        if self._logged.get(source) != text:
+            self._logged[source] = text
             _log.warning("%s; everything else continues, and the events will be published once NATS is available", text)

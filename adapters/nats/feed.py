@@ -1,4 +1,4 @@
-"""Messages of a stream in order, as they arrive, from the first one above a position of the log."""
+"""Reads the messages of a JetStream stream in order as they arrive, starting after a position of the log."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,11 +18,11 @@ from holdlog.adapters.nats.stream import POSITION, PREVIOUS, is_ours
 HEARTBEAT: Final = 1.0
 """Seconds after which an idle consumer sends a heartbeat."""
 SILENCE: Final = 3.5
-"""Seconds without message or heartbeat after which the consumer counts as gone."""
+"""Seconds without a message or heartbeat after which the connection counts as lost."""
 TICK: Final = 0.2
-"""Seconds after which `None` is yielded when nothing else is."""
+"""Seconds after which `feed` yields `None` if no message arrived."""
 FORGOTTEN_AFTER: Final = 30.0
-"""Seconds after which the server drops the consumer of a subscriber that is gone."""
+"""Seconds after which the server deletes the consumer of a subscriber that disconnected."""
 
 _STATUS: Final = "Status"
 _LAST_DELIVERED: Final = "Nats-Last-Consumer"
@@ -41,9 +41,9 @@ class Published(NamedTuple):
 async def feed(
     client: Client, js: JetStreamContext, info: StreamInfo, store_id: str, position: int
 ) -> AsyncIterator[Published | None]:
-    """The store's messages above a position, endlessly; None when there is nothing for a moment.
+    """Yield the store's messages after a position, forever; yield None if none arrives for `TICK` seconds.
 
-    Raises ConnectionError when a message was lost: start over.
+    Raises ConnectionError if a message was lost; the caller must then call `feed` again.
     """
     stream = str(info.config.name)
     inbox = client.new_inbox()
@@ -77,13 +77,13 @@ async def feed(
             received_at = loop.time()
             headers = message.headers
             if headers and _STATUS in headers and not message.data:
-                await _answer(client, message)
+                await _respond(client, message)
                 if int(headers.get(_LAST_DELIVERED, delivered)) > delivered:
-                    raise ConnectionError("messages were lost on the way")
+                    raise ConnectionError("messages were lost in transit")
                 continue
             delivered += 1
             if message.metadata.sequence.consumer != delivered:
-                raise ConnectionError("messages were lost on the way")
+                raise ConnectionError("messages were lost in transit")
             if is_ours(headers, store_id) and headers is not None:
                 yield Published(
                     message.subject, int(headers.get(PREVIOUS, 0)), int(headers[POSITION]), message.data.decode()
@@ -95,8 +95,10 @@ async def feed(
 
 
 async def _next(subscription: Subscription) -> Msg:
-    """The next message. Raises NATS's TimeoutError. Before Python 3.12 `wait_for`, which the library uses, loses a
-    cancellation when a message arrives at the same moment."""
+    """The next message. Raises NATS's TimeoutError.
+
+    The library uses `wait_for`, which before Python 3.12 loses a cancellation if a message arrives at the same
+    moment."""
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
     message = await subscription.next_msg(TICK)
@@ -106,7 +108,7 @@ async def _next(subscription: Subscription) -> Msg:
 
 
 async def first_above(js: JetStreamContext, info: StreamInfo, store_id: str, position: int) -> int:
-    """The sequence of the first message above a position; the next one to arrive when there is none."""
+    """The sequence of the store's first message after a position, or of the next message to arrive if there is none."""
     low, high = max(1, info.state.first_seq), info.state.last_seq + 1
     while low < high:
         middle = (low + high) // 2
@@ -119,7 +121,7 @@ async def first_above(js: JetStreamContext, info: StreamInfo, store_id: str, pos
 
 
 async def last_position(js: JetStreamContext, info: StreamInfo, store_id: str) -> int | None:
-    """The position of the newest of the store's messages; None when there is none."""
+    """The position of the store's newest message; None if it has no messages."""
     sequence = info.state.last_seq
     while sequence >= max(1, info.state.first_seq):
         with suppress(NotFoundError):
@@ -131,7 +133,7 @@ async def last_position(js: JetStreamContext, info: StreamInfo, store_id: str) -
 
 
 async def _at_or_after(js: JetStreamContext, info: StreamInfo, store_id: str, sequence: int) -> tuple[int, int] | None:
-    """Sequence and position of the store's first message from a sequence on."""
+    """Sequence and position of the store's first message at or after a sequence; None if there is none."""
     subject = (info.config.subjects or [">"])[0]
     while True:
         try:
@@ -143,8 +145,8 @@ async def _at_or_after(js: JetStreamContext, info: StreamInfo, store_id: str, se
         sequence = (message.seq or sequence) + 1
 
 
-async def _answer(client: Client, message: Any) -> None:
-    """Answer the server's flow control request; until then it sends no more."""
+async def _respond(client: Client, message: Any) -> None:
+    """Respond to the server's flow control request; the server sends nothing more until then."""
     to = message.reply or (message.headers or {}).get(_STALLED)
     if to:
         await client.publish(to)

@@ -196,7 +196,7 @@ class Subscription:
         assert self.position is not None
         if self._suspect != self.position:
             self._suspect = self.position
-            raise ConnectionError("messages were lost on the way")  # read again first: they may still be there
+            raise ConnectionError("messages were lost in transit")  # read again first: they may still be there
         if self._engine is None:
             raise EventsLostError(self.position, until)
         async for event in self._from_log(source, until):

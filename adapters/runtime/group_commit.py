@@ -1,7 +1,8 @@
-"""Group commit: all waiting commands become durable in one transaction, and each caller gets its outcome.
-A caller that finds no batch running runs one batch, then hands the lead to the first waiting caller, so no caller leads
-forever. A thread, started at the first write of a coroutine, leads for coroutines
-(docs/decisions/0002-group-commit.md).
+"""Group commit: one transaction makes all waiting commands durable, and each caller gets its own outcome.
+
+If no batch is running, a calling thread becomes the leader: it runs one batch, then hands over to the first waiting
+caller, so that no caller leads forever. Coroutines cannot lead; a background thread, started with their first write,
+leads for them (docs/decisions/0002-group-commit.md).
 """
 
 import asyncio
@@ -30,14 +31,15 @@ MAX_REFUSALS_KEPT: Final = 1_000
 COMMIT_TIMEOUT: Final = 5.0
 """Seconds that a caller waits for the store to accept its command."""
 CLOSING_TIMEOUT: Final = 0.5
-"""Minimum seconds that a batch waits: a process that was suspended must try once before it refuses."""
+"""Minimum seconds that a batch waits for the store: after a suspension all deadlines have passed, but it must still try
+once before it refuses."""
 
 _log = logging.getLogger("holdlog")
 
 
 class Job:
-    """A pending command. A waiting thread blocks on `baton` until its job is done or should lead; a coroutine's job has
-    a loop instead."""
+    """A pending command. A waiting thread blocks on `baton` until its job is done or the thread should lead. A
+    coroutine's job has `loop` and `future` instead."""
 
     __slots__ = ("baton", "caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "seen")
 
@@ -92,15 +94,15 @@ class Writer:
             if not job.done and self._lead_once():
                 self._start_thread()
         except BaseException:
-            self._step_back(job)
+            self._handle_interrupt(job)
             raise
         return job.result()
 
     async def run_async(
         self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None
     ) -> Outcome:
-        """As `run`. Cancellation withdraws the command unless a batch has taken it: then it still runs, and `late` is
-        called with its outcome."""
+        """As `run`. Cancellation withdraws the command if no batch has taken it. Otherwise the command still runs, and
+        `late` is called with its outcome."""
         job = Job(command, caller)
         job.loop = asyncio.get_running_loop()
         job.future = job.loop.create_future()
@@ -115,7 +117,7 @@ class Writer:
             return await asyncio.shield(job.future)
         except asyncio.CancelledError:
             if not self._withdraw(job):
-                job.future.add_done_callback(partial(_resolve_late, late))  # this wait may be cancelled, too
+                job.future.add_done_callback(partial(_resolve_late, late))  # a second cancellation may end this wait
                 await asyncio.wait([job.future])
             raise
         finally:
@@ -127,7 +129,7 @@ class Writer:
         return len(self._waiting)
 
     def leads_here(self) -> bool:
-        """Whether this thread is running a batch: then the caller is a signal handler that interrupted it."""
+        """Whether this thread is running a batch. If so, the caller is a signal handler that interrupted the batch."""
         return self._leader == threading.get_ident()
 
     def refuse(self) -> None:
@@ -154,14 +156,14 @@ class Writer:
         if self._closed:
             raise self._closed()
         if len(self._waiting) >= MAX_WAITING:
-            raise self._turned_away(
+            raise self._rejected(
                 UnavailableError(f"{MAX_WAITING} commands are already waiting; try again", retry_after=1.0)
             )
         if self.watch is not None:
             job.seen = self.watch.received()
         self._waiting.append(job)
 
-    def _turned_away(self, refusal: UnavailableError) -> UnavailableError:
+    def _rejected(self, refusal: UnavailableError) -> UnavailableError:
         if self.watch is not None:
             self.watch.turned_away()
         return refusal
@@ -171,22 +173,23 @@ class Writer:
         if Deadline(job.deadline).acquire(job.baton):
             return
         if not job.leads and self._withdraw(job):
-            raise self._turned_away(_too_busy())
+            raise self._rejected(_too_busy())
         job.baton.acquire()
 
     def _give_up(self, job: Job, due: float) -> None:
-        """Time out a coroutine's command. One that a batch has taken keeps waiting for its outcome.
-        If the event loop calls this late, the process was suspended, and that time does not count.
+        """Time out a coroutine's command, unless a batch has taken it.
+
+        If the event loop calls this late, the process was suspended. That time does not count, so wait again.
         """
         assert job.loop is not None
         if (late := job.loop.time() - due) > STOPPED:
             job.loop.call_at(again := job.loop.time() + min(late, COMMIT_TIMEOUT), self._give_up, job, again)
             return
         if self._withdraw(job) and job.future is not None and not job.future.done():
-            job.future.set_exception(self._turned_away(_too_busy()))
+            job.future.set_exception(self._rejected(_too_busy()))
 
-    def _step_back(self, job: Job) -> None:
-        """Handle an interrupt: withdraw the command, and pass on the lead if its caller has it."""
+    def _handle_interrupt(self, job: Job) -> None:
+        """Handle an interrupt: withdraw the command, and hand over the lead if this thread has it."""
         self._store.rollback_interrupted()
         self._withdraw(job)
         if job.leads and not job.done and self._lead_once():
@@ -213,8 +216,8 @@ class Writer:
             pass
 
     def _lead_once(self) -> bool:
-        """Run one batch, then hand on the lead. Returns True if a coroutine's command is next, which a thread must
-        lead."""
+        """Run one batch, then hand over the lead. Returns True if a coroutine's command is next, for which the
+        background thread must lead."""
         batch: list[Job] = []
         try:
             self._leader = threading.get_ident()
@@ -224,21 +227,21 @@ class Writer:
             if batch:
                 self._commit(batch)
             self._leader = 0
-            coroutine_next = self._hand_on()
-            _answer(batch)
+            coroutine_next = self._hand_over()
+            _wake_callers(batch)
         except BaseException:  # KeyboardInterrupt in the leading thread must not fail the other callers of the batch
             self._leader = 0
             self._store.rollback_interrupted()
             for job in batch:
                 if not job.done:
                     job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)
-            if self._hand_on():
+            if self._hand_over():
                 self._start_thread()
-            _answer(batch)
+            _wake_callers(batch)
             raise
         return coroutine_next
 
-    def _hand_on(self) -> bool:
+    def _hand_over(self) -> bool:
         with self._lock:
             if not self._waiting:
                 self._led = False
@@ -252,9 +255,10 @@ class Writer:
             return False
 
     def _commit(self, batch: Sequence[Job]) -> None:
-        """Set the outcome of each job. An unexpected error rolls the batch back, and its commands run one by one.
-        StopIteration becomes a RuntimeError: a future does not accept it, and the other callers would never get an
-        outcome.
+        """Set the outcome of each job. If an unexpected error rolls the batch back, run its commands one by one.
+
+        StopIteration is replaced by RuntimeError, because a future rejects StopIteration: setting it would raise here,
+        and the other callers would never get an outcome.
         """
         begun = False
         refusals: list[Refusal] = []
@@ -273,7 +277,7 @@ class Writer:
                         raise
                     except HoldlogError as refusal:
                         job.outcome = refusal
-                        refusals.append(_noted(refusal, job, transaction.at))
+                        refusals.append(_refusal_row(refusal, job, transaction.at))
                 if transaction.wrote and (refusals or self._refusals):
                     transaction.note_refusals([*self._refusals, *refusals])
                 # Read inside the block: afterwards the store may reuse this object for another thread.
@@ -294,29 +298,29 @@ class Writer:
                     self._notifier.notify()
             else:
                 self._refusals.extend(refusals)
-        self._show(batch, committed)
+        self._report(batch, committed)
 
-    def _show(self, batch: Sequence[Job], topics: Sequence[str]) -> None:
+    def _report(self, batch: Sequence[Job], topics: Sequence[str]) -> None:
         """Report the batch to the observer, whose errors must not reach the callers."""
         if self.watch is not None:
             try:
                 self.watch.ran(batch, topics)
             except Exception:
-                _log.exception("could not record what a batch did")
+                _log.exception("an observer failed to record a batch")
 
 
 def _too_busy() -> UnavailableError:
     return UnavailableError("this process is busy writing; try again")
 
 
-def _noted(refusal: HoldlogError, job: Job, at: int) -> Refusal:
+def _refusal_row(refusal: HoldlogError, job: Job, at: int) -> Refusal:
     command = job.command
     by = getattr(command, "agent", None) or getattr(command, "by", None) or ""
     return Refusal(at, refusal.code, str(refusal)[:500], by, job.caller.session)
 
 
-def _answer(batch: Sequence[Job]) -> None:
-    """Wake the callers; coroutines once per loop. Safe to repeat after an interrupt."""
+def _wake_callers(batch: Sequence[Job]) -> None:
+    """Wake the callers of finished jobs, with one callback per event loop. Safe to call again after an interrupt."""
     loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in batch:
         if job.loop is not None:

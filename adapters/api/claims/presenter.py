@@ -429,33 +429,33 @@ _SAME_NAME = (
     " again under that name, with wait_seconds=30 to queue."
 )
 _SAME_NAME_RECEIPT = (
-    "Your agent name holds it, without a session. If this is you, call claim() again with the receipt you were given."
-    " Otherwise choose a name of your own, such as claude-7f3a."
+    "It is claimed under your agent name, without a session. If that was you, call claim() again with the receipt you"
+    " were given. Otherwise choose a name of your own, such as claude-7f3a."
 )
 _FORMER = (
-    "An ended session of your name holds covered_by, which overlaps this. Call claim() with the resource in covered_by"
-    " to resume that claim."
+    "An ended session with your name holds the resource in covered_by, which overlaps this one. Call claim() with that"
+    " resource to resume its claim."
 )
 _UPGRADE = (
     "You share it with other agents. Call release() for your shared claim first, then claim() with mode=exclusive and"
     " wait_seconds=30."
 )
 _DEADLOCK = (
-    "Waiting would never end: you hold what they need. Finish your work on one of your resources in cycle, call"
-    " release() for it, then claim() again."
+    "Waiting would never end: the agents in cycle wait for each other. Finish your work on one of your resources in"
+    " cycle, call release() for it, then claim() again."
 )
 _NEVER_CLAIMED = (
-    "Nobody ever claimed this resource. Check its spelling: call status() with agent set to your name to list what you"
-    " hold."
+    "Nobody has claimed this resource yet. Check its spelling: call status() with agent set to your name to list what"
+    " you hold."
 )
 _NOT_HOLDER = {
-    "agent": "Nothing was released: another agent holds it. Call status() with this resource to see since when.",
+    "agent": "Nothing was released: another agent holds it. Call status() with this resource to see its claim.",
     "session": "Nothing was released: another session with your agent name holds it, and only that session can release"
-    " it. Call status() with this resource to see since when.",
+    " it. Call status() with this resource to see its claim.",
     "token": "Nothing was released: an agent with your name but another token holds it. Call status() with this"
-    " resource to see since when.",
-    "receipt": "Your agent name claimed it without a session. If this was you, call release() again with the receipt"
-    " you were given.",
+    " resource to see its claim.",
+    "receipt": "Nothing was released: it is claimed under your agent name, without a session. If that was you, call"
+    " release() again with the receipt you were given.",
 }
 _ENDED_BY_OTHERS = (
     "A person ended your claim; see reason. Stop working on it; if you still need it, call claim() again."
@@ -464,15 +464,15 @@ _EXPIRED = (
     "Your claim had expired. Check whether others changed the resource, and call claim() before you edit it again."
 )
 _EXPIRED_ELSEWHERE = (
-    "Another session with your name held it until its lease expired. Call claim() first, then look before you edit:"
-    " work may be half done."
+    "Another session with your name held it until its lease expired. Call claim() first, then check the resource"
+    " before you edit: work may be half done."
 )
 _REPLAYED = "The claim granted to this request has ended. Call claim() again with a new request id."
 _ALREADY = "You already hold it. A sub-agent needs a different name, such as claude-7f3a/task."
-_RESUMED = "A former session of your name held it. Work may be half done: look before you edit."
+_RESUMED = "A former session with your name held it. Work may be half done: check it before you edit."
 _FOLDER = (
-    "You claimed the folder's name, not what is in it. For everything below it, call claim() again with a / at the end"
-    " of its name."
+    "You claimed only the folder's name, not its contents. To claim everything below it, call claim() again with a / at"
+    " the end of its name."
 )
 _NO_FILE = (
     "No such file in this worktree. If you mean something that exists once for all worktrees, release this and claim"
@@ -482,12 +482,14 @@ _ELSEWHERE = "Another worktree has a claim on this path. It does not block you; 
 MOVED: Final = (
     "The previous holder moved it. Call release() for this one first, then claim() with the path in moved_to."
 )
-MOVED_UNSEEN: Final = "The previous holder moved it where you may not look. If you no longer need it, call release()."
+MOVED_UNSEEN: Final = (
+    "The previous holder moved it to a path that you may not see. If you no longer need it, call release()."
+)
 _PASTS = {
     "modified": "The previous holder modified it. Read it again before you edit.",
     "created": "The previous holder created it. Read it before you edit.",
     "deleted": "The previous holder deleted it. If you no longer need it, call release().",
     "moved": MOVED,
-    "expired": "The previous claim expired without a release. Work may be half done: look before you edit.",
-    "forced": "A person took it from the previous holder. Work may be half done: look before you edit.",
+    "expired": "The previous claim expired without a release. Work may be half done: check it before you edit.",
+    "forced": "A person took it from the previous holder. Work may be half done: check it before you edit.",
 }

@@ -109,7 +109,7 @@ def conflict(detail: DataConflictDetail) -> results.DataConflict:
 
 
 _CONFLICT: Final = (
-    "The thread's data changed; changed_keys lists where. Call thread_get() to read it, then repeat your call with its"
+    "The thread's data changed: see changed_keys. Call thread_get() to read it, then repeat your call with its"
     " data_version as expected_data_version."
 )
 _NO_THREAD: Final = "Nobody started this thread. Check its spelling, or call thread_start() with this thread_id."

@@ -227,26 +227,26 @@ _EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expir
 }
 MAX_HINT: Final = 200
 """Characters of a hint with the default tool prefix."""
-_UNCHANGED = "The key did not change in time. To keep waiting, call watch() again with since_version={}."
+_UNCHANGED = "The key did not change before the timeout. To keep waiting, call watch() again with since_version={}."
 _NO_VALUE = "There is no value under this key now. Call list() with this namespace to see its keys."
 _CONFLICT = (
     "Another agent wrote version {0}. Merge your change into actual_value and call set() again with"
     " expected_version={0}."
 )
 _CONFLICT_OWN = (
-    "Your own agent name wrote version {0}. If actual_value has your change, you are done; otherwise merge it and call"
-    " set() again with expected_version={0}."
+    "An agent with your name wrote version {0}. If actual_value contains your change, you are done; otherwise merge it"
+    " and call set() again with expected_version={0}."
 )
 _DELETE_CONFLICT = (
     "Nothing changed: another agent wrote version {0}. Read actual_value; if your call still applies, repeat it with"
     " expected_version={0}."
 )
 _DELETE_CONFLICT_OWN = (
-    "Nothing changed: your own agent name wrote version {0}. Read actual_value; if your call still applies, repeat it"
-    " with expected_version={0}."
+    "Nothing changed: an agent with your name wrote version {0}. Read actual_value; if your call still applies, repeat"
+    " it with expected_version={0}."
 )
 _GONE = (
-    "The key has no value now, which counts as version 0. Call history() for it to see how it ended, then decide"
+    "The key has no value now, which counts as version 0. Call history() to see what happened to it, then decide"
     " whether your change still applies."
 )
 _NEVER_WRITTEN = (
@@ -254,8 +254,8 @@ _NEVER_WRITTEN = (
     " its keys."
 )
 _NOT_YOURS = (
-    "Nothing was written: you do not hold this claim, and a parent agent's does not count. Call claim() for it, read"
-    " again, then write with its new version in guard."
+    "Nothing was written: you do not hold this claim, and a claim of your parent agent does not count. Call claim() for"
+    " it, read again, then write with its new version in guard."
 )
 _OTHER_VERSION = "Nothing was written: your claim has version {0}. Repeat the call with version={0} in guard."
 _OTHER_SESSION = (
@@ -263,13 +263,12 @@ _OTHER_SESSION = (
     " claude-7f3a, call claim() under that name, then read again."
 )
 _RECEIPT = (
-    "Nothing was written: your agent name claimed this without a session. If this was you, add the receipt you were"
-    " given to this guard entry and repeat the call."
+    "Nothing was written: this is claimed under your agent name, without a session. If that was you, add the receipt"
+    " you were given to this guard entry and repeat the call."
 )
 _ENDED: Final[Mapping[str, str]] = {
     "released": "Nothing was written: you released this claim. Call claim() again, then read again before you write.",
-    "expired": "Nothing was written: your lease of this claim expired. Call claim() again, then read again before you"
-    " write.",
+    "expired": "Nothing was written: your claim expired. Call claim() again, then read again before you write.",
     "forced": "Nothing was written: a person ended your claim; see reason. If you still need it, call claim()"
     " again, then read again before you write.",
 }

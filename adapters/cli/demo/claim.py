@@ -8,9 +8,9 @@ from holdlog.adapters.cli.demo.screen import Screen
 from holdlog.adapters.cli.demo.timeline import Span, Tick, Wake
 
 RESOURCE: Final = "src/report.md"
-EDITS: Final = {"ada": 1.5, "ben": 0.8}
-"""Seconds that an agent holds the claim, as if it edited the file."""
-QUEUES: Final = 10.0
+EDIT_SECONDS: Final = {"ada": 1.5, "ben": 0.8}
+"""Seconds that each agent holds the claim, to simulate editing the file."""
+QUEUE_SECONDS: Final = 10.0
 """Seconds that ben is willing to wait in the queue."""
 NOTE: Final = "section 2 is new"
 
@@ -25,17 +25,17 @@ async def queued(screen: Screen, ada: Agent, ben: Agent) -> None:
         with timeline.during(ben.name, "wait", "in the queue"):
             waiting = asyncio.create_task(_queue(ben, screen))
             await _until_queued(ada, ben)
-            screen.act(ben.name, "queues", f"in one call: claim(wait_seconds={QUEUES:.0f})")
-            await asyncio.sleep(EDITS[ada.name])
+            screen.act(ben.name, "queues", f"with one call: claim(wait_seconds={QUEUE_SECONDS:.0f})")
+            await asyncio.sleep(EDIT_SECONDS[ada.name])
             if waiting.done():
                 await waiting
-                raise Wrong(f"{ben.name} got what {ada.name} held")
+                raise Wrong(f"{ben.name} got the claim while {ada.name} still held it")
             release_sent = timeline.now()
-            answer = await ada.call("release", resource=RESOURCE, agent=ada.name, outcome="modified", note=NOTE)
+            release = await ada.call("release", resource=RESOURCE, agent=ada.name, outcome="modified", note=NOTE)
             released = timeline.end(hold)
             require(
-                answer["status"] == "released" and answer.get("granted_to") == ben.name,
-                f"{ada.name}'s release returned {answer['status']}, granted to {answer.get('granted_to')}",
+                release["status"] == "released" and release.get("granted_to") == ben.name,
+                f"{ada.name}'s release returned {release['status']}, granted to {release.get('granted_to')}",
             )
             screen.act(ada.name, "releases", f'"{NOTE}": granted to {ben.name}', at=released)
             granted, response = await waiting
@@ -46,45 +46,45 @@ async def queued(screen: Screen, ada: Agent, ben: Agent) -> None:
         )
         screen.note("hint:", response["hint"])
         timeline.wakes.append(Wake(ada.name, ben.name, released, granted))
-        await asyncio.sleep(EDITS[ben.name])
+        await asyncio.sleep(EDIT_SECONDS[ben.name])
         timeline.end(next_hold)
         scene.outcome = (
             f"granted {granted - release_sent:.1f} ms after the release was sent",
             "to the first in the queue",
         )
     screen.outcome(
-        f"{ben.name} got it {granted - release_sent:.1f} ms after the release was sent, by one call.", good=True
+        f"{ben.name} got it {granted - release_sent:.1f} ms after the release was sent, with one call.", good=True
     )
 
 
 async def _claim(screen: Screen, agent: Agent) -> Span:
-    answer = await agent.call("claim", resource=RESOURCE, agent=agent.name)
-    require(answer["status"] == "claimed", f"{agent.name}'s claim returned {answer['status']}, not claimed")
+    response = await agent.call("claim", resource=RESOURCE, agent=agent.name)
+    require(response["status"] == "claimed", f"{agent.name}'s claim returned {response['status']}, not claimed")
     hold = screen.timeline.begin(agent.name, "hold", f"holds {RESOURCE}")
-    screen.act(agent.name, "claims", f"{RESOURCE}: claimed, version {answer['version']}; and edits it")
+    screen.act(agent.name, "claims", f"{RESOURCE}: claimed, version {response['version']}; and edits it")
     return hold
 
 
 async def _refused(screen: Screen, waiter: Agent, holder: Agent) -> None:
-    answer = await waiter.call("claim", resource=RESOURCE, agent=waiter.name)
-    status, held_by = answer["status"], answer.get("held_by")
+    response = await waiter.call("claim", resource=RESOURCE, agent=waiter.name)
+    status, held_by = response["status"], response.get("held_by")
     require(
         status == "busy" and held_by == holder.name,
         f"{waiter.name}'s claim of what {holder.name} holds returned {status}, held by {held_by}",
     )
     screen.timeline.ticks.append(Tick(waiter.name, "busy", screen.timeline.now(), "busy"))
-    screen.act(waiter.name, "busy", f"{RESOURCE}: held_by {held_by} for {answer['held_for_seconds']:.3f} s", "red")
-    screen.note("hint:", answer["hint"])
+    screen.act(waiter.name, "busy", f"{RESOURCE}: held_by {held_by} for {response['held_for_seconds']:.3f} s", "red")
+    screen.note("hint:", response["hint"])
 
 
 async def _queue(agent: Agent, screen: Screen) -> tuple[float, dict[str, Any]]:
     """Wait in the queue; returns the time of the grant, and the response."""
-    answer = await agent.call("claim", resource=RESOURCE, agent=agent.name, wait_seconds=QUEUES)
+    response = await agent.call("claim", resource=RESOURCE, agent=agent.name, wait_seconds=QUEUE_SECONDS)
     granted = screen.timeline.now()
-    status = answer["status"]
+    status = response["status"]
     require(status == "claimed", f"{agent.name}'s queued claim returned {status}, not claimed")
-    require(answer.get("previous_note") == NOTE, f"{agent.name} did not get the note of the previous holder")
-    return granted, answer
+    require(response.get("previous_note") == NOTE, f"{agent.name} did not get the note of the previous holder")
+    return granted, response
 
 
 async def _until_queued(holder: Agent, waiter: Agent) -> None:

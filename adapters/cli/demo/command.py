@@ -30,7 +30,7 @@ Then add this to .mcp.json of your project, and its agents share claims:
 
   holdlog --tools all       the same server with the tools for shared values
   holdlog claims            list claims and queues
-  holdlog doctor            check the store, list who is connected"""
+  holdlog doctor            check the store, and list connected processes"""
 
 
 def add_demo(commands: "Commands") -> None:

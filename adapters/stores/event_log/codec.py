@@ -1,5 +1,5 @@
-"""Encode events to rows of the log and decode them. Not the library's transcoder, which destroys values shaped like its
-own tags."""
+"""Encodes events as rows of the log, and decodes them. The eventsourcing library's transcoder is not used: it corrupts
+values that look like its own type tags."""
 
 import json
 import os
@@ -28,17 +28,18 @@ from holdlog.projections.fold import EVENTS, State
 SALT_BYTES = 16
 
 ENVELOPE_COLUMNS = ("at", "principal", "session", "request_id", "reason", "correlation_id", "digest")
-"""Columns of the log in addition to the library's four, in the order of `EncodedEvent.extra`."""
+"""Columns that we add to the library's four columns of the log, in the order of `EncodedEvent.extra`."""
 
 PAYLOAD_COLUMNS = ("salt", "payload", "payload_hash")
 """`payload_hash` is set only if `salt` and `payload` were redacted."""
 
 FORMAT_COLUMNS = ("format", "clock", "operation", "based_on", "forced", "guard", "reason_salt", "reason_hash")
-"""Columns of log format 2; null in events of format 1."""
+"""Columns that log format 2 added; null for events of format 1."""
 
 
 _CLOCKS_DIFFER: Final = 1_000_000
-"""Microseconds. If the clock is further behind the time of an event, the clock is recorded, too."""
+"""Microseconds. If the writer's clock is behind the time of the event by more than this, its reading is recorded in
+`clock`."""
 
 
 class EncodedEvent(NamedTuple):
@@ -50,8 +51,8 @@ class EncodedEvent(NamedTuple):
 
 
 def encode(change: Change, before: State, at: int, clock: int, caller: Caller) -> EncodedEvent:
-    """Encode an event. `before`: the state right before the event, which provides the version and the chain's last
-    digest. `clock`: the writer's clock, which `at` may be ahead of."""
+    """Encode an event. `before`: the state before the event, with the stream's version and last digest. `at`: the time
+    of the event; `clock`: the writer's clock, which may be behind `at`."""
     event = change.event
     stream, version, topic = before.stream, before.version + 1, event.topic
     basis = (change.basis if isinstance(change, (RecordChange, ThreadChange)) else None) or NO_BASIS
@@ -117,7 +118,7 @@ def decode(row: Any) -> Recorded[Event]:
     into a recorded event.
 
     Raises StoreError for an unknown topic (the library would import any name in a row), a body that does not match its
-    topic, or the format of a newer build.
+    topic, or the format of a newer version of holdlog.
     """
     (position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id, chained) = (
         row[:12]
@@ -144,7 +145,8 @@ def decode(row: Any) -> Recorded[Event]:
 
 
 def _recorded_format(stream: str, version: int, columns: Any) -> dict[str, Any]:
-    """The envelope fields in `FORMAT_COLUMNS`; none for an event of format 1, whose digest does not cover them."""
+    """The envelope fields in `FORMAT_COLUMNS`; empty for an event of format 1, because its digest does not cover these
+    columns."""
     number, clock, operation, based_on, forced, guard = columns[:6]
     if number is None:
         return {}
@@ -169,7 +171,7 @@ def _require_known_format(stream: str, version: int, number: object) -> None:
 
 
 def event_of(stream: str, version: int, topic: str, state: bytes, payload: str | None) -> Event:
-    """Decode the event alone, without its envelope. Raises StoreError as `decode`."""
+    """Decode the event alone, without its envelope. Raises StoreError in the same cases as `decode`."""
     known = EVENTS.get(topic)
     if known is None:
         raise StoreError(
@@ -189,8 +191,8 @@ def event_of(stream: str, version: int, topic: str, state: bytes, payload: str |
 def expected_digest(row: Any, previous: bytes) -> bytes:
     """The digest that a row (as for `decode`) must have after `previous`; for auditors and `doctor`.
 
-    A payload or reason that is present is hashed itself; a stored hash counts only if it was redacted. Raises
-    StoreError for the format of a newer build.
+    A payload or reason that is present is hashed again; the stored hash is used only if the text was redacted. Raises
+    StoreError for the format of a newer version of holdlog.
     """
     _position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id = row[:11]
     hashed = _hash_of(*row[12:15])
@@ -198,7 +200,7 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
     number, clock, operation, based_on, forced, guard, reason_salt, reason_hash = row[15:23]
     if number is None:
         if any(column is not None for column in row[16:23]):
-            return b""  # nothing in format 1 authenticates them
+            return b""  # the digest of format 1 does not cover these columns, so they must be empty
         caller = Caller.model_construct(
             principal=principal, session=session, request_id=request_id, reason=reason, correlation_id=correlation_id
         )

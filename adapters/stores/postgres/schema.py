@@ -11,10 +11,11 @@ from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 MAJOR: Final = 3
-"""Version of these tables; servers of another major version are refused. 1: writers locked the table of the log. 2: log
-format 1, and no sessions in `requests`."""
+"""Major version of this schema. A server refuses a store with another one. In version 1 writers locked the table of the
+log; version 2 had log format 1 and no column `session` in `requests`."""
 MINOR: Final = 0
-"""Minors only add, see `ADDED`; servers of different minors share one schema. Without a row `minor`: 0."""
+"""Minor version: each one only adds tables or indexes (see `ADDED`), so servers with different minor versions can share
+a schema. A schema without a row `minor` in `meta` has version 0."""
 
 TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
 TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
@@ -66,52 +67,53 @@ def require_major(found: str | None) -> None:
 
 
 ADDED: Final[dict[str, int]] = {}
-"""Tables and indexes missing in minor 0, with the minor that added them."""
+"""Tables and indexes added since minor version 0, with the version that added each."""
 
 
 def minor_of(minor: str | None) -> int:
-    """Parse the row `minor`; an unreadable one counts as current."""
+    """Parse the row `minor`. A text that is not a number counts as the current minor version."""
     return 0 if minor is None else int(minor) if minor.isdecimal() else MINOR
 
 
 def is_behind(minor: str | None) -> bool:
-    """Whether a store of our major lacks what our minor has. Update `minor` only if so: never lower a newer one."""
+    """Whether a store of our major version has an older minor version. Only then may a caller update the row `minor`,
+    so that a newer version is never lowered."""
     return minor_of(minor) < MINOR
 
 
 def added_since(minor: str | None) -> frozenset[str]:
-    """Names of what a store of that minor does not have yet."""
+    """The tables and indexes that a store of that minor version lacks, by name."""
     return frozenset(name for name, since in ADDED.items() if since > minor_of(minor))
 
 
 def create_view(table: Table, name: str | None = None, kind: str = "TABLE") -> str:
-    columns = ", ".join(f'"{column}" {TYPES[kind]}' for column, kind in table.columns.items())
+    columns = ", ".join(f'"{column}" {TYPES[type_]}' for column, type_ in table.columns.items())
     key = ", ".join(_quoted(key_of(table)))
     return f'CREATE {kind} "{name or table.name}" ({columns}, PRIMARY KEY ({key}))'
 
 
 def select_rows(table: Table, name: str | None = None) -> str:
-    """Select the rows of keys, which are passed as one array per column."""
+    """Select the rows with the given keys. The statement takes one array per key column."""
     key = key_of(table)
     given = ", ".join(f"%s::{_ARRAYS[kind]}" for kind in key.values())
     return f"{select_from(table, name)} WHERE ({', '.join(_quoted(key))}) IN (SELECT * FROM unnest({given}))"
 
 
 def key_of(table: Table) -> dict[str, type]:
-    """The columns of its key, with their types."""
+    """The key columns of a table, with their types."""
     return dict(list(table.columns.items())[: table.key])
 
 
 class Insert(NamedTuple):
-    """Inserts rows: a single row by its values, at about half the cost of arrays of one; several as one array per
-    column."""
+    """Inserts rows. `one` inserts a single row from its values, at about half the cost of `many`, which takes one array
+    per column."""
 
     one: str
     many: str
     kinds: Sequence[type]
 
     def of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[str, Sequence[Any]]:
-        """Statement and parameters."""
+        """The statement that inserts these rows, and its parameters."""
         return (self.one, rows[0]) if len(rows) == 1 else (self.many, arrays(self.kinds, rows))
 
 
@@ -123,7 +125,7 @@ def insert_into(table: str, types: Mapping[str, type], also: str = "") -> Insert
 
 
 def put_into(table: str, types: Mapping[str, type], key: int) -> Insert:
-    """Insert rows, replacing those with the same key, which is the first columns."""
+    """Insert rows, replacing those with the same key: the first `key` columns."""
     names = _quoted(types)
     changes = ", ".join(f"{name} = excluded.{name}" for name in names[key:])
     return insert_into(table, types, f" ON CONFLICT ({', '.join(names[:key])}) DO UPDATE SET {changes}")

@@ -241,7 +241,7 @@ def test_new_repository_gets_the_next_step_and_exit_code_0(
 def test_read_commands_do_not_create_a_store(line: str, run: Terminal) -> None:
     told = (
         f"holdlog: there is no store at {run.db} yet; the first claim or set creates it,"
-        " for example: holdlog claim README.md (--db names another store)\n"
+        " for example: holdlog claim README.md (use --db for another store)\n"
     )
     assert run(*line.split()) == (1, "", told)
     assert not run.db.parent.joinpath("state.db").exists()
@@ -380,7 +380,7 @@ def test_help_lists_every_command_once_in_a_group(run: Terminal) -> None:
         "work with claims",
         "work with values",
         "work with threads",
-        "people and audit",
+        "audit and administration",
         "servers and stores",
     ]
     assert parser.usage == "holdlog [--db PATH|URL] COMMAND …"

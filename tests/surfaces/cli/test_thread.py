@@ -203,7 +203,7 @@ def test_thread_command_reports_a_thread_that_was_never_started(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     (line,) = run(capsys, db, *words, code=1)
-    assert line == "holdlog: there is no thread none; to see all: holdlog thread list (--db names another store)"
+    assert line == "holdlog: there is no thread none; to see all: holdlog thread list (use --db for another store)"
     assert main(["thread", *words, "--json", "--db", db]) == 1
     refused = json.loads(capsys.readouterr().out)
     assert (refused["status"], refused["thread_id"]) == ("not_found", "none")

@@ -64,10 +64,12 @@ async def test_conflict_with_a_write_of_the_caller_names_the_caller() -> None:
         await agent("set", **AT, value=1, updated_by="ann", expected_version=0)
         again = await agent("set", **AT, value=1, updated_by="ann", expected_version=0)
         assert again["actual_updated_by"] == "ann"
-        assert again["hint"].startswith("Your own agent name wrote version 1. If actual_value has your change, you are")
+        assert again["hint"].startswith(
+            "An agent with your name wrote version 1. If actual_value contains your change,"
+        )
         assert "nother agent" not in again["hint"]
         deleting = await agent("delete", **AT, deleted_by="ann", expected_version=7)
-        assert deleting["hint"].startswith("Nothing changed: your own agent name wrote version 1.")
+        assert deleting["hint"].startswith("Nothing changed: an agent with your name wrote version 1.")
 
 
 async def test_a_conflict_of_a_deletion_does_not_call_set() -> None:

@@ -229,4 +229,4 @@ def test_relay_once_reports_in_one_line_that_another_relay_publishes(
     done = subprocess.run(
         [sys.executable, "-m", "holdlog", *words], capture_output=True, text=True, timeout=60, check=True
     )
-    assert "another relay publishes; this one ends when the stream has everything up to now" in done.stderr
+    assert "another relay is publishing; this one stops once the stream has all events that exist now" in done.stderr
