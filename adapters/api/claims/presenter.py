@@ -429,12 +429,12 @@ _SAME_NAME = (
     " again under that name, with wait_seconds=30 to queue."
 )
 _SAME_NAME_RECEIPT = (
-    "Your agent name holds it, without a session. If this is you, call claim() again with the receipt you were given."
-    " Otherwise choose a name of your own, such as claude-7f3a."
+    "An agent with your name holds it, without a session. If this is you, call claim() again with your receipt."
+    " Otherwise choose a name of your own, such as claude-7f3a, and call claim() again."
 )
 _FORMER = (
-    "An ended session of your name holds covered_by, which overlaps this. Call claim() with the resource in covered_by"
-    " to resume that claim."
+    "A former session of your name holds the resource in covered_by, which overlaps this one. Call claim() with that"
+    " resource to resume its claim."
 )
 _UPGRADE = (
     "You share it with other agents. Call release() for your shared claim first, then claim() with mode=exclusive and"
@@ -449,11 +449,11 @@ _NEVER_CLAIMED = (
     " hold."
 )
 _NOT_HOLDER = {
-    "agent": "Nothing was released: another agent holds it. Call status() with this resource to see since when.",
+    "agent": "Nothing was released: another agent holds it. Call status() with this resource for details.",
     "session": "Nothing was released: another session with your agent name holds it, and only that session can release"
-    " it. Call status() with this resource to see since when.",
+    " it. Call status() with this resource for details.",
     "token": "Nothing was released: an agent with your name but another token holds it. Call status() with this"
-    " resource to see since when.",
+    " resource for details.",
     "receipt": "Your agent name claimed it without a session. If this was you, call release() again with the receipt"
     " you were given.",
 }
@@ -471,18 +471,20 @@ _REPLAYED = "The claim granted to this request has ended. Call claim() again wit
 _ALREADY = "You already hold it. A sub-agent needs a different name, such as claude-7f3a/task."
 _RESUMED = "A former session of your name held it. Work may be half done: look before you edit."
 _FOLDER = (
-    "You claimed the folder's name, not what is in it. For everything below it, call claim() again with a / at the end"
-    " of its name."
+    "You claimed only the folder itself, not the files in it. To claim everything below it, call claim() again with a"
+    " / at the end of the path."
 )
 _NO_FILE = (
-    "No such file in this worktree. If you mean something that exists once for all worktrees, release this and claim"
-    " {}."
+    "No such file in this worktree. If you mean something that all worktrees share, call release() and claim {}"
+    " instead."
 )
 _ELSEWHERE = "Another worktree has a claim on this path. It does not block you; coordinate before you merge."
 MOVED: Final = (
     "The previous holder moved it. Call release() for this one first, then claim() with the path in moved_to."
 )
-MOVED_UNSEEN: Final = "The previous holder moved it where you may not look. If you no longer need it, call release()."
+MOVED_UNSEEN: Final = (
+    "The previous holder moved it to a path you may not see. If you no longer need it, call release()."
+)
 _PASTS = {
     "modified": "The previous holder modified it. Read it again before you edit.",
     "created": "The previous holder created it. Read it before you edit.",

@@ -246,7 +246,7 @@ _DELETE_CONFLICT_OWN = (
     " with expected_version={0}."
 )
 _GONE = (
-    "The key has no value now, which counts as version 0. Call history() for it to see how it ended, then decide"
+    "The key has no value now, which counts as version 0. Call history() to see what happened to it, then decide"
     " whether your change still applies."
 )
 _NEVER_WRITTEN = (
