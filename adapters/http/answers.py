@@ -33,7 +33,10 @@ STATUSES: Final[dict[type[HoldlogError], int]] = {
 CONFLICT: Final = (
     'The value is now at version {0}. Adapt your request to actual_value, then repeat it with If-Match: "{0}".'
 )
-GONE: Final = "There is no value now. GET it with ?history=1 to see what happened to it, then decide whether your change still applies."
+GONE: Final = (
+    "There is no value now. GET it with ?history=1 to see what happened to it, then decide whether your change still"
+    " applies."
+)
 DATA_CONFLICT: Final = (
     "The thread's data changed; changed_keys lists where. GET it, then repeat your request with its ETag in If-Match."
 )

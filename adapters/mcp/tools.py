@@ -331,7 +331,8 @@ class Tools:
         except Exception:
             _log.exception("a call failed")
             return failed(
-                "internal error of holdlog; report it to the person you work for: details are in holdlog's log on stderr"
+                "internal error of holdlog; report it to the person you work for: details are in holdlog's log on"
+                " stderr"
             )
 
     async def _with_losses(self, result: responses.Result, who: Caller, receipt: str | None) -> responses.Result:
