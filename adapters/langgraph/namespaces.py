@@ -1,4 +1,4 @@
-"""Maps LangGraph's namespaces, tuples of labels, to those of records, labels joined by slashes, and back."""
+"""Converts between LangGraph's namespaces (tuples of labels) and those of records (labels joined by slashes)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -16,8 +16,9 @@ _ANY: Final = "*"
 
 
 def text_of(labels: Labels) -> str:
-    """`("users", "ann")` is `users/ann`. In a label, `%` and `/` are percent-encoded (RFC 3986); so are all characters
-    but letters, digits, `-`, `_` and `~` where the name would otherwise be invalid.
+    """Return the namespace of some labels: `("users", "ann")` becomes `users/ann`. In a label, `%` and `/` are
+    percent-encoded (RFC 3986). If the label would still not be a valid name, so are all its characters except letters,
+    digits, `-`, `_` and `~`.
 
     Raises InvalidNamespaceError for labels that LangGraph does not allow.
     """
@@ -25,7 +26,7 @@ def text_of(labels: Labels) -> str:
 
 
 def labels_of(text: str) -> Labels | None:
-    """The labels of a namespace; None for one that `text_of` never returns: LangGraph could not name it."""
+    """The labels of a namespace; None if no labels have this namespace, so that LangGraph cannot address it."""
     try:
         labels = tuple(unquote(part, errors="strict") for part in text.split("/"))
         return labels if text_of(labels) == text else None
@@ -34,7 +35,7 @@ def labels_of(text: str) -> Labels | None:
 
 
 def below(reader: Reader, prefix: Labels) -> Iterator[tuple[str, Labels]]:
-    """The namespaces that contain values and begin with these labels: as text and as labels."""
+    """The namespaces that contain values and begin with these labels, each as text and as labels."""
     start = text_of(prefix)
     if prefix and reader.records(start, "", None, 1, False):
         yield start, prefix
@@ -47,11 +48,11 @@ def below(reader: Reader, prefix: Labels) -> Iterator[tuple[str, Labels]]:
 
 
 def listed(reader: Reader, operation: ListNamespacesOp) -> list[Labels]:
-    """The matching namespaces, sorted and without duplicates, also if only their first labels are requested."""
+    """The matching namespaces, cut to `max_depth` labels, sorted, and without duplicates."""
     conditions = operation.match_conditions or ()
     found = {
         labels[: operation.max_depth]
-        for _, labels in below(reader, _certain(conditions))
+        for _, labels in below(reader, _common_prefix(conditions))
         if all(_matches(condition, labels) for condition in conditions)
     }
     return sorted(found)[operation.offset : operation.offset + operation.limit]
@@ -59,7 +60,7 @@ def listed(reader: Reader, operation: ListNamespacesOp) -> list[Labels]:
 
 def _encoded(label: object) -> str:
     if not isinstance(label, str) or not label or "." in label or "\0" in label:
-        raise InvalidNamespaceError("a label of a namespace must be a non-empty string without periods and NUL")
+        raise InvalidNamespaceError("a label of a namespace must be a non-empty string without periods or NUL")
     plain = label.replace("%", "%25").replace("/", "%2F")
     try:
         if name(plain) == plain:
@@ -72,8 +73,8 @@ def _encoded(label: object) -> str:
         raise InvalidNamespaceError("a label of a namespace must not contain a lone surrogate") from None
 
 
-def _certain(conditions: Iterable[MatchCondition]) -> Labels:
-    """The labels that all matches begin with, as far as one condition determines them."""
+def _common_prefix(conditions: Iterable[MatchCondition]) -> Labels:
+    """Labels that every match begins with: those of the first prefix condition, up to its first wildcard."""
     for condition in conditions:
         if condition.match_type == "prefix":
             path = condition.path

@@ -1,4 +1,4 @@
-"""Refusals as JSON-RPC errors, for requests that have no other way to refuse."""
+"""Converts refusals to JSON-RPC errors, for requests whose results cannot express a refusal."""
 
 import logging
 from collections.abc import Iterator
@@ -16,20 +16,21 @@ from holdlog.adapters.mcp.resources.addresses import UnknownAddressError
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, NotFoundError, StoreError
 
 NOT_FOUND_BEFORE: Final = -32002
-"""The error code of a missing resource up to 2025-11-25; since then it is an invalid parameter."""
+"""The error code for a missing resource in protocol versions up to 2025-11-25; later ones use INVALID_PARAMS."""
 
 _log = logging.getLogger("holdlog")
 
 
 @contextmanager
-def translated(ctx: ServerRequestContext[Any, Any], uri: str, calls: Requests, prefix: str) -> Iterator[None]:
-    """Turn a refusal in the block into an error with a one-line message; its data is what a tool would return."""
+def translated(ctx: ServerRequestContext[Any, Any], uri: str, requests: Requests, prefix: str) -> Iterator[None]:
+    """Convert a refusal raised in the block to an error with a one-line message. The `data` of the error is the
+    response that a tool would return."""
     try:
         yield
     except MCPError:
         raise
     except HoldlogError as error:
-        code, message, facts = _error(error, calls)
+        code, message, facts = _error(error, requests)
         if code == NOT_FOUND_BEFORE and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             code = INVALID_PARAMS
         if "hint" in facts:
@@ -38,12 +39,12 @@ def translated(ctx: ServerRequestContext[Any, Any], uri: str, calls: Requests, p
     except Exception:
         _log.exception("a request about resources failed")
         message = (
-            "internal error of holdlog; report it to the person you work for, who finds details in its log on stderr"
+            "internal error of holdlog; report it to the person you work for: details are in holdlog's log on stderr"
         )
         raise MCPError(code=INTERNAL_ERROR, message=message) from None
 
 
-def _error(error: HoldlogError, calls: Requests) -> tuple[int, str, dict[str, Any]]:
+def _error(error: HoldlogError, requests: Requests) -> tuple[int, str, dict[str, Any]]:
     match error:
         case UnknownAddressError():
             return NOT_FOUND_BEFORE, str(error), {}
@@ -52,9 +53,9 @@ def _error(error: HoldlogError, calls: Requests) -> tuple[int, str, dict[str, An
         case DeniedError(needed=needed):
             return INVALID_PARAMS, str(error), {"status": "denied", "needed": needed}
         case NotFoundError():
-            return NOT_FOUND_BEFORE, "there is no value now", calls.refused(error).body()
+            return NOT_FOUND_BEFORE, "there is no value now", requests.refused(error).body()
         case StoreError():
-            return INTERNAL_ERROR, calls.describe(error), {}
+            return INTERNAL_ERROR, requests.describe(error), {}
         case _:
-            body = calls.refused(error).body()
+            body = requests.refused(error).body()
             return INTERNAL_ERROR, str(body.get("message", "refused")), body

@@ -34,8 +34,8 @@ GROUPS: Final[Mapping[str, tuple[ToolKind, ...]]] = {
             (claims.Released, claims.AlreadyFree, claims.NeverClaimed, claims.NotHolder, claims.Expired),
             idempotent=True,
         ),
-        ToolKind("status", "Who holds it", (claims.Available, claims.Held, claims.Board), read_only=True),
-        ToolKind("wait", "Wait until free", (claims.Available, claims.WaitTimeout), read_only=True),
+        ToolKind("status", "Show who holds a resource", (claims.Available, claims.Held, claims.Board), read_only=True),
+        ToolKind("wait", "Wait until a resource is free", (claims.Available, claims.WaitTimeout), read_only=True),
     ),
     "state": (
         ToolKind("get", "Read a value", (responses.StateRecord, responses.NotFound), read_only=True),
@@ -48,7 +48,13 @@ GROUPS: Final[Mapping[str, tuple[ToolKind, ...]]] = {
             (responses.DeleteResult, responses.NotFound, responses.Conflict, responses.Fenced),
             destructive=True,
         ),
-        ToolKind("clear_namespace", "Delete a namespace", (responses.ClearResult,), destructive=True, idempotent=True),
+        ToolKind(
+            "clear_namespace",
+            "Delete all values of a namespace",
+            (responses.ClearResult,),
+            destructive=True,
+            idempotent=True,
+        ),
         ToolKind("export", "Export a namespace", (responses.Export,), read_only=True),
         ToolKind(
             "watch",
@@ -78,9 +84,7 @@ GROUPS: Final[Mapping[str, tuple[ToolKind, ...]]] = {
             (threads.ThreadValue, threads.ThreadData, threads.ThreadNotFound),
             read_only=True,
         ),
-        ToolKind(
-            "thread_has", "Whether a thread has a key", (threads.ThreadKey, threads.ThreadNotFound), read_only=True
-        ),
+        ToolKind("thread_has", "Check a thread for a key", (threads.ThreadKey, threads.ThreadNotFound), read_only=True),
         ToolKind(
             "thread_set",
             "Write data of a thread",

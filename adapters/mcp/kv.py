@@ -15,7 +15,7 @@ _NOTHING: Final = "There is no value under this key, or it expired. Call save_st
 
 
 class KeyValueTools(Tools):
-    """All tools, plus these two."""
+    """The tools of claims and values, plus these two."""
 
     async def save_state(
         self,
@@ -37,7 +37,7 @@ class KeyValueTools(Tools):
     async def _saved(self, group: str, key: str) -> Result:
         try:
             return await self._engine.read_async(self._requests.get(group, key))
-        except NotFoundError as none:  # its own hint names a tool that may be disabled here
+        except NotFoundError as none:  # the usual hint names list(), which may be disabled here
             return self._requests.refused(none).model_copy(update={"hint": _NOTHING})
 
 

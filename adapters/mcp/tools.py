@@ -29,7 +29,7 @@ PROGRESS_EVERY: Final = 5.0
 
 _log = logging.getLogger("holdlog")
 current_context: ContextVar[RequestContext] = ContextVar("holdlog_served")
-"""The call that runs."""
+"""The context of the running call."""
 
 
 NameList = list[str]
@@ -86,19 +86,19 @@ class Tools:
         also: Annotated[NameList | None, Field(description="More resources to claim, all or nothing")] = None,
         alternatives: Annotated[
             list[str] | None,
-            Field(description="If resource is not free, claim the first of these that is; not with also"),
+            Field(
+                description="If resource is not free, claim the first of these that is; cannot be combined with also"
+            ),
         ] = None,
         lease_seconds: Annotated[
-            float | None, _number("Renewed while you work; usually 300", minimum=1, maximum=86400)
+            float | None, _number("Renewed while you work; default usually 300", minimum=1, maximum=86400)
         ] = None,
-        wait_seconds: Annotated[float, _number("Queue this long; about 50 at most", minimum=0)] = 0,
+        wait_seconds: Annotated[float, _number("Wait this long in the queue; about 50 at most", minimum=0)] = 0,
         mode: Annotated[
             Literal["exclusive", "shared"], Field(description="shared: other agents may share it")
         ] = "exclusive",
         note: Annotated[str | None, Field(description="Shown to other agents, e.g. ten more minutes")] = None,
-        receipt: Annotated[
-            str | None, Field(description="As returned with your grant; identifies you without a session")
-        ] = None,
+        receipt: Annotated[str | None, Field(description="The receipt in your claim's response, if it had one")] = None,
     ) -> ToolResult:
         """Claim a resource before you modify it: call this before the first edit of a file or other shared resource.
         claimed or already_claimed: you hold it; edit it, then call release(). The claim expires if you stop working.
@@ -135,7 +135,7 @@ class Tools:
     async def status(
         self,
         resource: Annotated[str | None, Field(description="If omitted: all claims and queues")] = None,
-        version: Annotated[int | None, Field(description="Version of your claim, to report if it is current")] = None,
+        version: Annotated[int | None, Field(description="Version of your claim, to check that it is current")] = None,
         agent: Annotated[str | None, Field(description="List only this agent and its sub-agents")] = None,
         after: Annotated[str | None, Field(description="next_after of the previous page")] = None,
     ) -> ToolResult:
@@ -179,11 +179,12 @@ class Tools:
         expected_version: Annotated[
             int | None, _number("The version you read; 0: the key must not exist", minimum=0)
         ] = None,
-        force: Annotated[bool, Field(description="Write whatever the version is")] = False,
+        force: Annotated[bool, Field(description="Write regardless of the version")] = False,
         guard: Annotated[Guards | None, Field(description="Claims this write relies on")] = None,
         reason: Annotated[str | None, Field(description="Kept in the history")] = None,
         ttl_seconds: Annotated[
-            float | None, _number("Until it expires; omitted: never", exclusiveMinimum=0, maximum=MAX_TTL_SECONDS)
+            float | None,
+            _number("Seconds until it expires; omitted: never", exclusiveMinimum=0, maximum=MAX_TTL_SECONDS),
         ] = None,
     ) -> ToolResult:
         """Write a value if its version is still the one you read with get(): expected_version, required unless force.
@@ -244,7 +245,7 @@ class Tools:
         )
 
     async def clear_namespace(self, namespace: str, deleted_by: str) -> ToolResult:
-        """Delete all values of a namespace in one transaction, whatever their versions."""
+        """Delete all values of a namespace in one transaction, regardless of their versions."""
         return await self._write(lambda: self._requests.clear_namespace(namespace, deleted_by))
 
     async def export(
@@ -304,15 +305,15 @@ class Tools:
             found = await _with_progress(ctx, self._engine.wait_async(call()), self._progress_every)
             if not await current_context.get().still():
                 raise InvalidError(
-                    "the token is not valid or no longer valid; ask the person you work for for a new one"
-                )  # later losses are not for this call
+                    "the token is not valid, or no longer valid; ask the person you work for to replace it"
+                )  # a caller without access must not see the losses
             return found
 
         return await self._respond(waited)
 
     async def _respond(self, run: Callable[[], Awaitable[Any]], receipt: str | None = None) -> ToolResult:
-        """Return every outcome as a response; only bad arguments and bugs are errors of the call. `receipt`: shown by
-        the caller."""
+        """Return every outcome as a response; only bad arguments and bugs are errors of the call. `receipt`: passed
+        by the caller."""
         who = current_context.get().caller
         self._engine.lease_maintenance.record_call(who.session)
         try:
@@ -324,16 +325,14 @@ class Tools:
         except DeniedError as error:
             return _refused(responses.Denied(needed=error.needed, message=str(error)))
         except SealedError as error:
-            return failed(
-                f"{error}. Nothing was written. Report this to the person you work for, who can start holdlog there."
-            )
+            return failed(f"{error}. Nothing was written. Ask the person you work for to start holdlog there.")
         except (InvalidError, StoreError) as error:
             return failed(self._requests.describe(error))
         except Exception:
             _log.exception("a call failed")
             return failed(
-                "internal error of holdlog; report it to the person you work for, who finds details in "
-                "its log on stderr"
+                "internal error of holdlog; report it to the person you work for: details are in holdlog's log on"
+                " stderr"
             )
 
     async def _with_losses(self, result: responses.Result, who: Caller, receipt: str | None) -> responses.Result:

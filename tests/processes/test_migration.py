@@ -232,7 +232,7 @@ def test_command_line_prints_one_line_when_it_migrates_and_only_then(path: Path)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout, done.stderr
 
-    told = f"holdlog: migrated the store {path} from schema 1 to 3; the former version is kept in {path}.backup-1\n"
+    told = f"holdlog: migrated the store {path} from schema 1 to 3; the backup of the old store is {path}.backup-1\n"
     assert get() == ("2\n", told)
     assert get() == ("2\n", "")
 

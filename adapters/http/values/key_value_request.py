@@ -12,12 +12,12 @@ from holdlog.adapters.http.values.request_bodies import wants_json
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.refusals import InvalidError
 
-ANYBODY: Final = "http"
-"""The writer, when neither the request nor its token names one."""
+DEFAULT_WRITER: Final = "http"
+"""The writer of a request that names none and has no named token."""
 
 
 class KeyValueRequest(NamedTuple):
-    """A request in the form that its handler needs."""
+    """A request, parsed for its handler. `fields`: its header fields; `names`: the names in its path, decoded."""
 
     scope: Scope
     receive: Receive
@@ -31,14 +31,14 @@ class KeyValueRequest(NamedTuple):
 
     @property
     def by(self) -> str:
-        """The writer: named by the request, else by its token."""
+        """The writer that the request names, or else the name of its token."""
         header = self.fields.get(b"x-agent")
         if header is not None:
             try:
                 return header.decode().strip()
             except UnicodeDecodeError:
                 raise InvalidError("X-Agent: must be UTF-8") from None
-        return author(self.context.caller, ANYBODY)
+        return author(self.context.caller, DEFAULT_WRITER)
 
     @property
     def guard(self) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ class KeyValueRequest(NamedTuple):
             claim, _, receipt = text.strip().partition(";receipt=")
             resource, _, version = claim.rpartition("@")
             if not resource or not re.fullmatch(r"[0-9]{1,18}", version):
-                raise InvalidError("X-Guard: must be resource@version, percent-encoded, with commas between several")
+                raise InvalidError("X-Guard: must be a list of resource@version, percent-encoded, separated by commas")
             named = {"resource": decoded(resource, "X-Guard"), "version": int(version)}
             claims.append(named | ({"receipt": decoded(receipt, "X-Guard")} if receipt else {}))
         return claims

@@ -56,14 +56,14 @@ def create_state(
 ) -> State[Any]:
     """Start a thread, or reopen one, and return its State.
 
-    `data`: a dict, a pydantic model, or the class of one (a new thread then starts with its defaults). `thread_id`:
-    None = a generated id. `store`: None = memory that lasts as long as the State; a StateStore or AsyncStateStore; or
-    the path or URL of one, which the State closes. `messages`, `results`: the initial conversation,
-    messages first. `agent`: the author of changes.
+    `data`: a dict, a pydantic model, or a model class (a new thread then starts with the defaults of the class).
+    `thread_id`: None = a generated id. `store`: None = memory that lasts as long as the State; a StateStore or
+    AsyncStateStore; or the path or URL of one, which the State then opens and closes. `messages`, `results`: the
+    initial conversation, messages first. `agent`: the author of changes.
 
     If the thread exists, `data`, `results` and `messages` are ignored, except that `data` selects the model. Raises
-    InvalidError for content that cannot be stored, and if stored data do not fit the model; nothing is lost then, and
-    `create_state(dict, …)` shows the data.
+    InvalidError for content that cannot be stored, and if stored data do not fit the model; then nothing changed, and
+    `create_state(dict, …)` returns a State that shows the data.
     """
     name = new_name(thread_id)
     kind = kind_of(data, name)
@@ -86,10 +86,10 @@ def _start(
     results: Sequence[AnyResult],
     by: str,
 ) -> None:
-    """Start the thread with as many items as one command may have; append the rest."""
+    """Start the thread with as many items as one command may contain, then append the rest."""
     items = repository.items(messages, results)
     data = kind.beginning()
     repository.require_size(data)
-    begun = repository.run(lambda: StartThread(thread=name, data=data, items=items[:MAX_APPENDED], by=by))
-    if begun.created:
+    started = repository.run(lambda: StartThread(thread=name, data=data, items=items[:MAX_APPENDED], by=by))
+    if started.created:
         append_all(repository, name, items[MAX_APPENDED:], by)

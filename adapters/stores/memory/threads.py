@@ -17,8 +17,8 @@ from holdlog.projections.threads import DATA, datum_of
 
 
 class HeldItems(NamedTuple):
-    """The contents of one thread. `places`: indexes of its events in the log, by version; `items`: kind, version and
-    name; `results`: the last version of each checksum."""
+    """The contents of one thread. `positions`: indexes of its events in the log, by version; `items`: kind, version
+    and name of each; `data`: rows by key; `results`: the last version of each checksum."""
 
     positions: list[int]
     items: list[tuple[str, int, str]]
@@ -51,7 +51,7 @@ class _Log(Protocol):
 
 
 class MemoryThreads:
-    """The part of the reader that reads threads."""
+    """The reader's methods for threads."""
 
     def thread(self: _Log, thread: str) -> Thread:
         found = self.states.get(thread_stream(thread))
@@ -74,9 +74,9 @@ class MemoryThreads:
     ) -> list[Recorded[Event]]:
         held = self.held.get(thread, NOTHING)
         first = bisect_right(held.items, after, key=_version)
-        behind = len(held.items) if before is None else bisect_left(held.items, before, key=_version)
+        end = len(held.items) if before is None else bisect_left(held.items, before, key=_version)
         found: dict[int, None] = {}
-        for index in range(behind - 1, first - 1, -1) if newest else range(first, behind):
+        for index in range(end - 1, first - 1, -1) if newest else range(first, end):
             kind, version, name = held.items[index]
             if len(found) == limit and version not in found:
                 break
@@ -88,8 +88,8 @@ class MemoryThreads:
         held = self.held.get(thread, NOTHING)
         if wanted is not None:
             return [name for name in wanted if held.results.get(name, 0) > after]
-        above = takewhile(lambda it: it[1] > after, reversed(held.items))
-        return [name for kind, _, name in above if kind == "result"][::-1]
+        newer = takewhile(lambda it: it[1] > after, reversed(held.items))
+        return [name for kind, _, name in newer if kind == "result"][::-1]
 
     def thread_data(
         self: _Log, thread: str, keys: Sequence[str] | None, after: str | None = None, limit: int = -1

@@ -26,25 +26,29 @@ def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
             return StoreError(f"the database refused the login: {first_line(error)}")
         case psycopg.OperationalError(sqlstate=None) if first_line(error).startswith(_CONNECTING):
-            return _unconnected(first_line(error))
+            return _connection_refusal(first_line(error))
         case errors.InvalidCatalogName():
-            return StoreError(f"{first_line(error)}; create it, or use another")
+            return StoreError(f"{first_line(error)}; create it, or use another database")
         case errors.InsufficientPrivilege():
-            return StoreError(f"the database refused: {first_line(error)}")
+            return StoreError(
+                f"the database refused: {first_line(error)}; grant the right to the role, or use another role"
+            )
         case errors.ReservedName():
             return StoreError(f"the database refused: {first_line(error)}; use another ?schema=")
         case errors.ReadOnlySqlTransaction():
             return UnavailableError(f"the database is read-only; use its primary: {first_line(error)}")
         case errors.UndefinedTable() | errors.InvalidSchemaName():
-            return StoreError(f"the store's tables are missing: {first_line(error)}")
+            return StoreError(f"the store's tables are missing: {first_line(error)}; run `holdlog doctor`")
         case errors.ProgramLimitExceeded() if error.diag.constraint_name:
             names = "namespace and key, or thread_id and key"
-            return InvalidError(f"{names}: must together fit into PostgreSQL's index (2,704 bytes); use shorter names")
+            return InvalidError(
+                f"{names}: together are too long for an index of PostgreSQL (2,704 bytes); use shorter names"
+            )
         case _:
             return UnavailableError(f"the database reported an error: {first_line(error)}", in_doubt=in_doubt)
 
 
-def _unconnected(text: str) -> HoldlogError:
+def _connection_refusal(text: str) -> HoldlogError:
     """The refusal for a failed connection attempt, for which libpq has no code. An unrecognized failure may be
     temporary, so it is retried."""
     for start in _CONNECTING[:2]:
@@ -53,18 +57,18 @@ def _unconnected(text: str) -> HoldlogError:
     if _LOGIN.search(text):
         return StoreError(f"the database refused the login: {text}")
     if _DATABASE.search(text):
-        return StoreError(f"{text}; create it, or use another")
+        return StoreError(f"{text}; create it, or use another database")
     if _OPTIONS.search(text):
-        return StoreError(f"the options of the URL are wrong: {text}")
+        return StoreError(f"the URL has a wrong option: {text}")
     return UnavailableError(f"the database cannot be reached: {text}")
 
 
 def is_lost(error: psycopg.Error) -> bool:
     """Whether the connection is unusable."""
-    if isinstance(error, _UNPREPARED):
+    if isinstance(error, _STALE_STATEMENT):
         return True
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not isinstance(
-        error, _OF_STATEMENTS
+        error, _STATEMENT_ERRORS
     )
 
 
@@ -73,12 +77,14 @@ def first_line(error: psycopg.Error) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-_UNPREPARED = (errors.FeatureNotSupported, errors.InvalidSqlStatementName)
-"""A prepared statement is gone, or its table's types changed: a new connection prepares it again."""
-_OF_STATEMENTS = (
+_STALE_STATEMENT = (errors.FeatureNotSupported, errors.InvalidSqlStatementName)
+"""The connection's prepared statement no longer exists, or the types of its table changed. A new connection prepares
+it again."""
+_STATEMENT_ERRORS = (
     errors.LockNotAvailable,
     errors.QueryCanceled,
     errors.DiskFull,
     errors.OutOfMemory,
     errors.ProgramLimitExceeded,
 )
+"""Operational errors of one statement, after which the connection is still usable."""

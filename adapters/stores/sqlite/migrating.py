@@ -28,12 +28,13 @@ from holdlog.adapters.stores.sqlite.schema import (
 from holdlog.adapters.stores.sqlite.shadow_tables import rebuild_within
 from holdlog.domain.refusals import StoreError, UnavailableError
 
-_OF_A_DATABASE: Final = ("-journal", "-wal", "-shm", "")
-"""Suffixes of a database's files; first those that SQLite would apply to another database of the same name."""
+_DATABASE_SUFFIXES: Final = ("-journal", "-wal", "-shm", "")
+"""Suffixes of a database's files, in the order to delete them: side files first, because SQLite would apply those that
+remain to a new database of the same name."""
 BEFORE_UPGRADE: Final = "before-upgrade"
-"""Recorded as the session of leases and losses that had none, because the release that made them did not record it."""
+"""The session of leases and losses of an older release, which did not record one."""
 _REPLACED: Final = ("requests", "leases", "losses")
-"""Side tables with other columns or another key than before."""
+"""Side tables whose columns or key changed."""
 
 
 def is_older(connection: sqlite3.Connection) -> bool:
@@ -44,19 +45,19 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
     """Migrate while the caller holds the write lock. Returns a line that reports what was done. `at`: microseconds UTC;
     `now`: steady clock.
 
-    The log gets columns, and its events stay; the views are rebuilt from it. Processes of the older build are excluded
-    from then on, so the sessions of all leases have ended; deadlines stay. A kill at any moment leaves the store
-    unchanged or fully migrated. Raises StoreError if the migration is impossible, UnavailableError if a retry may
-    succeed; both with a one-line message.
+    The log gets new columns, and its events do not change; the views are rebuilt from it. Processes of the older build
+    can no longer use the store, so the sessions of all leases count as ended; their deadlines do not change. A kill at
+    any moment leaves the store unchanged or fully migrated. Raises StoreError if the migration is impossible,
+    UnavailableError if a retry may succeed; both with a one-line message.
     """
     connection.execute("BEGIN IMMEDIATE")
     old = _version(connection) // MINORS_PER_MAJOR
-    kept: Path | None = None
-    made = False
+    backup: Path | None = None
+    is_new = False
     try:
-        kept = _kept_before(path, old, connection)
-        if kept is None:
-            kept, made = _back_up(path, old), True
+        backup = _reusable_backup(path, old, connection)
+        if backup is None:
+            backup, is_new = _back_up(path, old), True
         salt = new_session_salt()
         _migrate_tables(connection, at, now, salt)
         rebuild_within(connection)
@@ -67,17 +68,17 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
     except (sqlite3.Error, OSError, StoreError) as error:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
-        if made and kept is not None and _is_still(old, connection):
-            kept.unlink(missing_ok=True)
+        if is_new and backup is not None and _is_unchanged(old, connection):
+            backup.unlink(missing_ok=True)
         raise _refused(path, old, error) from error
-    return f"migrated the store {path} from schema {old} to {MAJOR}; the former version is kept in {kept}"
+    return f"migrated the store {path} from schema {old} to {MAJOR}; the backup of the old store is {backup}"
 
 
 def _migrate_tables(connection: sqlite3.Connection, at: int, now: int, salt: str) -> None:
     """Migrate everything but the views. Sessions are hashed, so that a host that resumes the same session finds its
     claims."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    for name in FILE_TRIGGERS:  # of a sealed store: created again at the end
+    for name in FILE_TRIGGERS:  # only a sealed store has them; created again at the end
         connection.execute(f"DROP TRIGGER IF EXISTS {name}")
     for column in _ADDED_TO_EVENTS:
         connection.execute(f"ALTER TABLE {EVENTS_TABLE} ADD COLUMN {column}")
@@ -109,21 +110,21 @@ def _create_side_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+# The definitions of the new columns, with their types.
 _ADDED_TO_EVENTS: Final = re.findall(rf"^    ((?:{'|'.join(FORMAT_COLUMNS)}) \w+),$", CREATE_EVENTS, re.MULTILINE)
 assert len(_ADDED_TO_EVENTS) == len(FORMAT_COLUMNS)
-"""With their types."""
 
 
-def _is_still(old: int, connection: sqlite3.Connection) -> bool:
-    """Whether the file still has the old schema. False if unknown: a COMMIT that reported an error may have been
-    written."""
+def _is_unchanged(old: int, connection: sqlite3.Connection) -> bool:
+    """Whether the file still has the old schema. False if unknown, because a COMMIT that reported an error may have
+    succeeded."""
     with suppress(sqlite3.Error):
         return _version(connection) // MINORS_PER_MAJOR == old
     return False
 
 
 def _back_up(path: Path, old: int) -> Path:
-    """Back up the store under an unused name; the complete copy is on disk on return."""
+    """Back up the store under an unused name. The copy is complete and on the disk when this returns."""
     partial = path.with_name(f"{path.name}.backup-{old}.partial")
     _remove(partial)  # left by a killed backup
     try:
@@ -135,42 +136,42 @@ def _back_up(path: Path, old: int) -> Path:
         ):
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE")  # one file, without a separate log
-        kept = _reserve(path, old)
-        os.replace(partial, kept)
+        backup = _reserve(path, old)
+        os.replace(partial, backup)
     except BaseException:
         _remove(partial)
         raise
     sync_folder(path.parent)
-    return kept
+    return backup
 
 
-def _kept_before(path: Path, old: int, connection: sqlite3.Connection) -> Path | None:
-    """The backup of an attempt that did not finish, to reuse it: a host that kills slow starts would cause many
-    backups."""
-    for kept in _names(path, old):
-        if not os.path.lexists(kept):
+def _reusable_backup(path: Path, old: int, connection: sqlite3.Connection) -> Path | None:
+    """The backup of an interrupted attempt. It is reused, because a host that kills slow starts would otherwise cause
+    many backups."""
+    for candidate in _names(path, old):
+        if not os.path.lexists(candidate):
             return None
-        if not is_private(kept):
+        if not is_private(candidate):
             continue
         with (
             suppress(sqlite3.Error),
-            closing(sqlite3.connect(f"{uri_of(kept, 'ro')}&immutable=1", uri=True)) as backup,
+            closing(sqlite3.connect(f"{uri_of(candidate, 'ro')}&immutable=1", uri=True)) as other,
         ):
-            if _identity(backup) == _identity(connection):
-                return kept
+            if _identity(other) == _identity(connection):
+                return candidate
     return None
 
 
 def _identity(connection: sqlite3.Connection) -> list[Any]:
     """Values that two files share only if they contain the same store up to the same event."""
-    questions = (
+    queries = (
         "PRAGMA application_id",
         "PRAGMA user_version",
         "SELECT value FROM meta WHERE name = 'store_id'",
         f"SELECT COUNT(*) FROM {EVENTS_TABLE}",
         f"SELECT rowid, digest FROM {EVENTS_TABLE} ORDER BY rowid DESC LIMIT 1",
     )
-    return [connection.execute(question).fetchone() for question in questions]
+    return [connection.execute(query).fetchone() for query in queries]
 
 
 def _reserve(path: Path, old: int) -> Path:
@@ -179,7 +180,7 @@ def _reserve(path: Path, old: int) -> Path:
         with suppress(FileExistsError):
             os.close(open_private(name, os.O_RDWR | os.O_EXCL))
             return name
-    raise AssertionError("names do not end")
+    raise AssertionError("unreachable: _names never ends")
 
 
 def _names(path: Path, old: int) -> Iterator[Path]:
@@ -193,10 +194,10 @@ def _names(path: Path, old: int) -> Iterator[Path]:
 def _refused(path: Path, old: int, error: Exception) -> StoreError | UnavailableError:
     reason = error.strerror if isinstance(error, OSError) else str(error)
     line = f"{path} has schema {old} and cannot be migrated to {MAJOR} ({reason})"
-    for_good = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
-    if isinstance(error, StoreError) or (isinstance(error, sqlite3.Error) and code_of(error) & 0xFF in for_good):
+    permanent = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+    if isinstance(error, StoreError) or (isinstance(error, sqlite3.Error) and code_of(error) & 0xFF in permanent):
         return StoreError(f"{line}; the store is unchanged")
-    return UnavailableError(f"{line}; solve this, then try again")
+    return UnavailableError(f"{line}; correct this, then try again")
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -205,7 +206,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _remove(database: Path) -> None:
-    for suffix in _OF_A_DATABASE:
+    for suffix in _DATABASE_SUFFIXES:
         database.with_name(database.name + suffix).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Open a store file: a holdlog store, of a known version, on a suitable disk. Never repairs, never overwrites."""
+"""Open a store file, if it is a holdlog store of a known version on a suitable disk. Never repairs or overwrites it."""
 
 import logging
 import os
@@ -40,7 +40,7 @@ LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for the write lock when many servers start on a new file at once."""
 
 Report = Callable[[str], None]
-"""Called with a line for the user who opens a store."""
+"""Called with a line of text for the person who opens the store."""
 
 _creating = threading.Lock()
 _log = logging.getLogger("holdlog")
@@ -54,7 +54,7 @@ def open_sqlite(
 ) -> SqliteStore:
     """Open the store, create it if it is missing, and migrate an older schema, reporting that to `report`.
 
-    Raises StoreError with a one-line message with what to do; UnavailableError if another process holds the write
+    Raises StoreError, whose one-line message includes what to do; UnavailableError if another process holds the write
     lock for too long, or the disk is full.
     """
     try:
@@ -65,7 +65,7 @@ def open_sqlite(
     _require_openable(path)
     require_own(path)
     lock_path = path.with_name(path.name + ".gate")
-    guarded = lock_path.exists()
+    lock_existed = lock_path.exists()
     try:
         write_lock = WriteLock(lock_path)
     except OSError as error:
@@ -77,14 +77,14 @@ def open_sqlite(
         try:
             try:
                 salt = _require_or_create(path, clock, steady, report)
-            except DamagedError:  # or the disk failed a single read
+            except DamagedError:  # or a single read failed: try once more
                 salt = _require_or_create(path, clock, steady, report)
             store = SqliteStore(path, write_lock, clock, steady)
             store.session_salt = salt
             return store
         except StoreError:
-            if not guarded:
-                lock_path.unlink(missing_ok=True)  # leave no side file of ours next to a foreign file
+            if not lock_existed:
+                lock_path.unlink(missing_ok=True)  # do not leave a lock file next to a file that is not a store
             raise
         finally:
             write_lock.release()
@@ -94,8 +94,8 @@ def open_sqlite(
 
 
 def _require_openable(path: Path) -> None:
-    """Reject a path with a second name, whose write-ahead log and write lock would be separate, and a file that a
-    parent process had open."""
+    """Refuse a file with several names, because each name would have a separate write-ahead log and write lock, and a
+    file that a parent process had open."""
     try:
         status = path.stat()
     except OSError:
@@ -104,10 +104,11 @@ def _require_openable(path: Path) -> None:
         raise StoreError(f"{path} was open when this process was forked; start workers with spawn, or fork first")
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
         raise StoreError(
-            f"{path} has {status.st_nlink} names (hard links), and each would get its own log; keep only one name"
+            f"{path} has {status.st_nlink} names (hard links), and each would get a separate write-ahead log; keep only"
+            " one name"
         )
     if platform.is_mount_point(path):
-        raise StoreError(f"{path} is mounted as a single file, without its log; mount its folder")
+        raise StoreError(f"{path} is mounted as a single file, without its write-ahead log; mount its folder")
 
 
 def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[], int], report: Report) -> str:
@@ -121,16 +122,16 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
             raise StoreError(
                 f"{path} cannot be created ({error.strerror}); use --db with a path you may write"
             ) from None
-    is_open = why_open(path)  # checked first: SQLite makes files with the store's mode and removes them again
+    exposed = why_open(path)  # check this before SQLite creates and removes side files with the store's mode
     if path.with_name(path.name + "-wal").exists():
-        # Check read-only first: closing a connection that may write would move a foreign log into its file.
+        # Check read-only first: closing a connection that may write would merge the -wal file of another program.
         with suppress(UnavailableError), _connection(path, "ro") as connection:
             require_ours(path, connection)
     with _connection(path, "rw") as connection:
         if not (is_empty := _is_empty(path, connection)):
             require_ours(path, connection)
-        if is_open is not None:
-            raise is_open
+        if exposed is not None:
+            raise exposed
         if is_empty:
             _create(connection)
         configure(connection)
@@ -138,7 +139,7 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
         if is_older(connection):
             report(migrate(path, connection, clock(), steady()))
-        _add_what_is_new(connection)
+        _add_newer_tables(connection)
         _notice_reboot(connection, platform.boot_id(), clock(), steady())
         salt = connection.execute("SELECT value FROM meta WHERE name = ?", (SESSION_SALT,)).fetchone()
         return salt[0] if salt else ""
@@ -189,7 +190,7 @@ def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
     connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
 
 
-def _add_what_is_new(connection: sqlite3.Connection) -> None:
+def _add_newer_tables(connection: sqlite3.Connection) -> None:
     """Create the tables of later minors. Servers of earlier minors keep working with them."""
     ours = MAJOR * MINORS_PER_MAJOR + MINOR
     if connection.execute("PRAGMA user_version").fetchone()[0] >= ours:

@@ -27,7 +27,7 @@ def test_page_shows_that_the_server_is_gone_and_resumes_where_it_was(
             state = page.get_by_role("status")
             expect(state).to_have_text("Live")
         expect(state).to_have_text("Not connected")
-        expect(page.get_by_role("region", name="Connection")).to_contain_text("What you see is as of then")
+        expect(page.get_by_role("region", name="Connection")).to_contain_text("The page shows the state as of then")
         expect(page.locator("#event-list > li").first).to_be_visible()
         with page.expect_request("**/events*"):
             page.get_by_role("button", name="Try now").click()

@@ -73,7 +73,7 @@ def test_page_shows_what_changed_in_the_history_of_a_key(visit: Visits, server: 
     expect(past.first).to_contain_text("cydeleted")
     # It was the only value of its namespace, and this has been seen.
     expect(page.locator("#namespaces").get_by_role("button", name="money")).to_have_count(0)
-    expect(page.get_by_text("3 versions, not there now")).to_be_visible()
+    expect(page.get_by_text("3 versions, no value now")).to_be_visible()
     assert page.url.endswith("#/money/budget")
     page.reload()
     expect(past).to_have_count(3)
@@ -160,16 +160,16 @@ def test_page_shows_thread_events_as_text(visit: Visits, server: HttpServer, sto
     change_data(engine, {}, "plan", thread=thread)
     fork(engine, "run 8", thread)
     rows = page.locator("#event-list > li")
-    for told in (
-        f"ann started {thread}",
-        f"ann told {thread}",
+    for sentence in (
+        f"ann started thread {thread}",
+        f"ann added a message to thread {thread}",
         r"<img src=//evil.example/i>\u202e",
-        f"<b>writer</b>’s result in {thread}",
-        f"ann changed the data of {thread}, wrote <b>files</b> plan",
-        f"ann changed the data of {thread}, deleted plan",
-        f"ann started run 8 from {thread}",
+        f"<b>writer</b>’s result was added to thread {thread}",
+        f"ann changed the data of thread {thread}: wrote <b>files</b>, plan",
+        f"ann changed the data of thread {thread}: deleted plan",
+        f"ann started thread run 8 from {thread}",
     ):
-        expect(rows.filter(has_text=told).first).to_be_visible()
+        expect(rows.filter(has_text=sentence).first).to_be_visible()
 
 
 def test_page_of_an_empty_store_explains_what_to_do(own_server: HttpServer, visit: Visits) -> None:

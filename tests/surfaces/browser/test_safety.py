@@ -63,7 +63,7 @@ def test_page_finds_names_made_of_url_characters(visit: Visits, server: HttpServ
         page.locator("#key-list").get_by_text(name, exact=True).click()
         expect(page.locator("#history-list")).to_contain_text(f'"is {name}"')
     page.locator("#key-list").get_by_text("..", exact=True).click()
-    expect(page.locator("#values-wrong")).to_contain_text("No browser can ask")
+    expect(page.locator("#values-wrong")).to_contain_text("Browsers cannot request")
 
 
 def test_page_shows_a_large_value_in_part_until_it_is_expanded(

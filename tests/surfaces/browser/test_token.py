@@ -52,11 +52,11 @@ def test_page_asks_for_a_token_and_keeps_it_in_its_tab(visit: Visits, guarded: H
     page = visit(guarded.url, failures=True)
     asked: list[str] = []
     page.on("request", lambda it: asked.append(it.url))
-    dialog = page.get_by_role("dialog", name="A token, please")
+    dialog = page.get_by_role("dialog", name="Token required")
     expect(dialog).to_be_visible()
     expect(page.get_by_role("status")).to_have_text("Token needed")
     enter(page, "holdlog_viewer_wrong")
-    expect(dialog.get_by_role("alert")).to_have_text("This token is not valid (any more).")
+    expect(dialog.get_by_role("alert")).to_have_text("This token is not valid, or no longer valid.")
     enter(page, everything)
     expect(page.get_by_role("status")).to_have_text("Live")
     expect(dialog).to_be_hidden()
@@ -80,7 +80,7 @@ def test_page_rejects_a_malformed_token_at_once(visit: Visits, guarded: HttpServ
     for text in ("holdlog_“pasted”", "x" * 40_000):
         page.get_by_label("Token", exact=True).fill(text)
         page.keyboard.press("Enter")
-        expect(page.get_by_role("alert")).to_contain_text("This is no token")
+        expect(page.get_by_role("alert")).to_contain_text("This is not a token")
         expect(page.get_by_role("status")).to_have_text("Token needed")
 
 
@@ -108,6 +108,6 @@ def test_page_ends_its_view_when_the_token_is_revoked(visit: Visits, guarded: Ht
     enter(page, short)
     expect(page.locator("#claim-list > li")).to_have_count(1)
     token(place, "revoke", "short")
-    expect(page.get_by_role("alert")).to_have_text("This token is not valid (any more).", timeout=20_000)
+    expect(page.get_by_role("alert")).to_have_text("This token is not valid, or no longer valid.", timeout=20_000)
     assert page.locator("#claim-list > li, #key-list > li, #event-list > li, #namespaces > li").count() == 0
     assert page.evaluate("sessionStorage.length") == 0
