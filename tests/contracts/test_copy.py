@@ -705,7 +705,7 @@ def test_two_concurrent_copies_to_one_target_make_one_store(
 ) -> None:
     source, target = pair
     fill(source)
-    monkeypatch.setattr(file, "GATE_PATIENCE", 0.05)
+    monkeypatch.setattr(file, "LOCK_TIMEOUT", 0.05)
     inside, go_on = threading.Event(), threading.Event()
     done: list[CopyReport] = []
 

@@ -415,7 +415,7 @@ def test_value_that_is_not_an_item_fails_get_and_is_skipped_by_search() -> None:
         state.set("v1.2", "k", {}, updated_by="ann")  # LangGraph has no labels with periods
         state.set("a//b", "k", {}, updated_by="ann")
         store = HoldlogStore(state)
-        with pytest.raises(InvalidError, match="team/n: holds a value that is no object"):
+        with pytest.raises(InvalidError, match="team/n: has a value that is not an object"):
             store.get(("team",), "n")
         assert store.search(()) == []
         assert store.list_namespaces() == [("team",)]

@@ -658,7 +658,7 @@ def test_state_refuses_results_that_are_not_json(shared: StateStore) -> None:
 def test_state_without_a_store_lasts_for_one_run() -> None:
     state = create_state({"n": 1})
     state.data["n"] = 2
-    data, store = state.data, weakref.ref(state._place.engine.store)
+    data, store = state.data, weakref.ref(state._repository.engine.store)
     one = weakref.ref(state)
     del state
     gc.collect()
@@ -694,7 +694,7 @@ def test_state_dropped_during_a_write_blocks_nobody_and_is_closed_later(tmp_path
     path = tmp_path / "state.db"
     with StateStore(path) as store:
         state = create_state(store=path)
-        dropped = weakref.ref(state._place.engine.store)
+        dropped = weakref.ref(state._repository.engine.store)
         gate = store._engine.store.write_lock  # type: ignore[attr-defined]
         gate.acquire(time.monotonic() + 10)
         began = time.monotonic()

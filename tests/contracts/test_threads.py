@@ -244,7 +244,7 @@ def test_invalid_fork_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPa
     did(store, start("there"))
     refusals = [
         (fork("there"), "thread already exists"),
-        (fork("t"), "of that name"),
+        (fork("t"), "already exists"),
         (fork("f", version=5), "parent_version: the parent ends at version 4; pass that or less"),
     ]
     monkeypatch.setattr(changing, "MAX_COPIED", 2)
