@@ -245,7 +245,7 @@ def test_pages_of_events_together_are_the_whole_log(store: Store, clock: Clock, 
 def test_search_for_rare_events_scans_a_limited_part_of_the_log_per_call(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paging, "LOOKED_BYTES", 20 * 200)
+    monkeypatch.setattr(paging, "SCANNED_BYTES", 20 * 200)
     for number in range(100):
         clock.move(0.001)
         change(store, put("k", number, namespace="rare" if number == 77 else "n"))
@@ -386,12 +386,12 @@ def test_long_poll_that_times_out_returns_the_position_it_reached(place: str) ->
             store.set("n", "k", number, updated_by="ann")
         answer = store.events(1, namespace="m", wait_seconds=0.01)
         assert (answer.events, answer.next_position, answer.bookmark) == ([], 3, 3)
-        with pytest.raises(InvalidError, match="beyond the end"):
+        with pytest.raises(InvalidError, match="the log ends at position"):
             store.events(4, wait_seconds=LONG)
 
 
 def test_long_poll_with_more_of_the_log_to_scan_returns_at_once(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "LOOKED_BYTES", 1)
+    monkeypatch.setattr(paging, "SCANNED_BYTES", 1)
     with StateStore(place) as store:
         for number in range(30):
             store.set("n", "k", number, updated_by="ann")

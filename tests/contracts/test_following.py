@@ -133,5 +133,5 @@ async def test_following_the_log_ends_at_shutdown_and_when_the_store_closes(engi
 
 async def test_following_from_beyond_the_end_of_the_log_is_refused(engine: Engine) -> None:
     async with aclosing(follow(engine, EventFilter(), 1, LONG)) as coming:
-        with pytest.raises(InvalidError, match="beyond the end"):
+        with pytest.raises(InvalidError, match="the log ends at position"):
             await anext(coming)

@@ -137,7 +137,7 @@ def test_doctor_reports_thread_rows_that_differ_are_missing_or_not_in_the_log(
 
 def test_doctor_reports_one_stray_thread_row_once(kind: Kind) -> None:
     kind.doctored("INSERT INTO thread_items VALUES ('t', 'message', 4, '', 1)")
-    assert kind.bad()["views"].startswith("1 are not what the log says")
+    assert kind.bad()["views"].startswith("1 differ from the log")
 
 
 def test_doctor_reads_an_event_of_many_keys_only_a_few_times(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_doctor_reads_an_event_of_many_keys_only_a_few_times(kind: Kind, monkeyp
         "INSERT INTO thread_items VALUES ('many', 'data', 2, 'stray', 1)",
         "INSERT INTO thread_data VALUES ('many', 'stray', 2, 1, '1')",
     )
-    assert kind.bad()["views"].startswith("2 are not what the log says")
+    assert kind.bad()["views"].startswith("2 differ from the log")
     assert read.count("thread:many") < 10
 
 

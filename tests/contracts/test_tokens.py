@@ -206,7 +206,7 @@ def test_published_token_events_contain_no_hash(store: Store) -> None:
 def test_token_events_have_a_subject_that_a_pattern_can_match() -> None:
     assert subject_in("token:ci") == "token._.ci"
     assert pattern_of("token.>", "holdlog").fits("token._.ci")
-    with pytest.raises(InvalidError, match="tokens are in _"):
+    with pytest.raises(InvalidError, match="the namespace of tokens is _"):
         pattern_of("token.ci.x", "holdlog")
 
 

@@ -284,7 +284,7 @@ def test_clock_that_is_set_back_never_sets_the_log_back(path: Path) -> None:
 
 def test_locked_file_is_not_reported_as_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     StateStore(path).close()
-    monkeypatch.setattr("holdlog.adapters.stores.sqlite.opening.PATIENCE", 0.2)
+    monkeypatch.setattr("holdlog.adapters.stores.sqlite.opening.LOCK_TIMEOUT", 0.2)
     with closing(sqlite3.connect(uri_of(path), uri=True, isolation_level=None)) as connection:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")

@@ -355,7 +355,7 @@ def test_processes_that_open_during_a_migration_wait_and_see_who_runs_it(
 ) -> None:
     from holdlog.adapters.stores.sqlite import opening
 
-    monkeypatch.setattr(opening, "PATIENCE", 0.2)
+    monkeypatch.setattr(opening, "LOCK_TIMEOUT", 0.2)
     with stopped("folding", path) as process, pytest.raises(UnavailableError, match=f"process {process.pid}"):
         StateStore(path)
 
@@ -457,7 +457,7 @@ def test_migration_of_an_unreadable_log_changes_nothing(path: Path, old: int) ->
         connection.commit()
     before = log(path)
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"schema [12] and cannot be migrated to 3 .*unknown topic.*as it was"):
+        with pytest.raises(StoreError, match=r"schema [12] and cannot be migrated to 3 .*unknown topic.*unchanged"):
             StateStore(path)
     assert (version(path), log(path), backups(path)) == (VERSIONS[old], before, [])
 
@@ -483,7 +483,7 @@ def test_migration_of_a_store_locked_by_another_program_fails_unchanged(
 ) -> None:
     from holdlog.adapters.stores.sqlite import opening
 
-    monkeypatch.setattr(opening, "PATIENCE", 0.2)
+    monkeypatch.setattr(opening, "LOCK_TIMEOUT", 0.2)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(HoldlogError, match="locked"):

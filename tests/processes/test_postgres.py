@@ -333,7 +333,7 @@ def test_concurrent_openers_create_one_store_in_postgres(postgres: str) -> None:
 def test_wrong_url_is_reported_in_one_line_without_its_password(
     url: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdlog.adapters.stores.postgres.opening.PATIENCE", 0.2)
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.opening.LOCK_TIMEOUT", 0.2)
     with pytest.raises((StoreError, UnavailableError)) as refusal:
         StateStore(url)
     assert says in str(refusal.value)
@@ -594,7 +594,7 @@ async def test_event_loop_keeps_running_while_the_database_is_gone(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch, call: Callable[[AsyncStateStore], Awaitable[Any]]
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.store.CONNECT_SECONDS", 1)
-    monkeypatch.setattr("holdlog.adapters.runtime.group_commit.PATIENCE", 1.0)
+    monkeypatch.setattr("holdlog.adapters.runtime.group_commit.COMMIT_TIMEOUT", 1.0)
     async with AsyncStateStore(server.get_uri()) as store:
         await store.set("n", "k", 1, updated_by="ann")
         kill(server)

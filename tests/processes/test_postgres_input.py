@@ -188,7 +188,7 @@ def test_url_without_a_host_keeps_its_form() -> None:
 def test_starting_database_is_waited_for_and_then_reported(
     url: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdlog.adapters.stores.postgres.opening.PATIENCE", 0.5)
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.opening.LOCK_TIMEOUT", 0.5)
     with pytest.raises(UnavailableError, match=says) as refusal:
         StateStore(url)
     assert not refusal.value.in_doubt

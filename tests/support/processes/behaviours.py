@@ -477,7 +477,7 @@ def wait_and_fork(path: str) -> None:
     store = StateStore(path)
     store.claim("src/", agent="ann")
     threading.Thread(target=store.wait, args=("src/", 50), daemon=True).start()
-    while store._engine.notifier._ear is None:  # type: ignore[attr-defined]
+    while store._engine.notifier._listener is None:  # type: ignore[attr-defined]
         time.sleep(0.002)
     ready, done = os.pipe()
     child = os.fork()

@@ -340,7 +340,7 @@ async def test_two_hundred_abandoned_event_streams_leave_nothing(here: Site) -> 
         await asyncio.gather(*(abandoned(number) for number in range(50)))
     await until_async(lambda: len(asyncio.all_tasks()) <= tasks)
     await until_async(lambda: here.engine.notifier._wakers == [] and tail._tails == {})
-    assert here.engine.log_tailer._told == []
+    assert here.engine.log_tailer._subscribers == []
     await until_async(lambda: len(os.listdir("/proc/self/fd")) < descriptors + 60)  # the store's own readers stay open
 
 

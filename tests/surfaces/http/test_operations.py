@@ -140,7 +140,7 @@ def stuck() -> Iterator[Stuck]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdlog.adapters.http.operations.routes.PATIENCE", 0.1)
+    monkeypatch.setattr("holdlog.adapters.http.operations.routes.PROBE_TIMEOUT", 0.1)
     monkeypatch.setattr("holdlog.adapters.http.operations.routes.READY_FRESH", 0.0)
 
 

@@ -171,9 +171,9 @@ async def test_one_principal_does_not_block_the_others(mode: str, monkeypatch: p
                     await stack.enter_async_context(listen(found.session, resource_subscriptions=[CLAIMS]))
 
             await follows("read:*")
-            with pytest.raises(MCPError, match="1 clients follow resources already"):
+            with pytest.raises(MCPError, match="1 clients already subscribe to resources"):
                 await follows("read:*")
             for other in "abc":
                 await follows(f"read:{other}")
-            with pytest.raises(MCPError, match="4 clients follow resources already"):
+            with pytest.raises(MCPError, match="4 clients already subscribe to resources"):
                 await follows("read:d")

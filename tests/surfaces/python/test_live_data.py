@@ -383,7 +383,7 @@ def test_failed_write_leaves_live_data_unchanged_in_memory(monkeypatch: pytest.M
             started.set()
             go_on.wait(60)
 
-    monkeypatch.setattr("holdlog.adapters.runtime.group_commit.PATIENCE", 0.05)
+    monkeypatch.setattr("holdlog.adapters.runtime.group_commit.COMMIT_TIMEOUT", 0.05)
     holder = threading.Thread(target=hold)
     holder.start()
     started.wait(60)
