@@ -318,16 +318,16 @@ def test_concurrent_openers_create_one_store_in_postgres(postgres: str) -> None:
     ("url", "says"),
     [
         ("postgresql://nobody:SECRET@127.0.0.1:1/x", "database"),
-        ("postgresql://host:port/x", "cannot be read"),
+        ("postgresql://host:port/x", "cannot be parsed"),
         ("postgresql://u:p@SECRET@127.0.0.1:1/x", "%40 for @"),
         ("postgresql://u:%SECRET@127.0.0.1:1/x", "%25 for %"),
-        ("postgresql://u:SEC RET@127.0.0.1:1/x", "cannot be read"),
-        ("postgresql://u:SECRET%00@127.0.0.1:1/x", "cannot be read"),
-        ("postgresql://u:SECRET\udcff@127.0.0.1:1/x", "cannot be read"),
-        ("postgresql://u:SECRET@[::1]x/db", "cannot be read"),
-        ("postgresql://127.0.0.1:1/x?passwort=SECRET", "no option passwort"),
+        ("postgresql://u:SEC RET@127.0.0.1:1/x", "cannot be parsed"),
+        ("postgresql://u:SECRET%00@127.0.0.1:1/x", "cannot be parsed"),
+        ("postgresql://u:SECRET\udcff@127.0.0.1:1/x", "cannot be parsed"),
+        ("postgresql://u:SECRET@[::1]x/db", "cannot be parsed"),
+        ("postgresql://127.0.0.1:1/x?passwort=SECRET", "unknown option passwort"),
         ("postgresql://h/x?schema=", "schema"),
-        ("mysql://h/x", "is no store"),
+        ("mysql://h/x", "is not a store"),
     ],
 )
 def test_wrong_url_is_reported_in_one_line_without_its_password(
