@@ -42,7 +42,7 @@ class SharedData(Generic[T]):
             return self.live is not was
 
     def replace(self, value: T) -> None:
-        """Write all differences as one event. Live objects obtained before belong to their version."""
+        """Write all differences as one event. Live objects obtained earlier belong to the previous version."""
         with self._lock:
             live = self.live
             written, deleted = live.difference(value)
