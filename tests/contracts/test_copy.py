@@ -535,7 +535,7 @@ def test_write_ahead_log_of_another_file_is_not_applied_to_the_copy(source: Plac
     target = somewhere("file")
     assert isinstance(target, Path)
     target.with_name(target.name + "-wal").write_bytes(b"left")
-    with pytest.raises(StoreError, match="-wal is left of another store"):
+    with pytest.raises(StoreError, match="-wal is left over from another store"):
         copy(source, target)
 
 
@@ -719,7 +719,7 @@ def test_two_concurrent_copies_to_one_target_make_one_store(
     first = threading.Thread(target=lambda: done.append(copy(source, target)))
     first.start()
     until(inside.is_set)
-    with pytest.raises(UnavailableError, match="somebody else") as refusal:
+    with pytest.raises(UnavailableError, match="another process") as refusal:
         copy(source, target)
     line_of(refusal.value)
     go_on.set()
