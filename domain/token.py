@@ -69,7 +69,7 @@ def allowed(text: str) -> str:
 
 
 def newly_allowed(text: str) -> str:
-    """As `allowed`, for a new token. Raises ValueError."""
+    """Like `allowed`, but for a new token. Raises ValueError."""
     text = allowed(text)
     if any(f",{other}:" in text for other in SCOPES):
         raise ValueError(SEVERAL)

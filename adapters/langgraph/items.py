@@ -45,7 +45,7 @@ class VersionedItem(Item):
 
 
 class VersionedSearchItem(SearchItem):
-    """As VersionedItem. `score` is None: there is no ranking."""
+    """Like VersionedItem. `score` is None: there is no ranking."""
 
     __slots__ = ("principal", "updated_by", "version")
 

@@ -163,7 +163,7 @@ class LeaseMaintenance:
             with self._news:
                 if self._ended:
                     return
-                if not self._notified:  # else a wake-up came during this pass: run another one at once
+                if not self._notified:  # else a wake-up came during this pass: run another one immediately
                     self._next_run = time.monotonic() + pause
                     self._news.wait(pause if pause < threading.TIMEOUT_MAX else None)
                 self._next_run = math.inf

@@ -333,7 +333,7 @@ class ClaimRequests:
         return text(given, argument, _RESOURCE)
 
     def claimable(self, given: str, argument: str = "resource") -> str:
-        """As `resource`, for a new claim: also rejects names that protect nothing."""
+        """Like `resource`, but for a new claim: also rejects names that protect nothing."""
         workspaces = self._settings.workspaces
         if workspaces is not None and isinstance(given, str):
             try:
@@ -360,7 +360,7 @@ class ClaimRequests:
             raise DeniedError(f"read-claims:{resource}")
 
     def _claims(self, reader: Reader, after: str | None, limit: int) -> list[Claim]:
-        """As `reader.claims`, but only those that the caller may see."""
+        """Like `reader.claims`, but only those that the caller may see."""
         if self.grants is EVERYTHING:
             return reader.claims(after, limit)
         found = chunks(reader.claims, after, lambda it: it.resource)

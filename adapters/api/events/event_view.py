@@ -20,7 +20,7 @@ _ONE_OTHER: Final[dict[str, Callable[[str], str]]] = {"moved_to": claim_stream, 
 _KEYS: Final = ("written", "deleted")
 """Keys of a thread's data."""
 _CALLER: Final = ("request_id", "correlation_id", "reason")
-"""Without the session: anybody who knew it could call in its name."""
+"""Fields of the caller that a view shows. Not the session: a caller that knew it could act as that session."""
 
 
 def event_view(

@@ -54,7 +54,7 @@ def clear_result(outcome: Outcome, namespace: str, by: str) -> results.ClearResu
 
 
 def state_record(record: Record, now: int) -> results.StateRecord:
-    """Raises NotFoundError if there is no value now."""
+    """Convert a record to a response. Raises NotFoundError if there is no value now."""
     if not record.live:
         raise not_found(record)
     ends = record.expires_at

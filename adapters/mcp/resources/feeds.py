@@ -19,7 +19,8 @@ ALL_CLAIMS: Final = "claim:"
 
 
 class Follow(NamedTuple):
-    """`places`: streams, or one of the above for all of a kind; only those that the client `sees`."""
+    """What a subscription follows. `streams`: names of streams, or one of the constants above for all streams of a
+    kind; only streams that the client `sees` are reported."""
 
     feed: "Feed"
     streams: tuple[str, ...]

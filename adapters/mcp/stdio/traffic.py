@@ -73,7 +73,7 @@ class Traffic:
                 self._limit = self.open + IN_FLIGHT
 
     async def moves(self, within: float) -> bool:
-        """Whether a request arrives or completes within so many seconds."""
+        """Whether a request arrives or completes within this many seconds."""
         self.moved.clear()
         with anyio.move_on_after(within) as scope:
             await self.moved.wait()

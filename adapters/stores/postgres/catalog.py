@@ -1,4 +1,4 @@
-"""Which of this build's tables and indexes exist in a database."""
+"""Finds out which of the tables and indexes of this version exist in a database."""
 
 import re
 from typing import Final

@@ -15,7 +15,7 @@ from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 FETCHED: Final = 200
-"""Rows fetched at once: results are never held in memory as a whole."""
+"""Rows fetched in one batch: a whole result might not fit in memory."""
 
 
 class PostgresInspection:

@@ -1,5 +1,5 @@
-"""This process among all that share a database: a lock that lasts as long as its connection, and the notifications that
-each commit sends there."""
+"""Registers this process among those that share a database, by a lock that lasts as long as its connection, and
+receives the notifications of their commits there."""
 
 import os
 import re
@@ -135,7 +135,7 @@ class PostgresLiveness(Liveness):
 
 
 class DatabaseNotifier(ProcessNotifier):
-    """Notifies this process at once; the database notifies other processes of each commit."""
+    """Notifies this process directly; the database notifies other processes of each commit."""
 
     def __init__(self) -> None:
         super().__init__()
