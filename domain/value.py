@@ -27,7 +27,7 @@ class Json:
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        """`text`: compact JSON from `of`; not checked again."""
+        """Wrap a text that `of` has encoded. `text`: compact JSON from `of`; not checked again."""
         self.text = text
 
     @classmethod

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 
 class Shutdown:
-    """`began`: from then on the server accepts no new work, and load balancers should choose another one.
+    """The state of a shutdown. `began`: from then on the server accepts no new work, and load balancers should choose
+    another one.
 
     `last`: called in the loop once the server accepts nothing new; it ends calls and streams.
     """

@@ -164,7 +164,7 @@ class Tenants:
         return [name for name, space in self._spaces.items() if not space.users and space.closing is None]
 
     def _close(self, name: str, space: "_Space") -> None:
-        """Close a tenant. From now on no caller enters it as it is."""
+        """Close a tenant. No caller can enter it from now on."""
         if space.closing is None:
             space.closing = asyncio.create_task(self._closed(name, space))
             self._closing.add(space.closing)
@@ -182,7 +182,8 @@ class Tenants:
 
 
 class _Space:
-    """`users`: blocks that use it. `closing`: set once no caller may enter it any more."""
+    """A tenant whose store is open, or being opened. `users`: blocks that use it. `closing`: set once no caller may
+    enter it any more."""
 
     def __init__(self, opening: "asyncio.Future[Engine]") -> None:
         self.opening = opening

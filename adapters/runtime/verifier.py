@@ -75,8 +75,8 @@ class Verifier:
 
 
 class _Found(NamedTuple):
-    """`until`: on the monotonic clock. `changes`: the number of token changes by this process at the time of the
-    read."""
+    """A cached token. `until`: on the monotonic clock. `changes`: the number of token changes by this process at the
+    time of the read."""
 
     principal: Principal
     until: float

@@ -554,7 +554,7 @@ def test_copy_that_differs_from_its_source_is_discarded(
 ) -> None:
     for target_kind in (FileTarget, DatabaseCopyTarget):
         monkeypatch.setattr(target_kind, "put", _losing_one(target_kind.put))
-    with pytest.raises(StoreError, match="not what was sent"):
+    with pytest.raises(StoreError, match="differs from what was written"):
         copy(source, target := somewhere(kind), seal=True)
     assert not stands(target)
 
@@ -680,7 +680,7 @@ def test_move_may_be_repeated_as_another_user(source: Place, postgres_server: st
         first = copy(source, target, seal=True)
         assert copy(source, f"{target}&user={other}", seal=True).already
         assert copy(source, target, seal=True) == first._replace(already=True)
-        with pytest.raises(StoreError, match="both are the same store"):
+        with pytest.raises(StoreError, match="are the same store"):
             copy(target, f"{target}&user={other}")
         connection.execute(f"DROP ROLE {other}")  # type: ignore[call-overload]
 
@@ -705,7 +705,7 @@ def test_two_concurrent_copies_to_one_target_make_one_store(
 ) -> None:
     source, target = pair
     fill(source)
-    monkeypatch.setattr(file, "GATE_PATIENCE", 0.05)
+    monkeypatch.setattr(file, "LOCK_TIMEOUT", 0.05)
     inside, go_on = threading.Event(), threading.Event()
     done: list[CopyReport] = []
 

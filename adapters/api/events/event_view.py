@@ -26,7 +26,8 @@ _CALLER: Final = ("request_id", "correlation_id", "reason")
 def event_view(
     recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
 ) -> EventView:
-    """`shown`: spells resources. `sees`: which streams the view may name; the names of others are left out."""
+    """Convert an event of the log to a view. `shown`: spells resources. `sees`: which streams the view may name; the
+    names of others are left out."""
     envelope, event, payload = recorded.envelope, recorded.event, recorded.event.payload_field
     fields: dict[str, Any] = {**names_in(envelope.stream)}
     fields |= event.model_dump(

@@ -29,7 +29,8 @@ _TOO_LARGE: Final = f"the request line and headers may have at most {MAX_HEADER_
 
 
 class Connection(HttpToolsProtocol):
-    """`due`: when the client must have completed its next step, by the loop's clock; `end_if_due` enforces it."""
+    """A client connection with time limits. `due`: when the client must have completed its next step, by the loop's
+    clock; `end_if_due` enforces it."""
 
     most_connections: ClassVar[int] = 4096
 

@@ -68,8 +68,8 @@ class Subscriber:
 
 
 class Feed:
-    """The feed of one store, for all its subscribers. `idle`: called when there are no subscribers any more, or it
-    cannot serve any."""
+    """The feed of one store, for all its subscribers. `idle`: called when the last subscriber has left, or when the
+    feed cannot serve any."""
 
     def __init__(self, engine: Engine, idle: Callable[["Feed"], None]) -> None:
         self.engine = engine

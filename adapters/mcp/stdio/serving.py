@@ -22,7 +22,8 @@ from holdlog.adapters.mcp.stdio.pipes import Input, Output, private_descriptors
 from holdlog.adapters.mcp.stdio.traffic import Answers, IncomingRequests, Traffic
 
 GRACE_STEPS, GRACE_STEP = 20, 0.01
-"""Quiet steps (seconds) after the end of input: calls in flight go on while responses come, and this much longer."""
+"""Quiet steps (seconds) after the end of input: calls in flight continue while responses are sent, and this much
+longer."""
 CLOSE_WITHIN = 0.3
 """Seconds for cancelled calls to end."""
 WATCH_EVERY = 2.0

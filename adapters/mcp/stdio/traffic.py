@@ -156,7 +156,7 @@ class Answers(_Stream):
     async def send(self, item: SessionMessage) -> None:
         message = item.message
         if self._requests.is_abandoned() and not isinstance(message, JSONRPCResponse):
-            # Clients of mcp 1.x read on after they closed their session, and fail on later messages.
+            # Clients of mcp 1.x still read after they have closed their session, and fail on messages that arrive then.
             if isinstance(message, JSONRPCError):
                 self._traffic.abandon()
             return

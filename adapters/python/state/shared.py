@@ -22,7 +22,8 @@ Answer = TypeVar("Answer")
 
 
 class SharedData(Generic[T]):
-    """`live`: the objects shown now, replaced when a read finds other data. `by` returns the author."""
+    """Holds the data of a thread for one State. `live`: the objects shown now, replaced when a read finds other data.
+    `by` returns the author."""
 
     live: Live[T]
 

@@ -68,7 +68,7 @@ class ShadowTables(Protocol):
 
 
 class RebuildReport(NamedTuple):
-    """`position`: of the last event in the new views; `rows` of each view by its name."""
+    """The result of a rebuild. `position`: of the last event in the new views; `rows` of each view by its name."""
 
     position: int
     events: int

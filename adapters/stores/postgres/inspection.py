@@ -19,7 +19,8 @@ FETCHED: Final = 200
 
 
 class PostgresInspection:
-    """`connection`: in a transaction with one snapshot. All methods raise psycopg.Error."""
+    """Reads one snapshot for the doctor. `connection`: in a transaction with one snapshot. All methods raise
+    psycopg.Error."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

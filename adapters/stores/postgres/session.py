@@ -36,7 +36,8 @@ class PostgresLiveness(Liveness):
     """
 
     def __init__(self, store: PostgresStore, wake: Callable[[], None], what: str = "python") -> None:
-        """`what`: a description of this process, for people who list connected processes."""
+        """Open no connection yet: the first waiter or claim does. `what`: a description of this process, for people who
+        list connected processes."""
         self.name = f"pg-{secrets.token_hex(7)}"
         self.session = ""  # session id, for processes that share one
         self._what = what

@@ -38,7 +38,8 @@ FETCHED: Final = 200
 
 
 class PostgresTables:
-    """`connection`: in a transaction of the session that owns the tables."""
+    """The log and the shadow tables, within one transaction. `connection`: in a transaction of the session that owns
+    the tables."""
 
     def __init__(self, connection: Connection, filled: bool) -> None:
         self._connection = connection

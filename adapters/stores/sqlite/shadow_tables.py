@@ -25,7 +25,7 @@ from holdlog.projections.projection import Table
 
 
 class SqliteTables:
-    """`connection`: in a transaction."""
+    """The log and the shadow tables, within one transaction. `connection`: in a transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
