@@ -73,7 +73,7 @@ class PostgresShadowTables:
 
     The views keep their tables. An older snapshot would find nothing in a table that was emptied (TRUNCATE) or replaced
     (DROP, RENAME), and both wait for every reader, blocking all others behind them. If rows are deleted and inserted
-    instead, each snapshot sees the rows of its own time, and nobody waits.
+    instead, each snapshot sees the rows that it began with, and nobody waits.
 
     Only keys whose rows may differ are written: those that differed once all streams were folded, and those of all
     events since. So writers wait only while these rows are written.
