@@ -44,10 +44,9 @@ def open_holdlog(
     what: str = "python",
     report: Callable[[str], None] = _log.info,
 ) -> Engine:
-    """Open the store at `place`: `:memory:`, a file, or a PostgreSQL URL. `session`: of callers that name no other;
-    without one, this process is a separate session. `what`: describes this process in lists of connections. `report`:
-    called with a line if the schema was migrated.
-    Raises StoreError, UnavailableError.
+    """Open the store at `location`: `:memory:`, a file, or a PostgreSQL URL. `session`: the session of callers that
+    name none; None: this process is a session. `what`: describes this process in lists of connections. `report`: called
+    with a line if the schema was migrated. Raises StoreError, UnavailableError.
     """
     session = session or SessionId("process", process_session())
     settings = settings or Settings()

@@ -10,7 +10,8 @@ from holdlog.domain.names import AllowedAgent, Label, Note, agent_stream
 
 
 class AgentRegistered(Event):
-    """`name`: for people. `purpose`: free text, stored separately from the event like all such text."""
+    """An agent registered, or changed its profile. `name`: for people. `purpose`: free text, stored separately from the
+    event like all such text."""
 
     topic: ClassVar[str] = "AgentRegistered"
     payload_field: ClassVar[str | None] = "purpose"

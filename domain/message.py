@@ -1,4 +1,4 @@
-"""The base classes of all messages, and their sender."""
+"""The base classes of all messages, and the caller who sends them."""
 
 from typing import ClassVar
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MAX_NAME: Final = 512
 MAX_AGENT: Final = 128
-"""Also the limit of labels."""
+"""Maximum characters of an agent name or label."""
 MAX_NOTE: Final = 500
 
 _REMEMBERED: Final = 4096
@@ -78,7 +78,8 @@ def agent_name(text: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def allowed_agent_name(text: str) -> str:
-    """As `agent_name`, for commands: also applies `require_allowed`, which stored names may fail. Raises ValueError."""
+    """Like `agent_name`, but for commands: also applies `require_allowed`, which stored names may fail. Raises
+    ValueError."""
     return agent_name(require_allowed(text))
 
 

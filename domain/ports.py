@@ -240,7 +240,7 @@ class Reader(Protocol):
         """The events of all streams in order, above a position. Raises StoreError for an unknown topic."""
 
     def entries(self, after: int, limit: int) -> list[HistoryEntry]:
-        """As `log`, but only the place of each event: about 2 µs each at any size; unknown topics are allowed."""
+        """Like `log`, but only the place of each event: about 2 µs each at any size; unknown topics are allowed."""
 
     def meta(self, name: str) -> str | None:
         """Metadata of the store: `store_id` identifies this log among all logs; None if not set."""
@@ -332,7 +332,7 @@ class Store(Protocol):
         self, deadline: float, prefetch: Callable[[], Prefetch] | None = None
     ) -> AbstractContextManager[Transaction]:
         """Begin a transaction, durable when the block ends. `deadline` (`time.monotonic` seconds) limits the wait to
-        begin. Remote stores call `ahead`.
+        begin. A remote store calls `prefetch` to read those rows in the same round trip.
 
         Raises UnavailableError. If the block raises, nothing happened.
         """

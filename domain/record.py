@@ -20,7 +20,7 @@ MAX_TTL_SECONDS: Final = 10 * 365 * 24 * 60 * 60
 
 
 class ValueWritten(Event):
-    """`expires_at`: microseconds UTC, if the value has a time to live."""
+    """A value was written. `expires_at`: microseconds UTC, if the value has a time to live."""
 
     topic: ClassVar[str] = "ValueWritten"
     payload_field: ClassVar[str | None] = "value"
@@ -62,7 +62,7 @@ class Operation(Message):
 
 
 class Set(Operation):
-    """`ttl_seconds`: how long the value lives, in steps of a microsecond; None = it does not expire."""
+    """Write a value. `ttl_seconds`: how long the value lives, in steps of a microsecond; None = it does not expire."""
 
     kind: ClassVar[str] = "set"
     value: Json

@@ -69,7 +69,7 @@ def allowed(text: str) -> str:
 
 
 def newly_allowed(text: str) -> str:
-    """As `allowed`, for a new token. Raises ValueError."""
+    """Like `allowed`, but for a new token. Raises ValueError."""
     text = allowed(text)
     if any(f",{other}:" in text for other in SCOPES):
         raise ValueError(SEVERAL)
@@ -89,7 +89,7 @@ Hash = Annotated[str, Strict(), Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class TokenIssued(Event):
-    """`expires_at`: microseconds UTC. `space`: the only one it admits to; None: the main store."""
+    """A token was issued. `expires_at`: microseconds UTC. `space`: the only one it admits to; None: the main store."""
 
     topic: ClassVar[str] = "TokenIssued"
     private_fields: ClassVar[frozenset[str]] = frozenset({"hash"})
@@ -133,7 +133,7 @@ class IssueToken(Command):
 
 
 class RotateToken(Command):
-    """`overlap_seconds`: how long the previous secret stays valid next to the new one."""
+    """Give a token another secret. `overlap_seconds`: how long the previous secret stays valid next to the new one."""
 
     kind: ClassVar[str] = "rotate_token"
     name: TokenName

@@ -12,7 +12,7 @@ MAX_NESTING: Final = 100
 """Levels of lists and objects that a value may have (RFC 8259 section 9 lets us set a limit)."""
 
 MAX_DIGITS: Final = 4300
-"""Of an integer: more can be written but not read
+"""Digits of an integer: Python can write more, but not read them
 (https://docs.python.org/3/library/stdtypes.html#int-max-str-digits)."""
 
 _STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True, "allow_inf_nan": False})
@@ -27,7 +27,7 @@ class Json:
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        """`text`: compact JSON from `of`; not checked again."""
+        """Wrap a text that `of` has encoded. `text`: compact JSON from `of`; not checked again."""
         self.text = text
 
     @classmethod

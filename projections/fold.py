@@ -1,4 +1,5 @@
-"""The fold: a state and an event give the next state, which gives its row. Writers and rebuild both use it."""
+"""The fold: computes the next state from a state and an event, and the row from a state. Writers and rebuild both use
+it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,9 +26,9 @@ from holdlog.projections.tokens import TOKENS, put_token, token_of
 State = Record | Claim | Profile | Token | Thread
 
 STATES: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS, TOKENS, THREADS)
-"""Each stream has one row in one of these."""
+"""Views with one row per stream."""
 ADDED: tuple[Table, ...] = (ITEMS, DATA)
-"""Some events add rows to these, by `detail_rows`."""
+"""Views to which some events add detail rows (see `detail_rows`)."""
 VIEWS: tuple[Table, ...] = (*STATES, *ADDED)
 
 KINDS: dict[type[State], tuple[type[Event], ...]] = {
@@ -53,7 +54,7 @@ KINDS: dict[type[State], tuple[type[Event], ...]] = {
 """The events of each kind of stream."""
 
 EVENTS: dict[str, type[Event]] = {event.topic: event for events in KINDS.values() for event in events}
-"""Every topic that this build knows; a row with another topic is an error and imports nothing."""
+"""All known topics. A row with another topic is an error; its topic is never imported as code."""
 
 
 def evolve(

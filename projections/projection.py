@@ -1,4 +1,4 @@
-"""A projection as data: a table, and the row that represents the state of an aggregate."""
+"""Describes a projection: a table, and a row with the state of an aggregate."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

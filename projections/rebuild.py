@@ -66,7 +66,7 @@ def replay(log: Iterable[Recorded[Event]]) -> dict[str, State]:
 
 
 def initial(stream: str) -> State:
-    """As `fold.initial`, for a stream found in a log. Raises StoreError."""
+    """Like `fold.initial`, but for a stream found in a log. Raises StoreError."""
     try:
         return fold.initial(stream)
     except ValueError as error:

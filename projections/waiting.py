@@ -23,18 +23,18 @@ EVERYTHING: Final = ("*",)
 def wait_until(
     read: Callable[[], Found | None], notifier: Notifier, timeout: float, ended: Callable[[], bool] = lambda: False
 ) -> Found | None:
-    """Return what `look` finds, or None after `timeout` seconds. Blocks the thread; no read stays open meanwhile.
+    """Return what `read` finds, or None after `timeout` seconds. Blocks the thread; no read stays open meanwhile.
 
     `ended`: whether the caller stopped waiting; checked at each notification."""
     deadline = time.monotonic() + timeout
-    rung = threading.Event()
-    with notifier.listen(rung.set):
+    notified = threading.Event()
+    with notifier.listen(notified.set):
         while True:
-            rung.clear()
+            notified.clear()
             found = read()
             if found is not None or ended():
                 return found
-            if not rung.wait(max(0.0, deadline - time.monotonic())):
+            if not notified.wait(max(0.0, deadline - time.monotonic())):
                 return read()
 
 
@@ -44,13 +44,13 @@ async def wait_until_async(
     timeout: float,
     ended: Callable[[], bool] = lambda: False,
 ) -> Found | None:
-    """As `wait_until`, for a coroutine that `listening` wakes. Cancelling the wait unsubscribes."""
-    with listening as rung:
+    """Like `wait_until`, for a coroutine that `listening` wakes. Cancelling the wait unsubscribes."""
+    with listening as notified:
         try:
             async with asyncio.timeout(timeout):
                 while (found := await read()) is None and not ended():
-                    await rung.wait()
-                    rung.clear()
+                    await notified.wait()
+                    notified.clear()
                 return found
         except TimeoutError:
             return await read()

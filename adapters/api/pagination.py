@@ -20,7 +20,8 @@ _CONDITION_BYTES: Final = 40
 """Approximate bytes of a fencing condition in a response, without its resource."""
 FIRST_CHUNK: Final = 8
 LAST_CHUNK: Final = 128
-"""Rows fetched at once: few at first, as they may be large, then twice as many each time."""
+"""Maximum rows fetched in one chunk. The first chunk is small, because rows may be large; each further one is twice as
+large."""
 
 Row = TypeVar("Row")
 Cursor = TypeVar("Cursor", int, str)

@@ -40,7 +40,7 @@ class ResourceNames(Protocol):
         """The canonical name of a resource. Raises ValueError."""
 
     def claimable(self, text: str) -> str:
-        """As `canonical`, for a new claim. Also raises ValueError for a name that protects nothing."""
+        """Like `canonical`, but for a new claim. Also raises ValueError for a name that protects nothing."""
 
     def shown(self, resource: str) -> str:
         """A name for a stored resource that `canonical` accepts."""
@@ -70,9 +70,9 @@ class Query(NamedTuple, Generic[Answered]):
 
 
 class BlockingQuery(NamedTuple, Generic[Answered]):
-    """Calls `look` with the elapsed seconds until it returns a response; after `seconds`, returns that of `timed_out`.
-    `concerns`: what must change before another read is useful (projections/waiting.py). `large`: a read may take longer
-    than a coroutine should block its loop.
+    """Calls `read` with the elapsed seconds until it returns a response; after `seconds`, returns the response of
+    `timed_out`. `concerns`: what must change before another read is useful (projections/waiting.py). `large`: a read
+    may take longer than a coroutine should block its loop.
     """
 
     read: Callable[[Reader, float], Answered | None]

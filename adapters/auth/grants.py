@@ -31,8 +31,8 @@ WIDE: Final[dict[str, str]] = {
 
 
 class ScopeGrant(NamedTuple):
-    """`pattern`: matches namespaces or resources; `*` matches any text, including the empty one; all else is
-    literal."""
+    """One grant: a scope on the names that a pattern matches. `pattern`: matches namespaces or resources; `*` matches
+    any text, including the empty one; all else is literal."""
 
     scope: Scope
     pattern: str

@@ -19,8 +19,8 @@ from holdlog.adapters.cli.settings import location_of, named_location, workspace
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
 """Commands that do not create a missing store."""
 _LISTS: Final = frozenset({"list", "claims", "agents"})
-"""Commands with an empty list in a new repository, where the store does not exist yet. So is `status` without a
-resource."""
+"""Commands that print an empty list if the store does not exist yet, as in a new repository. `status` without a
+resource does so, too."""
 
 _OF_HOLDERS: Final = frozenset({"claim", "release", "wait", "set", "delete"})
 _OF_RESOURCES: Final = frozenset({"claims", "agents", "claim", "release", "status", "wait", "set", "delete"})
@@ -42,7 +42,7 @@ _EXAMPLES: Final = {
 }
 
 LONGEST_WAIT: Final = 24 * 60 * 60.0
-"""Seconds; no host interrupts a call here."""
+"""Seconds. Longer than over MCP, because no host interrupts a command."""
 
 _NAMES_HERE: Final = {
     "resource": "RESOURCE",
@@ -60,7 +60,7 @@ _NAMES_HERE: Final = {
     "since_version": "--since",
     "after_key": "--after",
 }
-"""Arguments of calls that have another name on the command line; every other one is an option with its name."""
+"""Arguments that have another name on the command line. Every other argument is an option of the same name."""
 
 _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
@@ -379,7 +379,7 @@ def _release(engine: Any, options: argparse.Namespace) -> Result:
 
 
 def _take_all(engine: Any, options: argparse.Namespace) -> Result:
-    """Take all claims of the agent that `--agent` names, in the name of the user of this command."""
+    """Take all claims of the agent that `--agent` names, on behalf of the user of this command."""
     from holdlog.adapters.api.claims.responses import AlreadyFree
     from holdlog.domain.claims.commands import MAX_RESOURCES
 

@@ -143,7 +143,7 @@ def serve_http(
 
 
 def _freeze_objects() -> None:
-    """Exempt imported objects from garbage collection: scanning them would stop every call for 0.1 s each time."""
+    """Exempt imported objects from garbage collection: each scan of them would block all calls for 0.1 s."""
     gc.collect()
     gc.freeze()
 
@@ -183,8 +183,8 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
 def _verifier_of(
     options: argparse.Namespace, engine: "Engine", report: Callable[[str], None]
 ) -> "TokenVerifier | None":
-    """The verifier of tokens; None: no token is required. Raises InvalidError if one is required but nobody could have
-    one."""
+    """The verifier of tokens; None: no token is required. Raises InvalidError if a token is required but no valid one
+    can exist."""
     from holdlog.adapters.runtime.verifier import build_verifier
 
     verifier = build_verifier(engine, os.environ, options.auth_token_file, _jwt_of(options), report)

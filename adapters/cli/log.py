@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from holdlog.adapters.runtime.engine import Engine
 
 GROUPS: Final = ("record", "claim", "thread", "agent", "token")
-"""Names for groups of kinds of events."""
+"""Groups of event kinds, by name."""
 PAGE: Final = 1000
 WIDER: Final = 8
-"""How much further back each attempt looks for the last events."""
+"""Factor by which each attempt to find the last events reads further back."""
 HEARTBEAT: Final = 60.0
 """Seconds."""
 

@@ -25,7 +25,7 @@ from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 INTERRUPTED: Final = 130
 
 _ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
-"""The only options before a command that take no value."""
+"""The only options before a command that take no value; the parser handles them immediately."""
 
 _GROUPS: Final = {
     "work with claims": ("claims", "claim", "release", "status", "wait"),

@@ -13,7 +13,7 @@ _NAME_WIDTH: Final = 11
 
 class Parser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Disable abbreviations: an abbreviation of today could be another option tomorrow."""
+        """Disable abbreviated options: an option added later could make an abbreviation ambiguous."""
         super().__init__(*arguments, **options | {"allow_abbrev": False})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is not one of the choices, as every Python version words it alike."""
+        """Refuse a value that is not one of the choices, with the same message on every Python version."""
         if action.choices is not None and value not in action.choices:
             choices = [str(it) for it in action.choices]
             wrong = f"{value!r} is not one of {', '.join(choices)}{did_you_mean(str(value), choices)}"
@@ -47,7 +47,7 @@ class Commands:
         self._help: dict[str, str] = {}
 
     def add_parser(self, name: str, **options: Any) -> argparse.ArgumentParser:
-        """`options` are those of a parser, and `help`: the text in the list of commands."""
+        """Add a command. `options`: the arguments of its parser; `help`: its text in the list of commands."""
         self._help[name] = options.pop("help")
         parser: argparse.ArgumentParser = self._subparsers.add_parser(name, **options)
         return parser
@@ -65,8 +65,8 @@ class Commands:
 
 
 def as_option(error: str, names: Mapping[str, str]) -> str:
-    """An error that begins with an argument of a call, with the name of that argument on the command line. `names`:
-    those that are not options of the same name."""
+    """Replace the argument name that begins an error with its name on the command line. `names`: the arguments that are
+    not options of the same name."""
     found = re.match(r"([a-z_]+)(\[\d+\])?: ", error)
     if found is None:
         return error
@@ -76,7 +76,7 @@ def as_option(error: str, names: Mapping[str, str]) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A question to append to an error about an unknown word; empty if no known word is similar."""
-    import difflib  # as slow to import as all of this file
+    import difflib  # importing it takes as long as importing this whole file
 
     similar = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {similar[0]}?" if similar else ""

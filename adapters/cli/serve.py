@@ -159,7 +159,7 @@ def run_serve(options: argparse.Namespace) -> int:
 
 
 def _require_known_groups(tools: str) -> None:
-    """Raises InvalidError, with the group that was probably meant."""
+    """Raise InvalidError for an unknown group; the message suggests the most similar one."""
     from holdlog.adapters.mcp.groups import ALIASES, GROUPS
 
     known = (*GROUPS, *ALIASES)

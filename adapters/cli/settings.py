@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.operating_system.workspaces import Workspaces
 
 LONGEST_WAIT: Final = 3600.0
-"""Seconds; hosts give up long before."""
+"""Seconds; hosts cancel a call long before that."""
 LONGEST_LEASE: Final = 86_400.0
 """Seconds; a day."""
 MOST_CLAIMS: Final = 1_000_000
@@ -83,7 +83,7 @@ def log_format(text: str) -> str:
 
 
 def switched(text: str) -> bool:
-    """Parse an on/off setting. Any other word is an error, not one of the two."""
+    """Parse an on/off setting. Any other word is an error."""
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     word = _read(text, lambda it: it.strip().lower(), words.__contains__, "on or off (also 1, true, yes, 0, false, no)")
     return words[word]

@@ -38,7 +38,7 @@ def add_rebuild(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 
 def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """As `add_rebuild`."""
+    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "doctor",
         parents=[shared],

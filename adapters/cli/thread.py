@@ -121,7 +121,7 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
 
 
 def _what_to_do(refusal: HoldlogError) -> str:
-    """Advice for a missing thread: it has another name, or is in another store."""
+    """Advice for a missing thread: look for another name, or in another store."""
     if isinstance(refusal, NotFoundError) and "key" not in refusal.facts:
         missing = refusal.facts["thread_id"]
         return f"there is no thread {missing}; to see all: holdlog thread list (use --db for another store)"

@@ -1,5 +1,5 @@
 """Formats threads for people. Text of agents is escaped, so that no terminal interprets it, and indented behind a
-margin, so that no line of it looks like ours."""
+margin, so that no line of it can imitate our output."""
 
 import json
 from datetime import datetime

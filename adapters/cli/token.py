@@ -225,7 +225,7 @@ def _with_secret(
 
     out: Path | None = options.out
     if out is not None:
-        write_secret(out, text, "--out")  # before the token exists: a full disk must not lose its only secret
+        write_secret(out, text, "--out")  # before the token is created: on a full disk its secret would be lost
     try:
         changed = _changed(options, command, must_exist)
     except HoldlogError as error:
@@ -258,7 +258,7 @@ def _output_is_readable_by_others() -> bool:
 
 
 def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: bool) -> "TokenChanged | int":
-    """Change a token; the result, or the exit code if there is no store or the change was refused."""
+    """Change a token. Returns the result, or the exit code if there is no store or the change was refused."""
     from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.store import stored_location
     from holdlog.adapters.compose import open_holdlog, store_exists

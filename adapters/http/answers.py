@@ -72,12 +72,12 @@ def body_of(result: Result) -> dict[str, Any]:
 
 
 def failed(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    """One line that describes what is wrong, the same on every surface; never a stored value."""
+    """Describe a refusal in one line, the same on every surface, without stored values."""
     return answer(responses.Failed(message=message), status, headers)
 
 
 def raw(message: str, status: int, headers: dict[str, str] | None = None) -> bytes:
-    """As `failed`, for a connection that closes with it."""
+    """Like `failed`, but as the bytes of a whole HTTP response, for a connection that closes after it."""
     response = failed(message, status, {"connection": "close"} | (headers or {}))
     lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
     lines += [b"%s: %s" % header for header in response.raw_headers]

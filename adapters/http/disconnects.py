@@ -25,8 +25,8 @@ async def long_poll(receive: Receive, context: RequestContext, wait: BlockingQue
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done | None:
-    """The result of the work; None if the client disconnects first: then the work is cancelled and has ended. For
-    requests whose body was read."""
+    """Run the work and return its result. If the client disconnects first, cancel the work and return None. Use it only
+    after reading the body."""
     working = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(_gone(receive))
     try:

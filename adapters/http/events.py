@@ -32,7 +32,7 @@ from holdlog.domain.refusals import HoldlogError, InvalidError
 HEARTBEAT: Final = 15.0
 """Seconds without an event after which a stream sends a sign of life."""
 SEND_SECONDS: Final = 30.0
-"""Seconds for sending one piece: a client that reads nothing for so long is cut off."""
+"""Seconds to send one piece; a client that reads nothing for that long is disconnected."""
 RETRY: Final = 1000
 """Milliseconds after which a client reconnects."""
 

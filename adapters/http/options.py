@@ -6,10 +6,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class HttpOptions:
-    """`path`: of MCP. `allowed_hosts`: names besides loopback that a Host header may have; `allowed_origins`: of web
-    pages that may call and read responses (CORS). `trusted_proxies`: addresses whose X-Forwarded-For is trusted.
-    `open_tokens`: whether POST /token gives everybody a token with a new space. `drain`: seconds between `/readyz`
-    reporting not ready and the end of listening.
+    """Options of the HTTP server. `path`: of MCP. `allowed_hosts`: names besides loopback that a Host header may have;
+    `allowed_origins`: of web pages that may call and read responses (CORS). `trusted_proxies`: addresses whose
+    X-Forwarded-For is trusted. `open_tokens`: whether POST /token gives everybody a token with a new space. `drain`:
+    seconds between `/readyz` reporting not ready and the end of listening.
 
     Limits of one principal or, without authentication, one address: `max_in_flight` concurrent requests, waits and
     streams included; `max_requests` and `max_upload` (bytes of bodies) per minute; 0: no limit. Of a store: `max_keys`,

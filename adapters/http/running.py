@@ -24,7 +24,7 @@ from holdlog.domain.refusals import InvalidError
 SHUTDOWN_SECONDS: Final = 10.0
 """Seconds after which the process ends, whatever clients and stores do."""
 ANSWERED_WITHIN: Final = 6
-"""Seconds for calls in flight to finish; the remaining ones are cut."""
+"""Seconds for calls in flight to finish; the remaining ones are aborted."""
 BACKLOG: Final = 1024
 KEEP_ALIVE: Final = 30
 """Seconds that a connection may be idle between two requests: longer than proxies keep it, so that they close first."""
@@ -79,7 +79,7 @@ def server_of(
 ) -> uvicorn.Server:
     """The server that serves on the sockets given to its `run` until SIGTERM or SIGINT, which sets `ending` first.
 
-    `on_ready`: called when requests are accepted. A second signal ends the process at once.
+    `on_ready`: called when requests are accepted. A second signal ends the process immediately.
     """
     most = _files(options.max_connections + _SPARE_FILES) - _SPARE_FILES
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # one bad request is not worth a log line

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 
 class Shutdown:
-    """`began`: from then on the server accepts no new work, and load balancers should choose another one.
+    """The state of a shutdown. `began`: from then on the server accepts no new work, and load balancers should choose
+    another one.
 
-    `last`: called in the loop when nothing new is accepted any more; it ends calls and streams.
+    `last`: called in the loop once the server accepts nothing new; it ends calls and streams.
     """
 
     def __init__(self) -> None:

@@ -60,13 +60,14 @@ class Tenants:
         return [self.main, *filter(None, (space.engine for space in list(self._spaces.values())))]
 
     def watched(self, watch: CommandObserver) -> None:
-        """Report to the observer from now on what all writers do, also those of tenants opened later."""
+        """From now on, report the commands of all writers to the observer, including writers of tenants opened
+        later."""
         self._watch = watch
         for engine in self.engine():
             engine.writer.watch = watch
 
     def require_own_names(self, require: Callable[[AnyCommand, Caller], Awaitable[None]]) -> None:
-        """Await the check from now on before each write and claim, also in tenants opened later."""
+        """From now on, await the check before each write and claim, including those in tenants opened later."""
         self._own_names = require
         for engine in self.engine():
             engine.own_names = require
@@ -103,7 +104,7 @@ class Tenants:
         return path.with_name(path.name + ".spaces") / f"{name}.db"
 
     def finish_waiting(self) -> None:
-        """Finish waiting calls in all tenants at once, and those that would wait from now on."""
+        """Make all waiting calls of all tenants return immediately, and those that would wait from now on."""
         self._ended = True
         for engine in self.engine():
             engine.finish_waiting()
@@ -163,7 +164,7 @@ class Tenants:
         return [name for name, space in self._spaces.items() if not space.users and space.closing is None]
 
     def _close(self, name: str, space: "_Space") -> None:
-        """Close a tenant. From now on no caller enters it as it is."""
+        """Close a tenant. No caller can enter it from now on."""
         if space.closing is None:
             space.closing = asyncio.create_task(self._closed(name, space))
             self._closing.add(space.closing)
@@ -181,7 +182,8 @@ class Tenants:
 
 
 class _Space:
-    """`users`: blocks that use it. `closing`: set once no caller may enter it any more."""
+    """A tenant whose store is open, or being opened. `users`: blocks that use it. `closing`: set once no caller may
+    enter it any more."""
 
     def __init__(self, opening: "asyncio.Future[Engine]") -> None:
         self.opening = opening

@@ -1,4 +1,4 @@
-"""`POST /token`: issue a token with a new space to anybody, if the server allows it. `GET /token`: describe the
+"""`POST /token`: issue a token for a new space to any caller, if the server allows it. `GET /token`: describe the
 token."""
 
 import secrets
@@ -30,7 +30,8 @@ ISSUER: Final = "http"
 
 
 async def issue(request: Request) -> Response:
-    """Issue a token. limits.py bounds how many an address may have. The first use of the token creates the space."""
+    """Issue a token. limits.py bounds how many tokens an address may get. The first use of the token creates the
+    space."""
     spaces: Tenants = request.app.state.spaces
     request.scope.setdefault("state", {})["served"] = RequestContext(spaces.main, NOBODY, Grants(()))  # for refusals
     if not request.app.state.options.open_tokens:

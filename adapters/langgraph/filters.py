@@ -1,4 +1,4 @@
-"""The filters of `search`: members of a value that are equal to something, or compare with it."""
+"""The filters of `search`: conditions on the members of a value: equality and comparisons."""
 
 from collections.abc import Callable, Mapping
 from operator import ge, gt, le, lt
@@ -51,7 +51,7 @@ def _compares(found: Any, operator: str, other: Any) -> bool:
 
 
 def _comparable(one: Any, other: Any) -> bool:
-    """Whether two values compare: numbers with numbers, texts with texts."""
+    """Whether two values are comparable: numbers with numbers, texts with texts."""
     return _number(one) and _number(other) if not isinstance(one, str) else isinstance(other, str)
 
 

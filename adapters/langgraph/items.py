@@ -15,8 +15,8 @@ ItemFields = dict[str, Any]
 
 
 class VersionedItem(Item):
-    """`version`: the expected version of a `put` based on this item. `updated_by`: the writer, and `principal`: the
-    authenticated principal of that write (None: the local user).
+    """An item with the version and writer of its record. `version`: the expected version of a `put` based on this item.
+    `updated_by`: the writer, and `principal`: the authenticated principal of that write (None: the local user).
 
     `created_at`: when the key was first written, even if it was deleted since.
     """
@@ -45,7 +45,7 @@ class VersionedItem(Item):
 
 
 class VersionedSearchItem(SearchItem):
-    """As VersionedItem. `score` is None: there is no ranking."""
+    """Like VersionedItem. `score` is None: there is no ranking."""
 
     __slots__ = ("principal", "updated_by", "version")
 

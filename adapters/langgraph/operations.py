@@ -77,7 +77,8 @@ class Batch:
         return CommandRequest(checked(lambda: Transact(operations=operations, by=self._by)), lambda outcome: None)
 
     def met_a_deletion(self, refusal: NotFoundError) -> bool:
-        """Whether an item to be deleted was deleted meanwhile, which is fine: then read and write again."""
+        """Whether the refusal means that an item to be deleted was deleted meanwhile. That is not a failure: the caller
+        reads and writes again."""
         gone = (refusal.facts.get("namespace"), refusal.facts.get("key"))
         return any(gone == _address(it) for it in self._optional)
 

@@ -44,7 +44,8 @@ class HoldlogStore(BaseStore):
         updated_by: str = "langgraph",
         ttl: TTLConfig | None = None,
     ) -> None:
-        """`store`: an open one, which `close` leaves open, or an argument of StateStore. `updated_by`: the writer.
+        """Open a store, or use an open one. `store`: an open one, which `close` leaves open, or an argument of
+        StateStore. `updated_by`: the writer.
 
         `ttl`: only its `default_ttl` is used, in minutes; values expire without a sweep. Raises InvalidError if it asks
         that reads renew it.

@@ -11,7 +11,8 @@ NO_TOOL = "none"
 
 
 class ToolCounts(Middleware):
-    """Passes to `called` the name of each called tool and the status of its response; `error` if it has none."""
+    """Calls `called` with the name of each called tool and the status of its response, or `error` if it has no
+    status."""
 
     def __init__(self, called: Callable[[str, str], None]) -> None:
         self._called = called

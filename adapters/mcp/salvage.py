@@ -56,8 +56,8 @@ class Salvaged:
 
     @property
     def wants_answer(self) -> bool:
-        """Whether the sender expects a response: always, except for notifications and the peer's own responses; also if
-        the text breaks off before an id."""
+        """Whether the sender expects a response: always, except for notifications and the peer's own responses. A text
+        that breaks off before an id counts as a request."""
         if "id" in self.names:
             return "method" in self.names or not self.names & {"result", "error"}
         if self.method is not None and self.method.startswith("notifications/"):

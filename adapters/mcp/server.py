@@ -85,8 +85,8 @@ class PlainTool(FunctionTool):
 class FixedTools(FastMCP[Any]):
     """A server with the same tools for everybody, always.
 
-    FastMCP reads before each call and listing which tools the session has hidden from itself; ours hides none, and the
-    read takes 0.1 s at the first listing and some of each call.
+    Before each call and listing, FastMCP reads which tools the session has hidden; ours hides none. The skipped read
+    would take 0.1 s for the first listing, and some time of each call.
     """
 
     subscriptions: Subscriptions | None = None

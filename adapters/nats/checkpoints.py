@@ -19,7 +19,7 @@ class Checkpoints:
     """The checkpoint of one durable name. It belongs to one subscriber at a time: the newest."""
 
     def __init__(self, name: str) -> None:
-        """Raises InvalidError."""
+        """Check the durable name. Raises InvalidError."""
         if not _NAME.fullmatch(name):
             raise InvalidError("durable: must have 1 to 64 letters, digits, _ and -")
         self._name = name
@@ -56,7 +56,8 @@ class Checkpoints:
             self._revision = await self._bucket.update(self._name, value, last=revision)
 
     async def _read(self) -> tuple[int, int | None, str]:
-        """Revision, position, and who saved it; None when nobody did, or it was deleted. Raises NatsError."""
+        """Revision, position, and the subscriber that saved it; None if it was never saved, or was deleted. Raises
+        NatsError."""
         assert self._bucket is not None
         try:
             entry = await self._bucket.get(self._name)

@@ -1,5 +1,5 @@
-"""Connections to NATS that end with the first error. Callers open a new one, so that nothing of an old one lingers (a
-client that reconnects by itself also delivers what its caller gave up)."""
+"""Connections to NATS that end with the first error. Callers then open a new one, because a client that reconnects by
+itself still delivers messages that its caller has given up."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ async def connect(options: NatsOptions, what: str, lost: Callable[[], None] = la
             if any(word in text for text in seen if _TOO_LATE not in text for word in _REFUSED):
                 raise NatsError(f"{options.address} refuses the credentials") from None
             raise (errors[-1] if errors else error) from None
-        except Exception as error:  # invalid seed or credentials file: the library raises whatever it met
+        except Exception as error:  # invalid seed or credentials file: the library raises errors of any type
             if options.nkey or options.credentials:
                 raise NatsError(f"the NKEY or credentials file cannot be used: {type(error).__name__}") from None
             raise
@@ -104,7 +104,7 @@ def reason(error: BaseException, options: NatsOptions) -> str:
 
 
 class Pause:
-    """Waits that double up to a limit, randomised so that clients do not all return at once."""
+    """Waits that double up to a limit, randomised so that clients do not all reconnect at the same time."""
 
     def __init__(self, shortest: float = SHORTEST_PAUSE, longest: float = LONGEST_PAUSE) -> None:
         self._shortest = shortest

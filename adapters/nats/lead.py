@@ -1,5 +1,4 @@
-"""Elects the one of several relays that publishes. It only saves work: two concurrent publishers cannot harm each
-other."""
+"""Elects the one relay, among several, that publishes. This only saves work: two concurrent publishers do no harm."""
 
 import os
 from pathlib import Path
@@ -16,7 +15,7 @@ class Lead(Protocol):
         """Try to acquire the lead; returns whether this relay has it now."""
 
     def release(self) -> None:
-        """Release the lead."""
+        """Give up the lead."""
 
 
 class SoleLead:

@@ -31,7 +31,8 @@ class StreamLimits(NamedTuple):
 
 
 class NatsOptions(NamedTuple):
-    """`servers`: URLs without user or password. `name`: the store's token in subjects, None = its id."""
+    """Options of a NATS connection and of the store's stream. `servers`: URLs without user or password. `name`: the
+    store's token in subjects, None = its id."""
 
     servers: tuple[str, ...]
     user: str | None = None

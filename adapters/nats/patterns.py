@@ -26,7 +26,8 @@ _OF_CLAIMS: Final = re.compile(rf"{PLAIN_PATH}|custom|file%3A.*|\*")
 
 
 class Pattern(NamedTuple):
-    """`store`: its token in subjects, `*` for any; `rest`: the pattern behind `<prefix>.<store>`."""
+    """A parsed subject pattern. `store`: its token in subjects, `*` for any; `rest`: the pattern behind
+    `<prefix>.<store>`."""
 
     store: str
     rest: str

@@ -1,4 +1,4 @@
-"""The relay: publishes the log to NATS, every event once and in order, whatever crashes.
+"""The relay: publishes the log to NATS, every event once and in order, even after crashes.
 
 It continues after the last message of the stream itself. Each publish names the sequence that it expects to follow
 (`Nats-Expected-Last-Sequence`), so that neither two relays nor a repeated publish can duplicate or reorder anything.
@@ -38,7 +38,7 @@ from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.value import Json
 
 WINDOW: Final = 512
-"""Messages that wait for their acknowledgement at once."""
+"""Maximum messages in flight that wait for an acknowledgement."""
 FIRST_PAGE, PAGE = 16, 256
 """Events read from the log at once: at first, and at most."""
 PAGE_BYTES: Final = 8 * 1024 * 1024
@@ -102,8 +102,8 @@ class Relay:
         self._pause = Pause()
 
     async def run(self, once: bool = False) -> None:
-        """Publish forever; `once`: until the stream has the whole log as of the start, whichever relay publishes it.
-        Outages do not end it.
+        """Publish forever; with `once`, until the stream has the whole log as of the start, no matter which relay
+        published it. Outages do not end it.
 
         Raises NatsError when NATS cannot be used as configured, and StoreError when the store cannot be read; after a
         first success it waits for repair instead.
@@ -221,7 +221,7 @@ class Relay:
     async def _pages(self, position: int) -> AsyncGenerator[tuple[Sequence[Recorded[Event]], bool], None]:
         """Pages of the log above a position, and whether more follow; an empty one when there is nothing new.
 
-        Reads on while a full page is sent. Pages of large values are short.
+        Reads the next page while a full one is being sent. Pages of large values are short.
         """
         next_page: asyncio.Task[Sequence[Recorded[Event]]] | None = None
         size = FIRST_PAGE
@@ -274,7 +274,7 @@ class Relay:
                 await self._rung.wait()
 
     def _lost(self) -> None:
-        """Fail the messages in flight: the connection is gone, and no acknowledgement comes any more."""
+        """Fail the messages in flight: the connection is lost, so their acknowledgements will never arrive."""
         for future, _ in list(self._in_flight):
             if not future.done():
                 future.set_exception(ConnectionError("the connection was lost"))

@@ -96,7 +96,7 @@ def require_ours(info: StreamInfo, options: NatsOptions, store_id: str) -> None:
 
 
 async def find_head(js: JetStreamContext, info: StreamInfo, store_id: str, reader: Reader) -> Head:
-    """Where the stream ends, by its newest message; when it has none any more, by the anchor and by counting.
+    """Where the stream ends, from its newest message, or, if it has none left, from the anchor and by counting.
 
     Counting is exact: each event of the log is one message, in order. Raises NatsError when the stream has events that
     are missing in the log.
@@ -162,13 +162,14 @@ def is_ours(headers: dict[str, str] | None, store_id: str) -> bool:
 
 
 def placed(headers: dict[str, str] | None, data: bytes | None) -> tuple[int, str]:
-    """Position and digest of one of our messages."""
+    """Read position and digest from one of our messages."""
     payload: Any = json.loads(data or b"{}")
     return int((headers or {})[POSITION]), str(payload.get("digest", ""))
 
 
 def _count_on(reader: Reader, position: int, events: int) -> tuple[int, int]:
-    """The position of the n-th event above a position; of the newest when there are fewer, and how many are missing."""
+    """The position of the n-th event after a position, or of the newest if there are fewer; and how many are
+    missing."""
     while events > 0:
         page = reader.log(position, min(events, PAGE))
         if not page:

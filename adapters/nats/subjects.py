@@ -80,7 +80,7 @@ def subject_in(stream: str) -> str:
 
 
 def subject_of_claim(resource: str) -> str:
-    """As `subject_in`."""
+    """The subject of a claim's events behind `<prefix>.<store>`."""
     kind, namespace, key = _names_of_claim(resource)
     return f"{kind}.{token(namespace)}.{token(key)}"
 

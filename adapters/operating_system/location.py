@@ -1,4 +1,4 @@
-"""Locates the store by the rules of the design's section 10, by reading files only (no git process).
+"""Locates the store by reading files only (no git process).
 
 Standard library only and quick to import: the hook's fast path uses it.
 """

@@ -138,7 +138,7 @@ def _living(folder: Path) -> Iterator[ConnectedProcess]:
         with suppress(OSError):
             descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
             try:
-                # Shared, so that two concurrent readers do not take each other for the owner.
+                # Shared, so that two concurrent readers do not mistake each other for the owner.
                 if lock_file(descriptor, shared=True):
                     os.unlink(folder / name)
                 else:

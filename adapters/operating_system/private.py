@@ -17,7 +17,7 @@ from holdlog.domain.refusals import StoreError
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-"""A planted link must not redirect to another file."""
+"""Flag for `os.open`: a planted symbolic link must not redirect to another file."""
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", ".gate", ".bells", ".sessions", ".spaces")
 """Name suffixes of files and folders next to a store. Those of relays and backups vary; they are checked where they are
@@ -52,7 +52,8 @@ def why_open(path: Path) -> StoreError | None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create a folder of side files if it is missing. Raises OSError, and StoreError as `require_private`."""
+    """Create a folder of side files if it is missing. Raises OSError, and StoreError in the same cases as
+    `require_private`."""
     try:
         folder.mkdir(FOLDER_MODE)
     except FileExistsError:

@@ -52,7 +52,7 @@ Known = tuple[Sequence[Workspace], Mapping[str, Stamp]]
 class Workspaces:
     """The workspaces around `start`, the folder to which bare paths are relative.
 
-    `look` lists them; it runs again when a folder that it named has changed, and before a refusal.
+    `find` lists them. It runs again when a folder that it returned has changed, and before a refusal.
     """
 
     def __init__(self, start: str, find: Callable[[], Known]) -> None:

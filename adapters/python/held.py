@@ -101,7 +101,8 @@ class HoldOptions(NamedTuple):
 
 @contextmanager
 def held(engine: Engine, options: HoldOptions) -> Iterator[HeldClaim]:
-    """Raises BusyError, DeadlockError; at the end, FencedError if the claim was lost and the block did not raise."""
+    """Hold a claim while the block runs. Raises BusyError, DeadlockError; at the end, FencedError if the claim was lost
+    and the block did not raise."""
     block = _Block(engine, options)
 
     def release_all(releases: Sequence[ReleaseClaim], judge: bool) -> None:
@@ -132,7 +133,7 @@ def held(engine: Engine, options: HoldOptions) -> Iterator[HeldClaim]:
 
 @asynccontextmanager
 async def held_async(engine: Engine, options: HoldOptions) -> AsyncIterator[HeldClaim]:
-    """As `held`. The claim of a cancelled block is still released."""
+    """Like `held`, for coroutines. The claim of a cancelled block is still released."""
     block = await engine.run_off_loop(partial(_Block, engine, options))
 
     async def release_all(releases: Sequence[ReleaseClaim], judge: bool) -> None:

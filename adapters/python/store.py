@@ -211,17 +211,16 @@ class StateStore:
         note: str | None = None,
         outcome: str | None = None,
     ) -> AbstractContextManager[HeldClaim]:
-        """Hold a resource while a block runs: `with store.claimed("a.md", agent="w") as claim:`
-        Claims the resource, or queues for up to `wait_seconds`, which is not capped; raises BusyError or DeadlockError
-        if it does not get the claim, and leaves the queue. `alternatives` are available only in `claim`. The lease is
-        renewed in the background, and exactly this claim is released at the end, also if the block raises. `outcome`,
-        or `claim.outcome` and `claim.note` set inside the block, tell the next holder what was done; the default is
-        `released`, also after a block that raised.
-        Pass `guard=claim.guard` to a write so that it raises FencedError once the claim is lost. A block that ends
-        without an exception also raises FencedError if its claim was lost meanwhile, because part of its work was not
-        protected.
-        Claims that the agent held before stay held: a block inside another block of the same agent releases nothing.
-        Threads that must exclude each other need different agent names.
+        """Hold a resource while a block runs: `with store.claimed("a.md", agent="w") as claim:` Claims the resource, or
+        queues for up to `wait_seconds`, which is not capped; raises BusyError or DeadlockError if it does not get the
+        claim, and leaves the queue. `alternatives` are available only in `claim`. The lease is renewed in the
+        background, and exactly this claim is released at the end, even if the block raises. `outcome`, or
+        `claim.outcome` and `claim.note` set inside the block, tell the next holder what was done; the default is
+        `released`, even after a block that raised. Pass `guard=claim.guard` to a write so that it raises FencedError
+        once the claim is lost. A block that ends without an exception also raises FencedError if its claim was lost
+        meanwhile, because part of its work was not protected. Claims that the agent held before stay held: a block
+        inside another block of the same agent releases nothing. Threads that must exclude each other need different
+        agent names.
         """
         return held(
             self._engine,
@@ -438,7 +437,7 @@ class AsyncStateStore:
         note: str | None = None,
         outcome: str | None = None,
     ) -> AbstractAsyncContextManager[HeldClaim]:
-        """As `StateStore.claimed`: `async with store.claimed(…) as claim:`"""
+        """Like `StateStore.claimed`: `async with store.claimed(…) as claim:`"""
         return held_async(
             self._engine,
             _hold_options(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome),

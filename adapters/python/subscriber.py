@@ -152,7 +152,7 @@ class Subscription:
                 await self._keep()
 
     def _follow(self, source: EventSource) -> None:
-        """Stay with the store that was found first, whatever other store publishes there after an outage."""
+        """Continue with the store that was found first, even if another store publishes there after an outage."""
         if self._followed is None and self._options.name is None:
             self._options = self._options._replace(name=source.root.removeprefix(f"{self._options.prefix}."))
         self._followed = source.store_id

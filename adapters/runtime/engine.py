@@ -77,7 +77,7 @@ class Engine:
         self._followers: dict[asyncio.AbstractEventLoop, LogTailer] = {}
         self._waits_end = False
         self.token_changes = 0
-        """Counts what this process did to tokens."""
+        """Counts the changes that this process made to tokens."""
 
     @property
     def log_tailer(self) -> LogTailer:
@@ -132,7 +132,8 @@ class Engine:
         return call.answer(await self._decided_async(call.command, caller))
 
     async def claim_async(self, call: ClaimRequest[Answered], caller: Caller) -> Answered:
-        """As `claim`. A cancelled call stops waiting; its ticket keeps its place in the queue for a while."""
+        """Like `claim`, for coroutines. A cancelled call stops waiting; its ticket keeps its place in the queue for a
+        while."""
         if self.own_names is not None:
             await self.own_names(call.command, caller)
         caller = await self.run_off_loop(partial(self._joined, caller))
@@ -158,7 +159,8 @@ class Engine:
         return await self.run_off_loop(partial(self._answered, call, outcome))
 
     async def read_async(self, call: Query[Answered]) -> Answered:
-        """As `read`, except that a large query runs in a thread so that it does not block the loop."""
+        """Like `read`, for coroutines, except that a large query runs in a thread so that it does not block the
+        loop."""
         return await (asyncio.to_thread(self.read, call) if call.large else self.run_off_loop(partial(self.read, call)))
 
     async def wait_async(self, call: BlockingQuery[Answered]) -> Answered:
@@ -221,7 +223,7 @@ class Engine:
         return outcome.losses
 
     def lost(self, receipt: str | None = None) -> list[Lost]:
-        """As `lost_async`, for threads and this process's own session."""
+        """Like `lost_async`, for threads and this process's own session."""
         with self.store.reader() as reader:
             if not reader.leases.losses(self.caller.principal, self.caller.session, receipt):
                 return []
@@ -244,7 +246,7 @@ class Engine:
     # --- shutdown
 
     def finish_waiting(self) -> None:
-        """Make all current and future blocking calls return at once, as on a timeout."""
+        """Make all current and future blocking calls return immediately, as after a timeout."""
         self._waits_end = True
         self.notifier.wake()
         for tailer in tuple(self._followers.values()):

@@ -101,8 +101,8 @@ class Writer:
     async def run_async(
         self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None
     ) -> Outcome:
-        """As `run`. Cancellation withdraws the command if no batch has taken it. Otherwise the command still runs, and
-        `late` is called with its outcome."""
+        """Like `run`, for coroutines. Cancellation withdraws the command if no batch has taken it. Otherwise the
+        command still runs, and `late` is called with its outcome."""
         job = Job(command, caller)
         job.loop = asyncio.get_running_loop()
         job.future = job.loop.create_future()

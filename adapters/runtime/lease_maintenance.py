@@ -163,7 +163,7 @@ class LeaseMaintenance:
             with self._news:
                 if self._ended:
                     return
-                if not self._notified:  # else a wake-up came during this pass: run another one at once
+                if not self._notified:  # else a wake-up came during this pass: run another one immediately
                     self._next_run = time.monotonic() + pause
                     self._news.wait(pause if pause < threading.TIMEOUT_MAX else None)
                 self._next_run = math.inf
@@ -209,14 +209,14 @@ class LeaseMaintenance:
             kept = [lease for lease in of_sessions if lease.principal is None]
             kept += [lease for lease in reader.leases.of([it for it, _ in grants]) if lease.key in grants]
         kept = [lease for lease in kept if lease.kind == "held"]
-        worn = [lease.deadline - lease.duration + lease.duration // PARTS for lease in kept]
+        renewal_times = [lease.deadline - lease.duration + lease.duration // PARTS for lease in kept]
         left = any(lease.server != self._server and not self._connected(lease.server) for lease in kept)
-        if left or any(at <= now for at in worn):
+        if left or any(at <= now for at in renewal_times):
             self._writer.run(Renew(server=self._server, sessions=sessions, grants=grants), NOBODY)
-            worn = [now + lease.duration // PARTS for lease in kept]
-        if not worn and not sessions:
+            renewal_times = [now + lease.duration // PARTS for lease in kept]
+        if not renewal_times and not sessions:
             return threading.TIMEOUT_MAX
-        return min(self._grace / PARTS, max(SOONEST, (min(worn, default=now + SECOND * 3600) - now) / SECOND))
+        return min(self._grace / PARTS, max(SOONEST, (min(renewal_times, default=now + SECOND * 3600) - now) / SECOND))
 
     def _touch(self) -> float:
         """Record that sessions kept alive by their calls are alive. Returns seconds until the next pass."""

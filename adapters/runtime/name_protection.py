@@ -33,8 +33,8 @@ class OwnNames:
     async def require(self, command: AnyCommand, caller: Caller) -> None:
         """Raise InvalidError for a command under a name that belongs to somebody else. The local user, who has no
         principal, may use every name. Releases and commands without a name are not checked, so that holders can release
-        what they were granted before.
-        Names of tokens are cached for a second; changes that this process made to a token apply at once.
+        what they were granted before. Names of tokens are cached for a second; changes that this process made to a
+        token apply immediately.
         """
         named = _name_in(command)
         if caller.principal is None or named is None:

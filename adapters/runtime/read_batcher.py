@@ -24,8 +24,8 @@ class ReadBatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def take(self, read: Callable[[Reader], Found]) -> Found:
-        """Return the result of `look` on a snapshot made after this call. `look` runs in a thread and shares its reader
-        with other reads; equal reads return the same objects, so callers must not change them. Raises what `look`
+        """Return the result of `read` on a snapshot made after this call. `read` runs in a thread and shares its reader
+        with other reads. Equal reads return the same objects, so callers must not change them. Raises what `read`
         raises."""
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._pending.append((read, future))

@@ -14,7 +14,8 @@ async def _always() -> bool:
 
 
 class RequestContext(NamedTuple):
-    """`still`: whether the token is still valid, for streams, which may outlive it."""
+    """The store, caller and grants of one request. `still`: whether the token is still valid, for streams, which may
+    outlive it."""
 
     engine: Engine
     caller: Caller

@@ -35,7 +35,7 @@ class Verifier:
 
     async def verify(self, text: str) -> Principal | None:
         """The principal that a token identifies; None if it is invalid, expired or revoked. Raises UnavailableError.
-        Changes that this process made to a token apply at once, those of other processes within a second.
+        Changes that this process made to a token apply immediately, those of other processes within a second.
         """
         hashed = hash_of(text)
         if self._static is not None and hmac.compare_digest(hashed, self._static):
@@ -75,8 +75,8 @@ class Verifier:
 
 
 class _Found(NamedTuple):
-    """`until`: on the monotonic clock. `changes`: the number of token changes by this process at the time of the
-    read."""
+    """A cached token. `until`: on the monotonic clock. `changes`: the number of token changes by this process at the
+    time of the read."""
 
     principal: Principal
     until: float

@@ -10,7 +10,7 @@ from holdlog.domain.claims.queue import grant, grant_waiting, holds_all
 from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, Link, UnavailableError
 
 MAX_TICKETS: Final = 1_000
-"""Over the queues of all resources."""
+"""Maximum tickets in the queues of all resources together."""
 MAX_WAITERS_SHOWN: Final = 20
 """Waiters that a holder's response lists: the first ones."""
 
@@ -76,7 +76,7 @@ def _require_quota(
     queued: Waiting | None,
     board: ClaimBoard,
 ) -> None:
-    """Check the limits, also for what is waited for: it is granted without another check."""
+    """Check the limits. Tickets count, too, because a waiter is granted its claim without another check."""
     new = max(sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options)
     waits = [waiting for waiting in board.waiting() if waiting != queued and waiting.lease.principal == who.principal]
     of_session = [

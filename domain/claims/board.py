@@ -48,7 +48,8 @@ class Waiting(NamedTuple):
 
 
 class ClaimBoard:
-    """`now`: the store's steady clock; a lease that is due by then counts as ended. `at`: microseconds UTC.
+    """All relevant claims and leases, and the changes that a command makes to them. `now`: the store's steady clock; a
+    lease that is due by then counts as ended. `at`: microseconds UTC.
 
     Records each decision of a command immediately, so that the next step sees it: `changes` are the events, `kept` and
     `dropped` the changed and removed leases, `losses` the grants that ended without a release by their holder.

@@ -41,7 +41,8 @@ def load_board(reader: Reader, resources: Iterable[str], now: int, at: int) -> C
 
 
 def load_board_to_write(transaction: Transaction, resources: Sequence[str]) -> ClaimBoard:
-    """As `load_board`, after expiring what is due there, which remains even if the command is refused."""
+    """Expire what is due on the board of these resources, then load it like `load_board`. The expiry is stored even if
+    the command is refused."""
     board = load_board(transaction, resources, transaction.steady, transaction.at)
     due = [lease for lease in board.leases.values() if lease.deadline <= board.now]
     if due or board.kept:

@@ -19,8 +19,9 @@ Outcome = Literal["released", "modified", "created", "deleted", "moved"]
 
 
 class ClaimGranted(Event):
-    """`ticket`: version of the ClaimQueued that it fulfils. `instead_of`: version of the own grant that it replaces.
-    `session`: that of the holder; the envelope names the session whose call caused the grant. None in format 1."""
+    """An agent acquired the claim. `ticket`: version of the ClaimQueued that it fulfils. `instead_of`: version of the
+    own grant that it replaces. `session`: that of the holder; the envelope names the session whose call caused the
+    grant. None in format 1."""
 
     topic: ClassVar[str] = "ClaimGranted"
     payload_field: ClassVar[str | None] = "note"
@@ -50,8 +51,9 @@ class ClaimResumed(Event):
 
 
 class ClaimReleased(Event):
-    """`grant`: version of the grant that ends (None in logs of major 1, where a claim had one grant). `forced_by`: the
-    person who took it from the holder, whose principal is `holder_principal`; `note` is then the reason.
+    """A grant was released, by its holder or by another caller. `grant`: version of the grant that ends (None in logs
+    of major 1, where a claim had one grant). `forced_by`: the person who took it from the holder, whose principal is
+    `holder_principal`; `note` is then the reason.
 
     `former_session`: the ended session that held it, when another session of the same name released it.
     `released_by_name`: a caller without session and receipt released a claim that was made without a session."""
@@ -98,8 +100,8 @@ class ClaimQueued(Event):
 
 
 class ClaimUnqueued(Event):
-    """`why`: the waiter left, did not return in time, or got another resource that it requested. `principal`: the
-    waiter's; None in format 1."""
+    """A ticket left the queue. `why`: the waiter left, did not return in time, or got another resource that it
+    requested. `principal`: the waiter's; None in format 1."""
 
     topic: ClassVar[str] = "ClaimUnqueued"
     agent: Agent

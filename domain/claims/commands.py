@@ -12,7 +12,7 @@ from holdlog.domain.names import Agent, AllowedAgent, Note
 from holdlog.domain.refusals import Hold
 
 MAX_RESOURCES: Final = 100
-"""Per call."""
+"""Maximum resources in one call."""
 MAX_OF_PRINCIPAL: Final = 1_024
 """Claims that one principal, including the local user, may hold and wait for over all its sessions."""
 

@@ -85,7 +85,7 @@ class Lease(NamedTuple):
         return Who(self.agent, self.principal, self.session, self.receipt)
 
     def lost(self, why: Why, at: int, note: str | None = None) -> "Loss":
-        """`at`: microseconds UTC. `note`: the reason that a person gave for taking it."""
+        """The loss of this grant. `at`: microseconds UTC. `note`: the reason that a person gave for taking it."""
         who = (self.agent, self.principal, self.session, self.server)
         return Loss(self.resource, self.version, why, *who, at, note, self.receipt)
 

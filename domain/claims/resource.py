@@ -29,8 +29,8 @@ def canonical(text: str) -> str:
 
 
 def claimable(text: str) -> str:
-    """As `canonical`, for a new claim: refuses characters that look blank, and names that protect nothing, such as
-    patterns. Existing claims may have such names. Raises ValueError, which says what to use instead."""
+    """Like `canonical`, but for a new claim: refuses characters that look blank, and names that protect nothing, such
+    as patterns. Existing claims may have such names. Raises ValueError, which says what to use instead."""
     require_well_formed(text)
     resource = canonical(require_allowed(text))
     require_well_formed(resource)

@@ -75,7 +75,8 @@ class ReplaceResults(Command):
 
 
 class ChangeData(Command):
-    """`expected_data_version`: that of the last data change, 0 if there was none; None = any."""
+    """Write and delete keys of a thread's data. `expected_data_version`: that of the last data change, 0 if there was
+    none; None = any."""
 
     kind: ClassVar[str] = "change_data"
     thread: Name

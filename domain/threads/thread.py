@@ -20,7 +20,7 @@ Checksum = Annotated[str, Strict(), Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class ThreadStarted(Event):
-    """`parent`, `parent_version`: the thread and version that it was forked from."""
+    """A thread started. `parent`, `parent_version`: the thread and version that it was forked from."""
 
     topic: ClassVar[str] = "ThreadStarted"
     by: Agent
@@ -36,7 +36,7 @@ class MessageAppended(Event):
 
 
 class ResultAppended(Event):
-    """`agent`: whose result it is; `by`: who recorded it."""
+    """A result of an agent was appended. `agent`: whose result it is; `by`: who recorded it."""
 
     topic: ClassVar[str] = "ResultAppended"
     payload_field: ClassVar[str | None] = "value"
@@ -54,7 +54,8 @@ class ResultsCleared(Event):
 
 
 class ThreadDataChanged(Event):
-    """`value`: an object of the written keys and their values; `deleted`: keys that no longer have a value."""
+    """Keys of the data were written or deleted. `value`: an object of the written keys and their values; `deleted`:
+    keys that no longer have a value."""
 
     topic: ClassVar[str] = "ThreadDataChanged"
     payload_field: ClassVar[str | None] = "value"

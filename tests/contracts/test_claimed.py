@@ -161,7 +161,10 @@ def test_two_claimed_blocks_that_wait_for_each_other_are_a_deadlock(state: Libra
     with state.claimed("b.md", agent="ann"):
         waits = state._requests.claim("b.md", "ben", wait_seconds=30).command
         state._engine.writer.run(waits, state._engine.caller)
-        with pytest.raises(DeadlockError, match="deadlock 2 agents"), state.claimed("a.md", agent="ann", wait_seconds=30):
+        with (
+            pytest.raises(DeadlockError, match="deadlock 2 agents"),
+            state.claimed("a.md", agent="ann", wait_seconds=30),
+        ):
             raise AssertionError("must not run")
         assert holder(state, "b.md") == "ann"
 

@@ -535,7 +535,7 @@ def test_write_ahead_log_of_another_file_is_not_applied_to_the_copy(source: Plac
     target = somewhere("file")
     assert isinstance(target, Path)
     target.with_name(target.name + "-wal").write_bytes(b"left")
-    with pytest.raises(StoreError, match="-wal is left of another store"):
+    with pytest.raises(StoreError, match="-wal is left over from another store"):
         copy(source, target)
 
 
@@ -554,7 +554,7 @@ def test_copy_that_differs_from_its_source_is_discarded(
 ) -> None:
     for target_kind in (FileTarget, DatabaseCopyTarget):
         monkeypatch.setattr(target_kind, "put", _losing_one(target_kind.put))
-    with pytest.raises(StoreError, match="not what was sent"):
+    with pytest.raises(StoreError, match="differs from what was written"):
         copy(source, target := somewhere(kind), seal=True)
     assert not stands(target)
 
@@ -680,7 +680,7 @@ def test_move_may_be_repeated_as_another_user(source: Place, postgres_server: st
         first = copy(source, target, seal=True)
         assert copy(source, f"{target}&user={other}", seal=True).already
         assert copy(source, target, seal=True) == first._replace(already=True)
-        with pytest.raises(StoreError, match="both are the same store"):
+        with pytest.raises(StoreError, match="are the same store"):
             copy(target, f"{target}&user={other}")
         connection.execute(f"DROP ROLE {other}")  # type: ignore[call-overload]
 
@@ -719,7 +719,7 @@ def test_two_concurrent_copies_to_one_target_make_one_store(
     first = threading.Thread(target=lambda: done.append(copy(source, target)))
     first.start()
     until(inside.is_set)
-    with pytest.raises(UnavailableError, match="somebody else") as refusal:
+    with pytest.raises(UnavailableError, match="another process") as refusal:
         copy(source, target)
     line_of(refusal.value)
     go_on.set()

@@ -248,7 +248,7 @@ def test_invalid_fork_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPa
         (fork("f", version=5), "parent_version: the parent ends at version 4; pass that or less"),
     ]
     monkeypatch.setattr(changing, "MAX_COPIED", 2)
-    for command, said in [*refusals, (fork("f"), "too much to copy")]:
+    for command, said in [*refusals, (fork("f"), "copies at most")]:
         with pytest.raises(InvalidError, match=said):
             did(store, command)
     assert did(store, fork("f", version=3)).appended == 2

@@ -108,7 +108,7 @@ def test_server_that_ends_by_itself_is_reported_and_ends_the_other(up: StartUp, 
     one = up().ready()
     (folder,) = base.glob("holdlog-up-*")
     os.kill(int((folder / "postgres/postmaster.pid").read_text().split()[0]), signal.SIGKILL)
-    assert re.fullmatch(r"holdlog: PostgreSQL ended by itself: .*\n", one.complaint())
+    assert re.fullmatch(r"holdlog: PostgreSQL exited unexpectedly: .*\n", one.complaint())
     assert one.process.returncode == 1
     assert not processes_of(base)
 

@@ -89,7 +89,7 @@ def test_log_quotes_every_name_that_imitates_an_authenticated_one(place: str) ->
         engine.claim(engine.requests.claim("a", "ann"), engine.caller)
         engine.write(engine.requests.release("a", "x (jwt y)", note="x", forced=True), engine.caller)
     listed = cli(place, "log")
-    assert 'ann lost file://main/a, taken by "x (jwt y)": x' in listed
+    assert 'ann lost a, taken by "x (jwt y)": x' in listed
     assert listed.count("x (jwt y)") == listed.count('"x (jwt y)"')
 
 

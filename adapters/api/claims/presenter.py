@@ -38,9 +38,9 @@ def acquired(
     receipt: str | None = None,
     instead: str | None = None,
 ) -> responses.Claimed | responses.AlreadyClaimed:
-    """`folder`: a folder was claimed by its name alone. `is_kept`: the lease is renewed even without calls. `receipt`:
-    identifies a holder without a session. `instead`: the custom name to suggest if one resource is a path without a
-    file."""
+    """The response to an acquired claim. `folder`: a folder was claimed by its name alone. `is_kept`: the lease is
+    renewed even without calls. `receipt`: identifies a holder without a session. `instead`: the custom name to suggest
+    if one resource is a path without a file."""
     facts: dict[str, Any] = {
         "resource": outcome.resource,
         "version": outcome.version,

@@ -69,7 +69,8 @@ _log = logging.getLogger("holdlog")
 
 
 class ClaimRequests:
-    """`clock`: microseconds UTC; `steady`: the clock of leases; `connected`: whether a process is alive."""
+    """Builds requests about claims. `clock`: microseconds UTC; `steady`: the clock of leases; `connected`: whether a
+    process is alive."""
 
     grants: Grants = EVERYTHING
     """What the caller may do; lists show only what it may see."""
@@ -111,7 +112,8 @@ class ClaimRequests:
         note: str | None = None,
         receipt: str | None = None,
     ) -> ClaimRequest[Result]:
-        """`receipt`: the receipt from the response with the grant or ticket, for callers without a session."""
+        """Claim resources. `receipt`: the receipt from the response with the grant or ticket, for callers without a
+        session."""
         if lease_seconds is None:
             lease = self._settings.lease
         else:
@@ -162,8 +164,9 @@ class ClaimRequests:
         receipt: str | None = None,
         holder: str | None = None,
     ) -> CommandRequest[responses.Released | responses.AlreadyFree]:
-        """`version`: release only this grant. `forced`: a person, `agent`, takes the claim from its holders, or only
-        from those named `holder`; `note` is the reason. `receipt`: as for `claim`."""
+        """Release a resource, or everything that the agent holds. `version`: release only this grant. `forced`: a
+        person, `agent`, takes the claim from its holders, or only from those named `holder`; `note` is the reason.
+        `receipt`: as for `claim`."""
         arguments: dict[str, Any] = {
             "resource": None if resource is None else self.resource(resource),
             "agent": agent,
@@ -333,7 +336,7 @@ class ClaimRequests:
         return text(given, argument, _RESOURCE)
 
     def claimable(self, given: str, argument: str = "resource") -> str:
-        """As `resource`, for a new claim: also rejects names that protect nothing."""
+        """Like `resource`, but for a new claim: also rejects names that protect nothing."""
         workspaces = self._settings.workspaces
         if workspaces is not None and isinstance(given, str):
             try:
@@ -360,7 +363,7 @@ class ClaimRequests:
             raise DeniedError(f"read-claims:{resource}")
 
     def _claims(self, reader: Reader, after: str | None, limit: int) -> list[Claim]:
-        """As `reader.claims`, but only those that the caller may see."""
+        """Like `reader.claims`, but only those that the caller may see."""
         if self.grants is EVERYTHING:
             return reader.claims(after, limit)
         found = chunks(reader.claims, after, lambda it: it.resource)

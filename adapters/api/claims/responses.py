@@ -127,7 +127,8 @@ class Deadlock(Result):
 
 
 class Released(Result):
-    """`released`: all released resources, if there were several or the request named none."""
+    """The response to a release. `released`: all released resources, if there were several or the request named
+    none."""
 
     status: Literal["released"] = "released"
     resource: str | None = None
@@ -139,7 +140,8 @@ class Released(Result):
 
 
 class AlreadyFree(Result):
-    """`held_elsewhere`: what other sessions hold under the same name, if a person asked to release everything."""
+    """Nothing was held, so nothing was released. `held_elsewhere`: what other sessions hold under the same name, if a
+    person asked to release everything."""
 
     status: Literal["already_free"] = "already_free"
     resource: str | None = None

@@ -20,13 +20,14 @@ _ONE_OTHER: Final[dict[str, Callable[[str], str]]] = {"moved_to": claim_stream, 
 _KEYS: Final = ("written", "deleted")
 """Keys of a thread's data."""
 _CALLER: Final = ("request_id", "correlation_id", "reason")
-"""Without the session: anybody who knew it could call in its name."""
+"""Fields of the caller that a view shows. Not the session: a caller that knew it could act as that session."""
 
 
 def event_view(
     recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
 ) -> EventView:
-    """`shown`: spells resources. `sees`: which streams the view may name; the names of others are left out."""
+    """Convert an event of the log to a view. `shown`: spells resources. `sees`: which streams the view may name; the
+    names of others are left out."""
     envelope, event, payload = recorded.envelope, recorded.event, recorded.event.payload_field
     fields: dict[str, Any] = {**names_in(envelope.stream)}
     fields |= event.model_dump(

@@ -22,8 +22,8 @@ READ_AT_ONCE: Final = 32
 
 
 class EventPage(NamedTuple):
-    """`looked`: every match up to this position is in this page or an earlier one. `end`: position of the end of the
-    log."""
+    """A page of matching events. `scanned`: every match up to this position is in this page or an earlier one. `end`:
+    position of the end of the log."""
 
     events: list[Recorded[Event]]
     scanned: int

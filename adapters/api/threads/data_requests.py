@@ -17,7 +17,7 @@ from holdlog.domain.value import Json
 
 
 class ThreadDataRequests(EventRequests):
-    """`expected_data_version`: None = any version."""
+    """Builds requests about the data of threads. `expected_data_version`: None = any version."""
 
     def thread_get(self, thread_id: str, key: str) -> Query[responses.ThreadValue]:
         """The query raises NotFoundError."""

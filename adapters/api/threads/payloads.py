@@ -23,15 +23,15 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class ParsedItems(NamedTuple):
-    """`made_up`: a result had no time and got the current one."""
+    """Parsed messages and results. `made_up`: a result had no time and got the current one."""
 
     items: tuple[NewMessage | NewResult, ...]
     made_up: bool
 
 
 def parse_items(messages: object, results: object, now: int, limit: int) -> ParsedItems:
-    """`now`: the time (microseconds UTC) of results that have none. `limit`: bytes of each, as JSON. Raises
-    InvalidError."""
+    """Parse messages and results. `now`: the time (microseconds UTC) of results that have none. `limit`: bytes of each,
+    as JSON. Raises InvalidError."""
     given, found = _objects(messages, "messages"), _objects(results, "results")
     if not 1 <= len(given) + len(found) <= MAX_APPENDED:
         raise InvalidError(f"messages and results: must have 1 to {MAX_APPENDED} entries together")

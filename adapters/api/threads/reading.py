@@ -13,8 +13,8 @@ from holdlog.domain.threads.thread import ItemKind, Thread, require_started
 
 
 class ThreadSlice(NamedTuple):
-    """`events`: current messages and results, in order. `version`: complete up to here; continue above it.
-    `next_after`, `next_before`: there are more."""
+    """One page of a thread. `events`: current messages and results, in order. `version`: complete up to here; continue
+    above it. `next_after`, `next_before`: there are more."""
 
     thread: Thread
     version: int

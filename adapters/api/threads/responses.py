@@ -30,7 +30,8 @@ class Resumed(ThreadStart):
 
 
 class Appended(Result):
-    """`already`: number of results that the thread had already. `checksums`: of the results, in their order."""
+    """The response to an append. `already`: number of results that the thread had already. `checksums`: of the results,
+    in their order."""
 
     status: Literal["ok"] = "ok"
     thread_id: str

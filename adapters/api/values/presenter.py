@@ -54,7 +54,7 @@ def clear_result(outcome: Outcome, namespace: str, by: str) -> results.ClearResu
 
 
 def state_record(record: Record, now: int) -> results.StateRecord:
-    """Raises NotFoundError if there is no value now."""
+    """Convert a record to a response. Raises NotFoundError if there is no value now."""
     if not record.live:
         raise not_found(record)
     ends = record.expires_at
@@ -85,7 +85,7 @@ def listed(record: Record) -> results.ListedRecord:
 def past(
     recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
 ) -> results.Past:
-    """`shown`: spells resources; `sees`: which streams the response may name."""
+    """Convert an entry of a history. `shown`: spells resources; `sees`: which streams the response may name."""
     event, envelope = recorded.event, recorded.envelope
     assert isinstance(event, ValueWritten | ValueDeleted | ValueExpired)
     return results.Past(
@@ -126,7 +126,7 @@ def exported(
     shown: Callable[[str], str] | None = None,
     sees: Callable[[str], bool] | None = None,
 ) -> results.ExportedRecord:
-    """`shown`, `sees`: as for `past`."""
+    """Convert the page of an export. `shown`, `sees`: as for `past`."""
     entries = [past(recorded, shown, sees) for recorded in history]
     return results.ExportedRecord(**listed(record).__dict__, history=entries)
 

@@ -263,7 +263,7 @@ class Requests(ThreadRequests):
         return namespace
 
     def _namespaces(self, reader: Reader, after: str | None, limit: int) -> list[tuple[str, int]]:
-        """As `reader.namespaces`, but only those that the caller may read."""
+        """Like `reader.namespaces`, but only those that the caller may read."""
         if self.grants is EVERYTHING:
             return reader.namespaces(after, limit)
         found = chunks(reader.namespaces, after, lambda it: it[0])

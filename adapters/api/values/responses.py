@@ -285,8 +285,8 @@ class EventView(BaseModel):
 
 
 class Events(Result):
-    """`next_position`: pass it as `after` to continue. `bookmark`: end of the log; if both are equal, there are no
-    more."""
+    """A page of events. `next_position`: pass it as `after` to continue. `bookmark`: end of the log; if both are equal,
+    there are no more."""
 
     status: Literal["ok"] = "ok"
     events: list[EventView]

@@ -11,7 +11,7 @@ from fastmcp.client.transports import StdioTransport
 
 START_WITHIN: Final = 20.0
 ANSWER_WITHIN: Final = 15.0
-"""Seconds; a longer wait has failed."""
+"""Seconds to wait for a response before the step fails."""
 
 
 class Wrong(Exception):
@@ -53,7 +53,7 @@ class Agent:
 
 @asynccontextmanager
 async def connected(names: Sequence[str], command: Sequence[str], folder: Path) -> AsyncIterator[list[Agent]]:
-    """One server process per agent, all started at once, all ended with the block. Raises Wrong.
+    """Start one server process per agent, all concurrently; end them all after the block. Raises Wrong.
 
     `command`: the program and its arguments. `folder`: where their stderr goes.
     """
@@ -66,7 +66,9 @@ async def together(*steps: Coroutine[Any, Any, Any]) -> list[Any]:
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(step) for step in steps]
-    except ExceptionGroup as errors:  # not except*: early 3.11 releases wrap what is raised there in a group again
+    except (
+        ExceptionGroup
+    ) as errors:  # not `except*`: early 3.11 releases wrap an exception raised there in a group again
         raise _first(errors) from None
     return [task.result() for task in tasks]
 

@@ -38,8 +38,8 @@ async def overspent(screen: Screen, ada: Agent, ben: Agent) -> None:
 
 
 async def exact(screen: Screen, ada: Agent, ben: Agent) -> None:
-    """Both name the version they have read; the second is refused, reads again and spends what is left. Raises
-    Wrong."""
+    """Both pass the version they have read; the second write is refused, so that agent reads again and spends what is
+    left. Raises Wrong."""
     screen.title("2  With holdlog: each write names the version it read", "The same budget, the same two agents.")
     with screen.timeline.scene("2  with holdlog: versions") as scene:
         committed = sum(await _spend(screen, "checked", (ada, ben), checked=True))

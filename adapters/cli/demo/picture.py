@@ -53,7 +53,7 @@ _AGENTS_DARK: Final = ("#58a6ff", "#f0883e", "#bc8cff", "#56d364")
 
 
 def picture(timeline: Timeline) -> str:
-    """The SVG text. All lengths and words come from the timeline."""
+    """The SVG text. All lengths and texts come from the timeline."""
     return tostring(_Picture(timeline).drawn(), encoding="unicode") + "\n"
 
 
@@ -159,7 +159,8 @@ class _Picture:
         SubElement(mark, "title").text = f"{tick.agent}: {tick.text}"
 
     def _labels(self, lane: Element, labels: Sequence[tuple[float, str, str]], top: float) -> None:
-        """The labels: above the bars, or below if that place is taken; within their scene; omitted if neither fits."""
+        """The labels: above the bars, or below them if there is no room above; within their scene; omitted if neither
+        fits."""
         free = {top + BAR_TOP - 9: -math.inf, top + BAR_TOP + BAR + 18: -math.inf}
         for at, words, mark in labels:
             end = self._x(self._timeline.scenes[self._scene_at(at)].end) + INSIDE
@@ -244,7 +245,7 @@ def _line(parent: Element, x1: float, y1: float, x2: float, y2: float, mark: str
 def _text(
     parent: Element, x: float, y: float, words: str, mark: str, anchor: str = "start", most: float = math.inf
 ) -> None:
-    """A text element; text that might exceed `most` pixels is squeezed."""
+    """A text element; text that might be wider than `most` pixels is condensed."""
     attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor, "class": mark}
     if _wide(words) * 1.1 > most:
         attributes |= {"textLength": f"{most:.1f}", "lengthAdjust": "spacingAndGlyphs"}

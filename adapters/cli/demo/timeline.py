@@ -33,7 +33,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Wake:
-    """An action of one agent at `freed` woke another, which knew at `woken`."""
+    """One agent's action at `freed` woke another agent, which noticed it at `woken`."""
 
     by: str
     agent: str

@@ -1,1 +1,1 @@
-"""PostgreSQL and NATS from their wheels, for `holdlog up` and for tests: started together, ended together."""
+"""Runs PostgreSQL and NATS from their wheels, for `holdlog up` and for tests. Both start and stop together."""

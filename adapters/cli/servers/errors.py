@@ -12,5 +12,6 @@ class ServersError(HoldlogError):
 
     @classmethod
     def not_installed(cls) -> "ServersError":
-        """The same whichever package is missing: one extra has them all."""
+        """The error for a missing package. It does not depend on the package, because one extra installs all of
+        them."""
         return cls("the servers are not installed; pip install 'holdlog[servers]'")

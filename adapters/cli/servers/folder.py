@@ -1,4 +1,4 @@
-"""The folder of one `holdlog up`: who may use it, and what it remembers."""
+"""The folder of one `holdlog up`: its permissions, and the passwords and ports stored in it."""
 
 import fcntl
 import json
@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 from holdlog.adapters.cli.servers.errors import ServersError
 
 ACCOUNTS: Final = ("pgserver", "postgres")
-"""Whom servers run as where we are root; the first one there is."""
+"""Users that the servers run as if holdlog runs as root; the first one that exists is used."""
 
 _LOCK: Final = "up.lock"
 _KNOWN: Final = "known.json"
 
 
 class Known(NamedTuple):
-    """What the URLs are made of. Ports are None until they are known."""
+    """The secrets and ports that the URLs contain. A port is None until it is known."""
 
     postgres_password: str
     nats_token: str
@@ -28,15 +28,15 @@ class Known(NamedTuple):
     nats_port: int | None = None
 
     def __repr__(self) -> str:
-        """Without secrets: it may end in a traceback."""
+        """Omit the secrets, because a traceback may contain this text."""
         return f"Known(postgres_port={self.postgres_port}, nats_port={self.nats_port})"
 
 
 class Folder:
-    """A folder that is ours until this process ends. Raises ServersError when it cannot be.
+    """A folder that this process has locked until it ends. Raises ServersError if that is impossible.
 
-    `data` None: a temporary one. Others of this machine can read nothing in it. As root, the servers run as `account`,
-    who may pass through the folder to what belongs to it.
+    `data` None: create a temporary folder. Other users of this machine can read nothing in it. `account`: the user that
+    the servers run as if holdlog runs as root; it can traverse the folder to reach the files that it owns.
     """
 
     def __init__(self, data: Path | None) -> None:
@@ -50,21 +50,24 @@ class Folder:
             self.path.chmod(0o700 if self.account is None else 0o711)
         except OSError as error:
             where = f"--data {data}" if data is not None else "a temporary folder"
-            raise ServersError(f"{where} cannot be used: {error.strerror}; name a folder that you may write") from None
+            raise ServersError(
+                f"{where} cannot be used: {error.strerror}; name a folder that you can write to"
+            ) from None
 
     def _require_passage(self, account: str) -> None:
-        """Raises ServersError where the account could not reach the folder: its parents are not ours to open."""
+        """Raise ServersError if the account cannot reach the folder, because we must not change the mode of its
+        parents."""
         for parent in self.path.parents:
             if not parent.stat().st_mode & stat.S_IXOTH:
                 if self.is_temporary:
                     self.path.rmdir()
                 raise ServersError(
-                    f"PostgreSQL refuses root, and user {account}, whom it runs as, may not pass through {parent}: "
+                    f"PostgreSQL refuses to run as root, so it runs as user {account}, who cannot access {parent}: "
                     "name a folder elsewhere, or start holdlog up as another user"
                 )
 
     def given(self, name: str) -> Path:
-        """A folder in it that belongs to the servers."""
+        """Return a subfolder that the servers own; create it if it is missing."""
         made = self.path / name
         if not made.exists():
             made.mkdir(mode=0o700)
@@ -72,32 +75,32 @@ class Folder:
         return made
 
     def write(self, name: str, text: str) -> Path:
-        """A file in it that only the servers and we may read; there whole or not at all."""
+        """Write a file that only this user and the servers can read. Readers never see a partial file."""
         written = self._write(name, text)
         self._give(written)
         return written
 
     def known(self) -> Known:
-        """What was remembered, or new secrets. Raises ServersError."""
+        """Load the stored secrets and ports, or generate new secrets. Raises ServersError."""
         path = self.path / _KNOWN
         try:
             return Known(**json.loads(path.read_text()))
         except FileNotFoundError:
             if (self.path / "postgres").exists():
                 raise ServersError(
-                    f"{path} is missing: it held the password of this database; name another folder"
+                    f"{path} is missing: it contained the password of this database; name another folder"
                 ) from None
             return Known(secrets.token_hex(16), secrets.token_hex(16))
         except (ValueError, TypeError):
             raise ServersError(
-                f"{path} cannot be read: it holds the passwords of this folder; repair it or name another folder"
+                f"{path} cannot be read: it contains the passwords of this folder; repair it or name another folder"
             ) from None
 
     def remember(self, known: Known) -> None:
         self._write(_KNOWN, json.dumps(known._asdict(), indent=1) + "\n")
 
     def _write(self, name: str, text: str) -> Path:
-        handle, draft = tempfile.mkstemp(dir=self.path)  # for our eyes only
+        handle, draft = tempfile.mkstemp(dir=self.path)  # mode 0600
         with os.fdopen(handle, "w") as file:
             file.write(text)
             file.flush()
@@ -118,23 +121,23 @@ def _account() -> str | None:
         if name in known:
             return name
     raise ServersError(
-        "PostgreSQL refuses root: start holdlog up as another user, or make one whom it can run as: "
+        "PostgreSQL refuses to run as root: start holdlog up as another user, or create one for PostgreSQL: "
         f"useradd --system {ACCOUNTS[0]}"
     )
 
 
 def _made(data: Path) -> Path:
-    """The folder, ours alone. Raises ServersError, OSError."""
+    """Create the folder, or check that it belongs to this user and to holdlog. Raises ServersError, OSError."""
     try:
         path = data.expanduser().resolve()
-    except RuntimeError:  # ~ of a user whom nobody knows
-        raise ServersError(f"--data {data} names no folder; write it out without ~") from None
+    except RuntimeError:  # ~ of an unknown user
+        raise ServersError(f"--data {data}: unknown user after ~; write the path without ~") from None
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.geteuid():
-        raise ServersError(f"--data {data} belongs to another user; name a folder of yours")
+        raise ServersError(f"--data {data} belongs to another user; name a folder that you own")
     names = os.listdir(path)
     if names and _LOCK not in names:
-        raise ServersError(f"--data {data} holds other files; name a new or an empty folder")
+        raise ServersError(f"--data {data} contains other files; name a new or empty folder")
     return path
 
 
@@ -145,7 +148,9 @@ def _locked(path: Path) -> int:
     except BlockingIOError:
         holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
         os.close(handle)
-        raise ServersError(f"{path} is in use by another holdlog up (process {holder}); its URLs are there") from None
+        raise ServersError(
+            f"{path} is in use by another holdlog up (process {holder}), which printed its URLs"
+        ) from None
     os.ftruncate(handle, 0)
     os.pwrite(handle, b"%d\n" % os.getpid(), 0)
     return handle

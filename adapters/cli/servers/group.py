@@ -1,4 +1,4 @@
-"""The processes of one `holdlog up`, which end with it."""
+"""The server processes of one `holdlog up`. They end when it ends."""
 
 import fcntl
 import os
@@ -15,13 +15,14 @@ from holdlog.adapters.cli.servers.errors import ServersError
 
 LOCK: Final = "servers.lock"
 LONGEST_LINE: Final = 200
-"""Characters of a server's log in a message."""
+"""Maximum characters of a line of a server's log in a message."""
 
 
 class Group:
-    """Starts processes that end when `end` is called or this process is gone, whichever comes first.
+    """Starts processes that end when `end` is called or when this process ends, whichever comes first.
 
-    `account`: the user whom they run as, None = ours. What an earlier group left running in the folder is ended first.
+    `account`: the user that they run as; None = the current user. First ends the processes that an earlier group left
+    running in the folder.
     """
 
     def __init__(self, folder: Path, *, removed: bool, account: str | None = None) -> None:
@@ -47,7 +48,7 @@ class Group:
         os.pwrite(self._held, b"%d\n" % self._keeper.pid, 0)
 
     def start(self, command: Sequence[str | Path], log: Path) -> subprocess.Popen[bytes]:
-        """Start a process whose output goes to `log`, which is emptied first. Raises ServersError."""
+        """Start a process. Its output overwrites the file `log`. Raises ServersError."""
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "wb") as file:
             try:
@@ -68,12 +69,13 @@ class Group:
                 raise ServersError(self._may_not(Path(command[0]))) from None
 
     def run(self, command: Sequence[str | Path], log: Path) -> None:
-        """As `start`, until it has ended well. Raises ServersError with the last line of its log."""
+        """Start a process and wait until it exits. If it fails, raises ServersError with the last line of its log."""
         if self.start(command, log).wait():
             raise ServersError(f"{Path(command[0]).name} failed: {last_words(log)}")
 
     def end(self) -> None:
-        """Nothing is left running when this returns, nor the folder if it was a temporary one."""
+        """End all processes, and remove the folder if it is temporary. Raises ServersError if a process does not
+        end."""
         if self._held >= 0:
             os.close(self._held)
             self._held = -1
@@ -82,21 +84,22 @@ class Group:
             self._keeper.stdin.close()
         self._keeper.wait()
         with self._watched:
-            ended = keeper.end_group(self._keeper.pid, self._watched)  # somebody may have killed the keeper
+            ended = keeper.end_group(self._keeper.pid, self._watched)  # in case the keeper was killed
         if not ended:
-            raise ServersError(f"a server does not end; kill -9 -- -{self._keeper.pid}")
+            raise ServersError(f"a server does not end; run: kill -9 -- -{self._keeper.pid}")
 
     def _may_not(self, program: Path) -> str:
         if self.account is None:
-            return f"{program} may not be run"
+            return f"you may not execute {program}; check its permissions"
         return (
-            f"PostgreSQL refuses root, and user {self.account} may not read {program}: "
-            "start holdlog up as another user than root"
+            f"PostgreSQL refuses to run as root, so it runs as user {self.account}, who cannot execute {program}: "
+            "start holdlog up as a user other than root"
         )
 
 
 def end_what_is_left(lock: Path) -> None:
-    """Of a group whose starter was killed: its processes hold the lock. Raises ServersError when they do not end."""
+    """End the processes of a group whose `holdlog up` was killed; they still hold the lock. Raises ServersError if they
+    do not end."""
     try:
         with lock.open("rb") as file:
             if keeper.is_free(file):

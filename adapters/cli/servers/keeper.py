@@ -1,9 +1,9 @@
 """Ends the servers of one `holdlog up` when that process ends, even by kill -9.
 
-A separate script that needs only the standard library, so that it starts fast and cannot fail on an import. It leads
-the process group of the servers, and each of them holds a lock on a file: when the lock is free, all have ended. The
-file arrives open, because the folder may be removed. When `holdlog up` ends, for whatever reason, our standard input is
-closed.
+This is a separate script that imports only the standard library, so that it starts fast and no import can fail. It
+leads the process group of the servers. Each server holds a lock on a file: when the lock is free, all servers have
+ended. The file is passed as an open descriptor, because the folder may be removed. When `holdlog up` ends for any
+reason, the standard input of this script is closed.
 """
 
 import fcntl
@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import IO, Final
 
 PATIENCE: Final = 30.0
-"""Seconds that servers have to end by themselves: PostgreSQL writes what it holds in memory."""
+"""Seconds that the servers have to shut down cleanly: PostgreSQL writes its buffers to the disk."""
 KILLED_WITHIN: Final = 5.0
 POLL_EVERY: Final = 0.01
 
 
 def end_group(group: int, lock: IO[bytes]) -> bool:
-    """Ask all processes of the group to end, then kill them; True once nobody holds the lock.
+    """Ask all processes of the group to end, then kill the remaining ones. Returns True once the lock is free.
 
-    SIGINT: both servers end in order, without waiting for their clients.
+    SIGINT makes both servers shut down cleanly, without waiting for their clients.
     """
     for how, seconds in ((signal.SIGINT, PATIENCE), (signal.SIGKILL, KILLED_WITHIN)):
         if is_free(lock):
@@ -41,7 +41,7 @@ def end_group(group: int, lock: IO[bytes]) -> bool:
 
 
 def is_free(lock: IO[bytes]) -> bool:
-    """Whether nobody else holds the lock; it is ours then until the file is closed."""
+    """Try to acquire the lock; returns whether it was free. If so, this process holds it until the file is closed."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -50,7 +50,7 @@ def is_free(lock: IO[bytes]) -> bool:
 
 
 def main(folder: Path, lock: IO[bytes], removed: bool) -> None:
-    """Wait for the end of standard input, end the group, and remove the folder if it was a temporary one."""
+    """Wait until standard input is closed, end the group, and remove the folder if it is temporary."""
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     sys.stdin.buffer.read()

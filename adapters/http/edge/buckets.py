@@ -4,7 +4,7 @@ import math
 
 
 class Bucket:
-    """Allows `most` at once, and another `most` per `seconds`. 0: no limit."""
+    """A token bucket: allows a burst of `most`, then refills `most` per `seconds`. 0: no limit."""
 
     __slots__ = ("_at", "_left", "_most", "_per_second")
 
@@ -15,7 +15,7 @@ class Bucket:
         self._at = now
 
     def has(self, now: float) -> bool:
-        """Whether another one may be taken."""
+        """Whether a token is available."""
         self._left = min(float(self._most), self._left + (now - self._at) * self._per_second)
         self._at = now
         return self._left >= 1 or not self._most
@@ -24,5 +24,5 @@ class Bucket:
         self._left -= number
 
     def seconds(self) -> int:
-        """Seconds until another one may be taken."""
+        """Seconds until a token is available."""
         return max(1, math.ceil((1 - self._left) / self._per_second))

@@ -16,11 +16,11 @@ HEADERS_SECONDS: Final = 10.0
 BODY_SECONDS: Final = 30.0
 """Seconds from the end of the headers to the end of the body."""
 SEND_SECONDS: Final = 60.0
-"""Seconds for which a client may read nothing of what it is sent."""
+"""Seconds after which a client that reads nothing of a response is disconnected."""
 LINGER_SECONDS: Final = 2.0
 LINGER_BYTES: Final = 4 * 1024 * 1024
-"""Bytes that are read and dropped after an early response, such as 413: closing a connection at once resets it, and the
-client may never see the response."""
+"""Bytes that are read and dropped after an early response, such as 413: closing a connection immediately resets it, and
+the client may never see the response."""
 MAX_HEADER_BYTES: Final = 32 * 1024
 """Bytes of the request line and all headers."""
 MAX_HEADERS: Final = 100
@@ -29,7 +29,8 @@ _TOO_LARGE: Final = f"the request line and headers may have at most {MAX_HEADER_
 
 
 class Connection(HttpToolsProtocol):
-    """`due`: when the client must have completed its next step, by the loop's clock; `end_if_due` enforces it."""
+    """A client connection with time limits. `due`: when the client must have completed its next step, by the loop's
+    clock; `end_if_due` enforces it."""
 
     most_connections: ClassVar[int] = 4096
 

@@ -24,7 +24,7 @@ NEW_TOKENS: Final = 60
 
 
 class ClientUsage:
-    """What one principal does now, and did in the last minute."""
+    """The current requests of one principal, and its usage in the last minute."""
 
     __slots__ = ("in_flight", "requests", "tokens", "upload")
 

@@ -80,8 +80,8 @@ class Guards:
         return f"the body may have at most {self._max_body} bytes (--max-body-bytes)"
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count a body of unknown length while it arrives. If it is too large, respond to the client at once and report
-        a disconnect to the application."""
+        """Count a body of unknown length while it arrives. If it is too large, respond to the client immediately and
+        report a disconnect to the application."""
         left = self._max_body
         started = refused = False
 

@@ -1,4 +1,5 @@
-"""The OpenAPI 3.1 document of everything except MCP: `GET /openapi.json`, made from the models of the answers."""
+"""The OpenAPI 3.1 document of everything except MCP: `GET /openapi.json`, generated from the models of the
+responses."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -89,7 +90,7 @@ PATHS: Final = tuple(DESCRIBED)
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """Of those of the described paths that these routes serve."""
+    """The document for the described paths that these routes serve."""
     context = list(routes)
     return {
         "openapi": "3.1.0",
@@ -121,7 +122,7 @@ def schemas() -> dict[str, Any]:
     for schema in made.values():
         if "status" in schema.get("properties", {}):
             schema["required"] = ["status", *schema.get("required", [])]
-    made["Conflict"]["required"].remove("expected_version")  # not there where several would have done
+    made["Conflict"]["required"].remove("expected_version")  # missing if several versions would have matched
     made["DataConflict"]["required"].remove("expected_data_version")
     return made
 
@@ -136,12 +137,12 @@ def _with_head(parts: Schema) -> Schema:
     if "get" not in parts:
         return parts
     responses = {status: no_body(it) for status, it in parts["get"]["responses"].items()}
-    head = {**parts["get"], "summary": "As GET, without a body", "responses": responses}
+    head = {**parts["get"], "summary": "Like GET, but without a body", "responses": responses}
     return {**parts, "head": head}
 
 
 def _without_nulls(schema: Any) -> Any:
-    """What is null by default is left out of answers instead."""
+    """Remove null from fields that are null by default: responses omit these fields instead."""
     if isinstance(schema, list):
         return [_without_nulls(part) for part in schema]
     if not isinstance(schema, dict):

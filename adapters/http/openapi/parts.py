@@ -1,4 +1,4 @@
-"""What the descriptions of routes are made of."""
+"""Building blocks for the descriptions of routes."""
 
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ def model(name: str) -> Schema:
 
 
 def described_response(description: str, schema: Schema, media: str = JSON, headers: Schema | None = None) -> Schema:
-    """A response with a body."""
+    """Describe a response with a body."""
     response: Schema = {"description": description, "content": {media: {"schema": schema}}}
     return response | ({"headers": headers} if headers else {})
 
@@ -48,7 +48,7 @@ _ANY: Final = (400, 401, 403, 408, 413, 421, 429, 431, 503)
 
 
 def refusals(*statuses: int) -> Schema:
-    """The responses of these statuses; without any: of what every request may be refused for."""
+    """Describe the responses with these statuses; by default, those that every request may get."""
     found: Schema = {}
     for status in statuses or _ANY:
         description, models, headers = _REFUSALS[status]
@@ -71,7 +71,7 @@ def path(name: str, description: str, schema: Schema) -> Schema:
 
 _BLANK: Final = r"\u0020\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _JOINER: Final = r"\u200c\u200d"
-_UNSEEN: Final = (  # controls and formats of Unicode 15, but for joiners; beyond \uffff patterns have no escapes
+_UNSEEN: Final = (  # control and format characters of Unicode 15, except joiners; patterns have no escapes above \uffff
     r"\u0000-\u001f\u007f-\u009f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u180e\u200b\u200e\u200f"
     r"\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
@@ -84,14 +84,14 @@ _VISIBLE: Final = f"^{_ENDS}([^{_UNSEEN}]*{_ENDS})?$"
 
 NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 512, "pattern": _VISIBLE}
 AGENT: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": r"^[!-.0-~]+(/[!-.0-~]+)*$"}
-"""What everybody can type; others are taken, too."""
+"""A subset of the valid names that everybody can type; other valid names are accepted, too."""
 RESOURCE: Final[Schema] = {
     "type": "string",
     "minLength": 1,
     "maxLength": 512,
     "pattern": r"^(custom://)?[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$",
 }
-"""What is one on every machine; what else names a path of the repository is taken, too."""
+"""A subset of the valid names that is valid on every machine; other paths in the repository are accepted, too."""
 BEGINNING: Final[Schema] = {"type": "string", "pattern": r"^[^\u0000]*$"}
 LABEL: Final[Schema] = {
     "type": "string",
@@ -99,7 +99,7 @@ LABEL: Final[Schema] = {
     "maxLength": 128,
     "pattern": r"^[!-~\u00a1-\u00ac\u00ae-\u00ff]([ -~\u00a1-\u00ac\u00ae-\u00ff]*[!-~\u00a1-\u00ac\u00ae-\u00ff])?$",
 }
-"""In a header: what headers can hold (ISO 8859-1)."""
+"""A label in a header, limited to the characters that headers can contain (ISO 8859-1)."""
 SESSION: Final = header("Holdlog-Session", "The caller's conversation, if known", LABEL)
 
 

@@ -102,7 +102,7 @@ _RESULT: Final = _object(
     tool_calls={"type": "array", "items": _TOOL_RESULT},
     created_at={"type": "string", "pattern": r"^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T12:[0-5][0-9]:00Z$"},
 )
-"""As AgentKit has it, whose camelCase is taken, too, and any time of RFC 3339."""
+"""AgentKit's result. Its camelCase names are accepted, too, and so is any RFC 3339 time."""
 
 
 def _some(schema: Schema) -> Schema:

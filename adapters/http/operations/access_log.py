@@ -14,8 +14,8 @@ _PLAIN: Final = re.compile(r"[\w.:/{}@*+-]+", re.ASCII)
 
 
 class AccessLogEntry(NamedTuple):
-    """`bytes`: of the response body. `request`: the response header X-Request-Id; `trace`: the OpenTelemetry trace
-    id."""
+    """One line of the access log. `bytes`: of the response body. `request`: the response header X-Request-Id; `trace`:
+    the OpenTelemetry trace id."""
 
     method: str
     route: str
@@ -28,7 +28,8 @@ class AccessLogEntry(NamedTuple):
 
 
 class AccessLog:
-    """`text`: `name=value` separated by blanks; values that are not plain are quoted as in JSON."""
+    """Writes the access log, as JSON or text. `text`: `name=value` separated by blanks; values that are not plain are
+    quoted as in JSON."""
 
     def __init__(self, form: Format, to: TextIO | None = None) -> None:
         self._line = _json if form == "json" else _text

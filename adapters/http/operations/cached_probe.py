@@ -13,8 +13,8 @@ Found = TypeVar("Found")
 class CachedProbe(Generic[Found]):
     """A result that is at most `fresh` seconds old. For coroutines of one loop.
 
-    One thread at a time reads, and it does not block shutdown: a store that hangs delays nobody for more than
-    `patience` seconds.
+    One thread at a time reads, and it does not block shutdown: a store that hangs delays no caller for more than
+    `timeout` seconds.
     """
 
     def __init__(self, probe: Callable[[], Found], fresh: float, timeout: float) -> None:
@@ -44,6 +44,6 @@ class CachedProbe(Generic[Found]):
 
 
 def _ignore(found: "asyncio.Future[Found]") -> None:
-    """Ignore an error that nobody waits for any more, so that asyncio does not log it."""
+    """Retrieve an error that nobody waits for any longer, so that asyncio does not log it."""
     if not found.cancelled():
         found.exception()

@@ -97,7 +97,8 @@ def _names_of(route: Route) -> dict[int, str]:
 
 
 class _Seen:
-    """What was sent of one response. Puts `request_id` into its headers; calls `on_stream` if it is a stream."""
+    """Records what was sent of one response. Puts `request_id` into its headers; calls `on_stream` if it is a
+    stream."""
 
     __slots__ = ("_on_stream", "_send", "request_id", "sent", "status", "streams")
 

@@ -55,7 +55,10 @@ class Traces:
             kind = kind_of(job.command)
             span = self._tracer.start_span(f"holdlog {kind}", job.seen, start_time=began)
             span.set_attributes({"holdlog.command": kind, "holdlog.outcome": outcome, "holdlog.batch": len(batch)})
-            if isinstance(position, int) and outcome not in ("busy", "queued"):  # in that case it is a place in a queue
+            if isinstance(position, int) and outcome not in (
+                "busy",
+                "queued",
+            ):  # in that case it is the position in a queue
                 span.set_attribute("holdlog.position", position)
             if outcome == "error":
                 span.set_status(Status(StatusCode.ERROR))

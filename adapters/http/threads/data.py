@@ -19,7 +19,8 @@ from holdlog.domain.refusals import DataConflictDetail, DataConflictError
 
 
 class EntityState(NamedTuple):
-    """`there`: whether the key has a value; for all keys together, whether any was ever written."""
+    """The current state of a key, or of all keys together. `there`: whether the key has a value; for all keys together,
+    whether any was ever written."""
 
     version: int
     there: bool

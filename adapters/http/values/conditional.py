@@ -1,4 +1,4 @@
-"""Conditional writes: the store's own transaction decides, whatever the conditions are."""
+"""Conditional writes: the store's own transaction checks the conditions."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -50,8 +50,8 @@ async def written_where(
     allowed: str,
 ) -> Done | Response:
     """The result of the write, or a 412 response. `expected`: the only version that the conditions allow to replace.
-    `look`: the current version, or the response if the conditions fail. `goes_with`: conditions of a repeatable write,
-    which one transaction decides."""
+    `attempt`: returns the current version, or the response if the conditions fail. `allowed`: describes, for an error,
+    the conditions that a repeatable write may have, because one transaction must check them."""
     if expected is not None or conditions is UNCONDITIONAL:
         try:
             return await context.engine.write_async(call(expected), context.caller)

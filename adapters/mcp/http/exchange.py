@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope
 from holdlog.adapters.mcp.http.reply import PING_EVERY, Reply
 
 QUICK: Final = 0.05
-"""Seconds within which most calls finish: only slower ones are watched for a client that disconnects."""
+"""Seconds within which most calls finish. Only slower calls are watched for a client that disconnects."""
 LISTEN: Final = "subscriptions/listen"
 REQUEST_CANCELLED: Final = -32800
 """Response to a request that its client cancelled; up to 2025-11-25 every request must have a response."""
@@ -50,8 +50,8 @@ class Exchange:
         self._still = scope["state"]["served"].still if request.method == LISTEN else None
 
     async def outcome(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any] | ErrorData | None:
-        """The result of `work`. It is cancelled when the client disconnects (None: nobody receives more) or cancels
-        it."""
+        """The result of `work`. The work is cancelled when the client disconnects (then returns None) or cancels the
+        request."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(QUICK, self._start_watching, loop)
         try:

@@ -122,7 +122,7 @@ class HttpSessions:
             exchange.cancel()  # a claim acquired after this would have a holder that can no longer release it
 
     def forget(self, key: Key) -> None:
-        """Drop the session's state. Calls go on; a subscriber finds out when it requests its stream."""
+        """Drop the session's state. Its calls continue; a subscriber finds out when it requests its stream."""
         if (session := self.open.pop(key, None)) is not None:
             if session.subscribed:
                 self._remember(key, False)

@@ -15,7 +15,7 @@ async def stream(
     session: HttpSession, headers: Mapping[str, str], receive: Receive, send: Send, still: Callable[[], Awaitable[bool]]
 ) -> None:
     """Stream until the client is gone, reads nothing for STALLED seconds, is no longer authorised (`still`), or the
-    session ends. A newer stream of the session takes over, since this one may be dead without notice."""
+    session ends. A newer stream of the session replaces this one, which may be dead without this server noticing."""
     mine = session.reader = object()
     session.came.set()
     gone = asyncio.ensure_future(disconnected(receive))

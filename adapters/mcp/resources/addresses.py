@@ -81,5 +81,5 @@ def _name(text: str) -> str:
         raise InvalidError("uri: must have % in names percent-encoded as %25")
     try:
         return unquote_to_bytes(text).decode()
-    except ValueError:  # also of a lone surrogate
+    except ValueError:  # also raised for a lone surrogate
         raise InvalidError("uri: must be percent-encoded UTF-8") from None

@@ -19,7 +19,8 @@ ALL_CLAIMS: Final = "claim:"
 
 
 class Follow(NamedTuple):
-    """`places`: streams, or one of the above for all of a kind; only those that the client `sees`."""
+    """What a subscription follows. `streams`: names of streams, or one of the constants above for all streams of a
+    kind; only streams that the client `sees` are reported."""
 
     feed: "Feed"
     streams: tuple[str, ...]
@@ -67,8 +68,8 @@ class Subscriber:
 
 
 class Feed:
-    """The feed of one store, for all its subscribers. `idle`: called when there are no subscribers any more, or it
-    cannot serve any."""
+    """The feed of one store, for all its subscribers. `idle`: called when the last subscriber has left, or when the
+    feed cannot serve any."""
 
     def __init__(self, engine: Engine, idle: Callable[["Feed"], None]) -> None:
         self.engine = engine

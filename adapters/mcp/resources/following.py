@@ -30,7 +30,7 @@ _log = logging.getLogger("holdlog")
 
 class Changes:
     """The changes of one store, from `start` to `stop`. `touched`: called with the streams that new events affect.
-    `ended`: called once when the log cannot be followed any more, or all waiting is over; nothing comes after it.
+    `ended`: called once, and last, when the log can no longer be followed or all waiting ends.
 
     Woken by the store's one log tailer. Reads positions and, for a few kinds, events, never a value. Expires what is
     due meanwhile.
@@ -45,7 +45,7 @@ class Changes:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Report events from now on. Raises refusals; then nothing is left open."""
+        """Start to report new events. Raises refusals; nothing is left open then."""
         self._open.enter_context(self._engine.lease_maintenance.waiting())
         self._open.enter_context(self._engine.log_tailer.subscribe(lambda _: self._rung.set()))
         try:

@@ -1,7 +1,7 @@
 """Values and claims as MCP resources: JSON at a URI, the same as `get` and `status` return.
 
-The list is the same for everybody, whatever is stored: docs/decisions/0023-resources.md. FastMCP's own templates are
-not used: they drop what follows `?`, allow no slash in a name, and read `%FF` as if it were text.
+The list is the same for every client and does not depend on what is stored: docs/decisions/0023-resources.md. FastMCP's
+own templates are not used: they drop what follows `?`, allow no slash in a name, and read `%FF` as if it were text.
 """
 
 import json
@@ -105,7 +105,8 @@ class Resources:
 
 
 def reading(address: Address, calls: Requests) -> Query[Result]:
-    """A function that reads a resource. Raises InvalidError and DeniedError at once, NotFoundError when it runs."""
+    """A function that reads a resource. Raises InvalidError and DeniedError immediately; the function raises
+    NotFoundError."""
     match address:
         case OfValue(namespace=namespace, key=key):
             return calls.get(namespace, key)

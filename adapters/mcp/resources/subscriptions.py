@@ -37,7 +37,7 @@ MOST_CLIENTS: Final = 1024
 MOST_IN_ALL: Final = 16 * 1024
 """Resources that all clients together may follow."""
 SHARE: Final = 4
-"""The share of the last two for one principal, so that none shuts out the others."""
+"""The part of the last two limits that one principal may use, so that it cannot shut out the others."""
 
 GIVE_UP: Final = "holdlog/give-up"
 """Key in the state of a connection: called when its updates stop, as when its store was closed."""
@@ -101,7 +101,7 @@ class Subscriptions:
         return SubscriptionsListenResult(meta=meta)
 
     def close(self) -> None:
-        """End every listening stream in good order, after its pending updates."""
+        """End every listening stream cleanly, after sending its pending updates."""
         for subscriber in self._clients:
             subscriber.end()
 
@@ -161,7 +161,7 @@ class Subscriptions:
             subscriber.unfollow(uri)
 
     async def _follow(self, subscriber: Subscriber, uri: str, context: RequestContext) -> None:
-        """Follow a resource. Raises refusals, also for what the caller may not read."""
+        """Follow a resource. Raises refusals, including DeniedError if the caller may not read it."""
         address = address_of(uri, self._groups)
         reading(address, context.requests)
         if uri in subscriber.follows:

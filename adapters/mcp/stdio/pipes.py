@@ -148,13 +148,14 @@ class Output:
             self._flush()
 
     async def drained(self) -> None:
-        """Return when few bytes are unread, nobody will read them, or `release` was called."""
+        """Return when few bytes are unread, when the client cannot read them any longer, or when `release` was
+        called."""
         while len(self._rest) > WRITE_BEHIND and not self.broken.is_set() and not self._released:
             self._moved.clear()
             await self._moved.wait()
 
     def release(self) -> None:
-        """Stop all waiting in `room`: the output is ending."""
+        """Make all waiting in `drained` return, because the output is ending."""
         self._released = True
         self._moved.set()
 

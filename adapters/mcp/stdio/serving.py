@@ -22,13 +22,14 @@ from holdlog.adapters.mcp.stdio.pipes import Input, Output, private_descriptors
 from holdlog.adapters.mcp.stdio.traffic import Answers, IncomingRequests, Traffic
 
 GRACE_STEPS, GRACE_STEP = 20, 0.01
-"""Quiet steps (seconds) after the end of input: calls in flight go on while responses come, and this much longer."""
+"""Quiet steps (seconds) after the end of input: calls in flight continue while responses are sent, and this much
+longer."""
 CLOSE_WITHIN = 0.3
 """Seconds for cancelled calls to end."""
 WATCH_EVERY = 2.0
 """Seconds between checks whether the parent died or stdout was closed."""
 INSIST_AFTER = 1.0
-"""Seconds after a first signal from which a second one ends the process at once."""
+"""Seconds after a first signal; from then on a second one ends the process immediately."""
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +99,8 @@ async def _until_end(
 def run_stdio(
     server: FastMCP[Any], on_end: Callable[[], Awaitable[None]] | None = None, max_line: int = MAX_LINE
 ) -> NoReturn:
-    """Serve as `serve_stdio`, then end the process: exit code 0 for every end, SIGINT too; 1 and a traceback for a bug.
+    """Serve like `serve_stdio`, then end the process: with exit code 0, even after SIGINT; with 1 and a traceback after
+    a bug.
 
     Ends by `os._exit`, after the lifespan was left: a call stuck in a thread cannot keep the process alive.
     """

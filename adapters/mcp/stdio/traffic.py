@@ -73,7 +73,7 @@ class Traffic:
                 self._limit = self.open + IN_FLIGHT
 
     async def moves(self, within: float) -> bool:
-        """Whether a request arrives or completes within so many seconds."""
+        """Whether a request arrives or completes within this many seconds."""
         self.moved.clear()
         with anyio.move_on_after(within) as scope:
             await self.moved.wait()
@@ -156,7 +156,7 @@ class Answers(_Stream):
     async def send(self, item: SessionMessage) -> None:
         message = item.message
         if self._requests.is_abandoned() and not isinstance(message, JSONRPCResponse):
-            # Clients of mcp 1.x read on after they closed their session, and fail on later messages.
+            # Clients of mcp 1.x still read after they have closed their session, and fail on messages that arrive then.
             if isinstance(message, JSONRPCError):
                 self._traffic.abandon()
             return

@@ -1,1 +1,2 @@
-"""The library's State: AgentKit's, kept. Data that writes itself down, results, hooks."""
+"""The library's State: AgentKit's State, stored in holdlog. Data whose changes are stored automatically, results,
+hooks."""

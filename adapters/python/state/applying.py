@@ -1,4 +1,4 @@
-"""Live data becomes what its model made of a change, while everything that stays remains the object that it was."""
+"""Applies the validated result of a change to live data. Parts that did not change keep their identity."""
 
 from collections.abc import Collection
 from typing import Any
@@ -20,7 +20,8 @@ def parts_of(target: Any) -> dict[Any, Any]:
 
 
 def put_parts(target: Any, bound: Any, parts: Any) -> None:
-    """`bound`: the new parts of `target`, to be shown; `parts`: the plain twin of which they are."""
+    """Replace the parts of `target` in place. `bound`: its new parts, as live objects; `parts`: the plain copy that
+    they were made from."""
     if not isinstance(target, BaseModel):
         put(target, bound)
         return
@@ -50,7 +51,7 @@ def apply_fields(live: Any, fresh: Any, only: Collection[str] | None = None) -> 
 
 
 def _applied(live: Any, fresh: Any) -> Any:
-    """The object that replaces `live`."""
+    """Update `live` in place to equal `fresh` if possible. Returns `live`, or the object that must replace it."""
     if type(live) is not type(fresh):
         return fresh
     if isinstance(live, LiveDict):

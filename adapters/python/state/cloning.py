@@ -48,6 +48,6 @@ def append_all(repository: ThreadRepository, name: str, items: Sequence[Item], b
 
 
 def in_parts(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Batches as large as one command may have."""
+    """Split items into batches that each fit one command."""
     for begin in range(0, len(items), MAX_APPENDED):
         yield tuple(items[begin : begin + MAX_APPENDED])

@@ -1,4 +1,4 @@
-"""Which kind of data a thread has for a program: any JSON object, or a pydantic model."""
+"""The types that a program can choose for a thread's data: any JSON object, or a pydantic model."""
 
 import threading
 from collections.abc import Mapping
@@ -17,23 +17,24 @@ T = TypeVar("T")
 
 
 class ModelType(Protocol, Generic[T]):
-    """How data of one type begins, and is read."""
+    """How data of one type is created and read."""
 
     def beginning(self) -> dict[str, Json]:
-        """What a new thread begins with. Raises InvalidError."""
+        """The initial data of a new thread, by key. Raises InvalidError."""
 
     def read(self, stored: dict[str, Json]) -> T:
-        """A copy that is nobody's. Raises InvalidError for what does not fit."""
+        """A plain copy of the stored data; its changes are not stored. Raises InvalidError if the data does not fit."""
 
     def live(self, stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock) -> Live[T]:
-        """Raises InvalidError for what does not fit."""
+        """Live data, whose changes `write` stores. Raises InvalidError if the stored data does not fit."""
 
     def replaced(self, copy: T, given: object) -> T:
-        """What an update made: the copy that it was given, or what it returned in place of one that is frozen."""
+        """The data after an update function: the copy that it changed, or the model that it returned if models are
+        frozen."""
 
 
 class ObjectKind:
-    """`dict`."""
+    """Data that is any JSON object, shown as a `dict`."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
@@ -57,7 +58,8 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class ModelKind(Generic[M]):
-    """`data`: what a new thread begins with; None: the defaults of the model."""
+    """Data that a pydantic model describes. `data`: the initial data of a new thread; None: the defaults of the
+    model."""
 
     def __init__(self, kind: type[M], data: M | None, thread: str) -> None:
         self._kind = kind
@@ -92,7 +94,7 @@ class ModelKind(Generic[M]):
 
 
 def kind_of(data: object, thread: str) -> ModelType[Any]:
-    """`data`: a dict, a model, or the class of one. Raises InvalidError."""
+    """Select the type for `data`: a dict, a pydantic model, or a model class. Raises InvalidError."""
     if data is None or data is dict:
         return ObjectKind({})
     if isinstance(data, type) and issubclass(data, BaseModel):

@@ -31,7 +31,8 @@ class _Hooks:
     """The commands and reads of both. `agent`: the author; None = the agent of each result, and `user`."""
 
     def __init__(self, store: AnyStore, *, agent: str | None = None) -> None:
-        """`store`: a StateStore, an AsyncStateStore, or the path or URL of one."""
+        """Open the store that keeps the history. `store`: a StateStore, an AsyncStateStore, or the path or URL of
+        one."""
         self._repository = ThreadRepository(store)
         self._agent = require_agent(agent)
 
@@ -40,7 +41,7 @@ class _Hooks:
         self._repository.require_size(begun)
         return checked(lambda: StartThread(thread=thread_id, data=begun, by=self._agent or WRITER), by="agent")
 
-    def _saying(self, thread_id: str, message: AnyUserMessage) -> Append:
+    def _user_message_command(self, thread_id: str, message: AnyUserMessage) -> Append:
         given = message if isinstance(message, UserMessage) else checked(lambda: UserMessage.model_validate(message))
         return self._appending(thread_id, [given.result()], USER)[0]
 
@@ -79,7 +80,7 @@ class ThreadHistory(_Hooks):
     def append_user_message(self, thread_id: str, message: AnyUserMessage) -> bool:
         """Store a user message as a result of the agent `user`, once per message id; False if it was stored before.
         Starts the thread if needed."""
-        return self._append(self._saying(thread_id, message)) == 1
+        return self._append(self._user_message_command(thread_id, message)) == 1
 
     def append_results(self, thread_id: str, results: Sequence[AnyResult]) -> int:
         """Store each result once; return how many are new. Starts the thread if needed."""
@@ -121,7 +122,7 @@ class AsyncThreadHistory(_Hooks):
         return await self._repository.engine.read_async(Query(lambda reader: _results(reader, name), large=True))
 
     async def append_user_message(self, thread_id: str, message: AnyUserMessage) -> bool:
-        return await self._append(self._saying(thread_id, message)) == 1
+        return await self._append(self._user_message_command(thread_id, message)) == 1
 
     async def append_results(self, thread_id: str, results: Sequence[AnyResult]) -> int:
         return sum([await self._append(command) for command in self._appending(thread_id, results)])

@@ -1,7 +1,7 @@
-"""The data of a thread as one State knows it: what it shows, and the one way in which that changes.
+"""The data of a thread as one State sees it, and the only way to change it.
 
-A change is tried on plain copies, written with the version that is known, and shown only then. So a refused one leaves
-memory as it was; and what was shown before somebody else's change, can never be written over it.
+A change is first tried on plain copies, then written to the store with the known data version, and only then applied to
+the live objects. So a refused change leaves memory unchanged, and stale data never overwrites another caller's change.
 """
 
 import threading
@@ -18,11 +18,11 @@ from holdlog.domain.value import Json
 
 T = TypeVar("T")
 WriteData = Callable[[Mapping[str, Json], Collection[str], int], ThreadChanged]
-"""Writes these keys and deletes those, given the version of data that is expected. Raises refusals."""
+"""Writes values by key, deletes keys, and expects a data version, in this order of arguments. Raises refusals."""
 
 
 class Live(ABC, Generic[T]):
-    """`root`: what is shown; `stored`: the values of the keys in the log; `version`: of data."""
+    """Live data. `root`: the live object; `stored`: the stored value of each key; `version`: the data version."""
 
     root: T
 
@@ -34,23 +34,23 @@ class Live(ABC, Generic[T]):
 
     @abstractmethod
     def change(self, target: Any, operate: Callable[[Any], Answer]) -> Answer:
-        """Make the change that `operate` makes to a plain twin of `target`; where that was taken out of the data
-        before, it is nobody's, and nothing is written."""
+        """Apply `operate` to a plain copy of `target`, and store the result. If `target` is no longer part of the data,
+        it changes in memory only."""
 
     @abstractmethod
     def assign(self, values: Mapping[str, Any], deleted: Collection[str] = ()) -> None:
-        """Give keys new values, and take others away."""
+        """Write values by key, and delete other keys."""
 
     @abstractmethod
     def difference(self, value: T) -> tuple[dict[str, Json], list[str]]:
-        """The keys that would have to be written, and those to be deleted, so that `value` were shown."""
+        """The keys to write and the keys to delete to replace the data with `value`."""
 
     def copy(self) -> T:
         copied: T = plain(self.root)
         return copied
 
     def write(self, written: Mapping[str, Json], deleted: Collection[str]) -> None:
-        """Raises DataConflictError and others: nothing happened."""
+        """Write and delete keys in the store. Raises DataConflictError and other refusals; nothing has changed then."""
         deleted = [key for key in deleted if key in self.stored]
         outcome = self._write(written, deleted, self.version)
         self.version = outcome.data_version
@@ -60,7 +60,7 @@ class Live(ABC, Generic[T]):
 
 
 class LiveObject(Live[dict[str, Any]]):
-    """Any JSON object."""
+    """Live data that is any JSON object."""
 
     def __init__(self, stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock) -> None:
         super().__init__(stored, version, write, lock)
@@ -107,7 +107,7 @@ class LiveObject(Live[dict[str, Any]]):
         return self._bound(checked_json(key, plain(part)).value, key)
 
     def _bound(self, value: Any, key: str) -> Any:
-        """`value`: fresh JSON."""
+        """Make live containers of a JSON value, which nothing else may refer to."""
         if isinstance(value, dict):
             made = owned(LiveDict(), self, key)
             put(made, {name: self._bound(part, key) for name, part in value.items()})
@@ -148,5 +148,5 @@ def require_key(key: object) -> str:
 
 
 def shown(key: object) -> str:
-    """The key as an error may show it."""
+    """The key as shown in an error; `data` if it is too long or unprintable."""
     return key if isinstance(key, str) and len(key) <= 64 and key.isprintable() else "data"

@@ -1,4 +1,4 @@
-"""Data that a pydantic model describes: its fields are the keys, by their names (never by an alias)."""
+"""Live data that a pydantic model describes. The keys are the names of its fields, never their aliases."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -19,11 +19,11 @@ from holdlog.domain.value import Json, joined
 M = TypeVar("M", bound=BaseModel)
 
 _EXPLICIT_ERRORS = frozenset(("value_error", "assertion_error", "union_tag_invalid"))
-"""Kinds of errors whose texts may hold a value."""
+"""Types of pydantic errors whose texts may contain a value."""
 
 
 class ModelData(Generic[M]):
-    """How a model is kept and read. `what`: whose data it is, for errors."""
+    """Stores and reads a model. `what`: describes the data in errors."""
 
     def __init__(self, kind: type[M], what: str) -> None:
         if issubclass(kind, RootModel):
@@ -32,7 +32,7 @@ class ModelData(Generic[M]):
         self._what = what
 
     def dumped(self, model: BaseModel) -> dict[str, Json]:
-        """Its fields as JSON. Raises InvalidError for what JSON cannot carry."""
+        """The fields of a model as JSON. Raises InvalidError for a value that JSON cannot represent."""
         try:
             found = model.model_dump(mode="json", by_alias=False, round_trip=True, warnings=False)
         except (PydanticSerializationError, ValueError):
@@ -42,7 +42,8 @@ class ModelData(Generic[M]):
         return {key: checked_json(key, value) for key, value in found.items()}
 
     def set_field(self, model: M, key: str, value: Any) -> bool:
-        """Without its validators. False: the model has no place for such a key."""
+        """Set a field without running validators. Returns False if the model has no field for the key and allows no
+        extra ones."""
         field = self.kind.__pydantic_fields__.get(key)
         if field is not None and not field.exclude:
             model.__dict__[key] = value
@@ -53,7 +54,7 @@ class ModelData(Generic[M]):
         return False
 
     def read(self, stored: Mapping[str, Json]) -> M:
-        """Raises InvalidError, naming the field."""
+        """Read a model from stored values. Raises InvalidError, which names the field."""
         try:
             return self.kind.model_validate_json(joined(stored).text, by_alias=False, by_name=True)
         except ValidationError as error:
@@ -71,7 +72,7 @@ def why(error: ValidationError) -> str:
 
 
 class _Tried(Generic[M]):
-    """What a change would come to. `fresh`: the data as a State that opens the thread afterwards shows it."""
+    """The effects of a change. `fresh`: the data as a State that opens the thread afterwards would show it."""
 
     def __init__(self, written: dict[str, Json], deleted: list[str], shown: dict[str, Json], fresh: M) -> None:
         self.written = written
@@ -81,7 +82,7 @@ class _Tried(Generic[M]):
 
 
 class LiveRecord(Live[M]):
-    """A model and its nested objects. Keys of the log that are not fields of the model stay there."""
+    """Live data that is a model with nested objects. Stored keys that are not fields of the model are kept."""
 
     def __init__(
         self, data: ModelData[M], stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock
@@ -148,7 +149,8 @@ class LiveRecord(Live[M]):
             raise InvalidError(f"data: {why(error)}") from None
 
     def _tried(self, whole: M, gone: Collection[str], others: Mapping[str, Json] | None = None) -> _Tried[M]:
-        """Raises InvalidError for what does not fit, or could not be read again."""
+        """Compute the effects of a change. Raises InvalidError if the result does not fit the model, or could not be
+        read back."""
         dumped = self._data.dumped(whole)
         unseen = {key: value for key, value in self.stored.items() if key not in self._shown and key not in gone}
         model = self._data.read({**unseen, **(others or {}), **dumped})
@@ -163,7 +165,7 @@ class LiveRecord(Live[M]):
         self._shown = tried.shown
 
     def _rebound(self, target: Any, before: Mapping[Any, Any], parts: Any) -> Any:
-        """As `tracked.rebound`, of models, too."""
+        """Like `tracked.rebound`, but also for models."""
         if isinstance(parts, BaseModel):
             live = parts_of(target)
             return {

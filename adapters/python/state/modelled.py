@@ -14,13 +14,13 @@ from holdlog.domain.refusals import InvalidError
 
 
 class LiveModel(Marked):
-    """Mixed into a model. What is private to it (`_names`) is kept in memory alone."""
+    """Mixin of the generated subclasses. Private attributes (`_names`) are kept only in memory."""
 
     __slots__ = ()
     _holdlog_owner: Owner
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Skips the hook of the program's class: this creates no model of that class."""
+        """Skip `__init_subclass__` of the program's class, because this subclass is not one of its models."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_") and not name.startswith("__pydantic"):
@@ -50,7 +50,7 @@ class LiveModel(Marked):
         return copy.copy, (plain(self),)
 
     def model_copy(self, **given: Any) -> Any:
-        """A plain model."""
+        """A plain copy of the model; its changes are not stored."""
         return plain(self).model_copy(**given)
 
     def model_dump(self, **given: Any) -> Any:
@@ -62,7 +62,8 @@ class LiveModel(Marked):
 
 @cache
 def live_class(kind: type[BaseModel]) -> type[Any]:
-    """Made without pydantic: its fields, validators and serializers are those of `kind`."""
+    """Generate the live subclass of a model class. It bypasses pydantic's metaclass and shares the fields, validators
+    and serializers of `kind`."""
     names = {
         "__slots__": ("_holdlog_key", "_holdlog_owner"),
         "__module__": kind.__module__,
@@ -74,15 +75,15 @@ def live_class(kind: type[BaseModel]) -> type[Any]:
 
 
 class Binding:
-    """Makes live copies of plain values, for one owner and one key of its data. Without an owner: only to see whether
-    that can be done."""
+    """Makes live copies of plain values, for one owner and one key of its data. Without an owner it only checks that
+    the values can be tracked."""
 
     def __init__(self, owner: Owner | None = None, key: str | None = None) -> None:
         self._owner = owner
         self._key = key
 
     def of(self, value: Any) -> Any:
-        """Raises InvalidError for a value whose changes nobody would see."""
+        """Make a live copy of a value. Raises InvalidError for a type whose changes cannot be tracked."""
         kind = type(value)
         if kind is dict:
             made = owned(LiveDict(), self._owner, self._key)
@@ -123,5 +124,5 @@ class Binding:
         return made
 
     def _part(self, name: str) -> "Binding":
-        """Of the whole data, the fields are the keys."""
+        """The binding of a field. If this binding is for the whole data, each field is a key."""
         return self if self._key is not None else Binding(self._owner, name)

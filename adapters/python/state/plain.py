@@ -1,4 +1,4 @@
-"""Plain copies of data: of what a State shows, of what a program gives it, and of one with a part changed."""
+"""Makes plain copies of live data and of values that a program passes, optionally with one part replaced."""
 
 from collections.abc import Hashable
 from datetime import date, datetime, time, timedelta
@@ -14,14 +14,14 @@ from holdlog.domain.value import MAX_NESTING
 LEAVES: Final = frozenset(
     (str, int, float, bool, type(None), bytes, datetime, date, time, timedelta, Decimal, UUID, complex)
 )
-"""Types whose values never change, known without a look."""
+"""Types whose values are always immutable."""
 
 _SECRETS: Final = (SecretStr, SecretBytes, Secret)
 
 
 class Marked:
-    """The base of live models, which takes no name that a program might use. `_holdlog_class`: the model as that wrote
-    it."""
+    """The base of live models. It defines no name that a program might use. `_holdlog_class`: the program's own model
+    class."""
 
     __slots__ = ()
     _holdlog_class: ClassVar[type[BaseModel]]
@@ -32,7 +32,7 @@ def class_of(model: BaseModel) -> type[BaseModel]:
 
 
 def is_lasting(value: object) -> bool:
-    """Whether a value is one that cannot change: it is distinguished by what it is, not by where it is."""
+    """Whether a value is immutable, which is assumed if it is hashable by its content and not by its identity."""
     kind = type(value)
     if kind in LEAVES:
         return True
@@ -46,7 +46,7 @@ def is_lasting(value: object) -> bool:
 
 
 class Copying:
-    """One copy, in which `instead` replaces `target`; `met` states afterwards whether `target` was found."""
+    """Copies a value, with `instead` in place of `target`. Afterwards `met` is True if `target` was found."""
 
     def __init__(self, target: object = None, instead: object = None) -> None:
         self._target = target
@@ -54,9 +54,9 @@ class Copying:
         self.met = False
 
     def of(self, value: Any, depth: int = 0) -> Any:
-        """Dicts, lists, sets and models are copied with all they hold; what else there is, is taken over.
+        """Copy dicts, lists, tuples, sets and models deeply; other values are used as they are.
 
-        Raises InvalidError for what holds itself."""
+        Raises InvalidError if the value is nested too deeply or contains itself."""
         if type(value) in LEAVES:
             return value
         if value is self._target and value is not None:
@@ -91,23 +91,23 @@ class Copying:
 
 
 def plain(value: Any) -> Any:
-    """A copy that is nobody's: changes of it are written nowhere."""
+    """A plain copy of a value; its changes are not stored."""
     return Copying().of(value)
 
 
 def rebuilt(like: tuple[Any, ...], parts: list[Any]) -> tuple[Any, ...]:
-    """A tuple of the same kind."""
+    """Make a tuple of the same type, such as a named tuple."""
     make = getattr(type(like), "_make", tuple)
     made: tuple[Any, ...] = make(parts)
     return made
 
 
 def built(kind: type[BaseModel], fields: dict[str, Any], extra: dict[str, Any] | None, like: BaseModel) -> BaseModel:
-    """A model without a run of its validators; what is private to it is that of `like`."""
+    """Make a model without running its validators. It gets the private attributes of `like`."""
     made = kind.__new__(kind)
     object.__setattr__(made, "__dict__", fields)
     object.__setattr__(made, "__pydantic_fields_set__", set(like.__pydantic_fields_set__))
-    if not issubclass(kind, RootModel):  # which has no place for these
+    if not issubclass(kind, RootModel):  # a RootModel has neither
         private = like.__pydantic_private__
         object.__setattr__(made, "__pydantic_extra__", extra)
         object.__setattr__(made, "__pydantic_private__", None if private is None else dict(private))

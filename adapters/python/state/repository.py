@@ -93,7 +93,7 @@ class ThreadRepository:
         return self.engine.read(Query(answer, large=True))
 
     def require_size(self, values: Mapping[str, Json] | Sequence[Json]) -> None:
-        """Raises TooLargeError."""
+        """Check the size of values. Raises TooLargeError."""
         limit = self.engine.settings.max_value_bytes
         for value in values.values() if isinstance(values, Mapping) else values:
             if value.is_above(limit):

@@ -22,7 +22,8 @@ Answer = TypeVar("Answer")
 
 
 class SharedData(Generic[T]):
-    """`live`: the objects shown now, replaced when a read finds other data. `by` returns the author."""
+    """Holds the data of a thread for one State. `live`: the objects shown now, replaced when a read finds other data.
+    `by` returns the author."""
 
     live: Live[T]
 
@@ -42,7 +43,7 @@ class SharedData(Generic[T]):
             return self.live is not was
 
     def replace(self, value: T) -> None:
-        """Write all differences as one event. Live objects obtained before belong to their version."""
+        """Write all differences as one event. Live objects obtained earlier belong to the previous version."""
         with self._lock:
             live = self.live
             written, deleted = live.difference(value)

@@ -80,7 +80,7 @@ class State(Generic[T]):
     @property
     def data(self) -> T:
         """The data as of the last `refresh`, with the changes of this State. Change it like any object: each change
-        writes the value of its top-level key at once. Assigned values are copied.
+        immediately writes the value of its top-level key. Assigned values are copied.
 
         Raises DataConflictError if another caller changed the data since then (call `refresh`), InvalidError for a
         value that is not JSON or does not fit the model.

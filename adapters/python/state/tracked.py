@@ -1,4 +1,4 @@
-"""Live dicts, lists and sets: whatever changes them is a change of a thread's data, made before they show it.
+"""Live dicts, lists and sets. Each change to one is first stored as a change of the thread's data, then applied to it.
 
 A copy of one (`copy.copy`, `copy.deepcopy`, pickle) is a plain dict, list or set.
 """
@@ -13,10 +13,11 @@ Answer = TypeVar("Answer")
 
 
 class Owner(Protocol):
-    """Whose data it is."""
+    """The data that a live object belongs to."""
 
     def change(self, target: Any, operate: Callable[[Any], Answer]) -> Answer:
-        """Make the change that `operate` makes to a plain twin of `target`. Raises refusals: nothing changed."""
+        """Apply `operate` to a plain copy of `target`, and store the result. Raises refusals; nothing has changed
+        then."""
 
 
 class LiveDict(dict[Any, Any]):
@@ -202,14 +203,15 @@ def is_live(value: object) -> bool:
 
 
 def twin(target: Tracked) -> Any:
-    """A plain container of the same parts."""
+    """A plain, shallow copy of a container."""
     if isinstance(target, dict):
         return dict(target)
     return list(target) if isinstance(target, list) else set(target)
 
 
 def put(target: Tracked, parts: Any) -> None:
-    """Replace the content without notifying its owner; items that stay are not touched, so that loops over it go on."""
+    """Replace the content without notifying its owner. Does not touch items that stay, so that loops over the container
+    continue to work."""
     if isinstance(target, dict):
         for key in [key for key in target if key not in parts]:
             dict.__delitem__(target, key)
@@ -224,8 +226,8 @@ def put(target: Tracked, parts: Any) -> None:
 
 
 def rebound(target: Any, parts: Any, new: Callable[[Any], Any]) -> Any:
-    """The parts that `target` is to have: what stays where it was, stays itself; all else is copied by `new`, so that
-    nothing is in two places."""
+    """The new parts of `target`. A part that did not move stays the same object; `new` copies every other part, so that
+    no live object is in two places."""
     if isinstance(parts, dict):
         return {name: part if name in target and target[name] is part else new(part) for name, part in parts.items()}
     if isinstance(parts, set):

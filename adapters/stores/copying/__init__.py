@@ -1,1 +1,1 @@
-"""A store copied to another place, of either kind (docs/decisions/0021-copy-and-seal.md)."""
+"""Copies a store to a file or a database, from either kind of store (docs/decisions/0021-copy-and-seal.md)."""

@@ -1,4 +1,4 @@
-"""What a copy carries: rows as both kinds of store have them, in pages that memory can hold."""
+"""The contents of a copy: rows in a form that both kinds of store share, in pages that fit in memory."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,13 +18,13 @@ from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
 
 PAGE_ROWS: Final = 4_000
 PAGE_CHARACTERS: Final = 16 * 1024 * 1024
-"""Of texts and bytes in a page; it ends after the row that crosses it."""
+"""Maximum characters and bytes in a page; a page ends after the row that exceeds it."""
 
 Row = tuple[Any, ...]
 
 
 class Carried(NamedTuple):
-    """A table: its columns in the order of a row, and what its rows are in order of."""
+    """A table to copy. `columns`: in the order of a row; `order`: the columns that sort its rows."""
 
     name: str
     columns: tuple[str, ...]
@@ -32,7 +32,7 @@ class Carried(NamedTuple):
 
 
 POSITION: Final = "<position>"
-"""Replaces the column of the log that each kind of store keeps it in."""
+"""Stands for the log's position column, which each kind of store names differently."""
 EVENTS: Final = Carried(EVENTS_TABLE, (POSITION, *EVENT_COLUMNS), POSITION)
 REQUESTS: Final = Carried(
     "requests",
@@ -43,14 +43,15 @@ REFUSALS: Final = Carried("refusals", ("at", "code", "what", "by", "session"), "
 LEASES: Final = Carried("leases", LEASE_COLUMNS, "resource, version")
 LOSSES: Final = Carried("losses", Loss._fields, "resource, version")
 BEFORE_COPY: Final = "before-copy"
-"""Recorded as the session of leases and losses that had none in the store that was copied."""
+"""Recorded as the session of leases and losses that had no session in the copied store."""
 BY_STREAM: Final = "originator_id, originator_version"
 
 _VIEWS: Final = {view.name: Carried(view.name, tuple(view.columns)) for view in VIEWS}
 
 
 class Fingerprint:
-    """Of a set of events, whatever order they come in: each of them, with its position and all that it holds."""
+    """Fingerprint of a set of events. It covers the position and all fields of each event, but not the order in which
+    they are added."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -113,7 +114,7 @@ def _puts(events: Iterable[Row]) -> Iterator[Put]:
 
 
 def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:
-    """Events in order of streams, each of which has the digest that it must have; `found` learns of them.
+    """Yield events, which must be in order of streams, after checking the digest of each. Adds each event to `found`.
 
     Raises StoreError."""
     stream, previous = None, NO_DIGEST
@@ -128,17 +129,17 @@ def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:
 
 
 def exhaust(rows: Iterable[object]) -> None:
-    """Take all, and keep none."""
+    """Read all rows and discard them."""
     for _ in rows:
         pass
 
 
 def leases_at(now: int, rows: Sequence[Row], then: int, ended_at: int, moved: bool) -> list[Row]:
-    """The leases with the time that was left at `then`. Their sessions have ended, so another session of the holder's
-    name can take them over.
+    """The leases with as much time left as they had at `then`. Their sessions have ended, so another session with the
+    holder's name can resume the claims.
 
-    `now` is on the clock of the store that they go to, `then` on that of theirs; `ended_at`: microseconds UTC.
-    `moved`: as in `unreported_losses`."""
+    `now`: on the target's clock of leases; `then`: on the source's; `ended_at`: microseconds UTC. `moved`: as in
+    `unreported_losses`."""
     return [
         it._replace(
             server="",
@@ -155,7 +156,7 @@ def leases_at(now: int, rows: Sequence[Row], then: int, ended_at: int, moved: bo
 
 
 def unreported_losses(rows: Sequence[Row], moved: bool) -> list[Row]:
-    """The losses, without the servers of the other store, which keep no session of this one alive.
+    """The losses, without the names of the source's servers, which do not serve the copy.
 
     `moved`: the copy has the salt of its source. Otherwise receipts are dropped, because none would match its
     hash here."""

@@ -1,4 +1,4 @@
-"""Copy a store: everything as it was at one moment, with its positions, versions and digests."""
+"""Copies a store: one snapshot of everything, with the same positions, versions and digests."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -30,13 +30,14 @@ REPORT_EVERY: Final = 1_000
 """Events between two calls of `progress`."""
 
 Progress = Callable[[int, int], None]
-"""Called with events done, and how many there are."""
+"""Called with the number of events copied so far, and the total."""
 
 
 class CopyReport(NamedTuple):
-    """`source`, `target`: without passwords. `kept_id`: the copy has the store id of its source, which is sealed.
+    """Describes a finished copy. `source`, `target`: locations without passwords. `kept_id`: the copy has the store id
+    of its source, which is sealed.
 
-    `already`: it was there from an earlier run, and was verified again.
+    `already`: an earlier run made the copy; this run only verified it again.
     """
 
     source: str
@@ -50,39 +51,40 @@ class CopyReport(NamedTuple):
 
 
 class Contents(Protocol):
-    """A store as it was at one moment. `steady`: that moment, on its clock of leases."""
+    """A snapshot of a store. `steady`: the time of the snapshot, on the store's clock of leases."""
 
     steady: int
 
     def meta(self) -> Mapping[str, str]:
-        """All remarks about the store."""
+        """All rows of the table `meta`, by name."""
 
     def count(self) -> int:
-        """How many events there are."""
+        """The number of events."""
 
     def rows(self, table: Carried) -> Iterator[Row]:
-        """All rows, in order; one at a time is in memory."""
+        """All rows of a table, in order, read one at a time."""
 
     def events_by_stream(self) -> Iterator[Row]:
-        """The events in order of streams and versions."""
+        """All events, in order of streams and versions."""
 
 
 class CopySource(Protocol):
-    """A store that is opened. `name`: where it is, without passwords."""
+    """An open store to copy from. `name`: its location, without passwords."""
 
     name: str
 
     def sealed(self) -> Seal | None:
-        """Its seal, if it has one."""
+        """The store's seal; None if it is not sealed."""
 
     def seal(self, to: str) -> Seal:
-        """Seal it: when this returns, nothing is appended any more. Raises StoreError where its id was given away."""
+        """Seal the store: nothing can be appended once this returns. Raises StoreError if another store already got its
+        id."""
 
     def give(self, to: str, done: bool) -> None:
-        """Give its id to the store at `to`. Raises StoreError where another has it."""
+        """Give the store's id to the store at `to`. Raises StoreError if another store already got it."""
 
     def contents(self) -> AbstractContextManager[Contents]:
-        """Look at it as it is now."""
+        """Open a snapshot of the store."""
 
 
 class OccupiedError(StoreError):
@@ -90,30 +92,31 @@ class OccupiedError(StoreError):
 
 
 class Target(Protocol):
-    """An empty location, until `publish` makes a store of it: whole, or not at all."""
+    """An empty location to copy to. `publish` turns it into a store atomically."""
 
     name: str
 
     def prepared(self) -> AbstractContextManager[None]:
-        """While the block runs, nobody else makes a store here; what was not published is gone after it.
+        """Reserve the location while the block runs, so that nobody else creates a store there. Afterwards removes
+        everything that was not published.
 
         Raises OccupiedError, UnavailableError.
         """
 
     def put(self, table: Carried, rows: Sequence[Row]) -> None:
-        """Add rows."""
+        """Add rows to a table."""
 
     def events_by_stream(self) -> Iterator[Row]:
-        """What was put, read back."""
+        """Read back the events that were put, in order of streams and versions."""
 
     def steady(self) -> int:
-        """Now, on the clock of leases here."""
+        """The current time on the target's clock of leases."""
 
     def publish(self, store_id: str, meta: Mapping[str, str]) -> None:
-        """Make it a store, on the disk when this returns."""
+        """Turn the location into a store, which is durable when this returns."""
 
     def as_source(self) -> AbstractContextManager[CopySource]:
-        """The store at this location. Raises StoreError."""
+        """Open the store that already exists at this location. Raises StoreError."""
 
 
 def copy_between(
@@ -123,14 +126,16 @@ def copy_between(
     progress: Progress = lambda done, total: None,
     report: Callable[[str], None] = lambda line: None,
 ) -> CopyReport:
-    """Copy everything that `source` holds now, verify it, and make a store of it. Servers of the source go on.
+    """Copy a snapshot of `source` to `target`, verify it, and publish it as a store. Servers of the source can continue
+    meanwhile.
 
-    `seal`: nothing is written to the source from now on, which `tell` is called with, and the copy has its store id. A
-    source that was sealed before gives its id to one copy in any case. Killed at any moment, it leaves no store at the
-    target, and may be run again. Raises StoreError, UnavailableError.
+    `seal`: first seal the source, so that nothing more is written to it; call `report` with a line about this; and give
+    the copy the source's store id. A source that is already sealed gives its id to one copy even without `seal`. If the
+    process is killed before the copy is published, no store exists at the target, and the caller can run this again.
+    Raises StoreError, UnavailableError.
     """
     if is_same(source.name, target.name):
-        raise StoreError("both are the same store; name another place to copy to")
+        raise StoreError("source and target are the same store; name another target")
     try:
         with target.prepared():
             return _copied(source, target, seal, progress, report)
@@ -144,10 +149,10 @@ def _copied(
     sealed = source.sealed()
     if seal:
         if sealed is None:
-            _require_sound(source, progress)  # what is sealed stays so: first see that it can be copied
+            _require_sound(source, progress)  # sealing cannot be undone: first check that the store can be copied
         is_new, sealed = sealed is None, source.seal(target.name)
         if is_new:
-            report(f"{source.name} is sealed from now on; should the copy fail, run it again")
+            report(f"{source.name} is now sealed; if the copy fails, run the command again")
         if sealed.done:
             raise elsewhere(sealed)
     keeps = sealed is not None and not sealed.done and (not sealed.given or is_same(sealed.to, target.name))
@@ -160,7 +165,9 @@ def _copied(
             target.put(view, rows)
         exhaust(verified(steps.of(target.events_by_stream()), found))
         if found != expected:
-            raise StoreError(f"what arrived at {target.name} is not what was sent; look after that disk or database")
+            raise StoreError(
+                f"the copy at {target.name} differs from what was written; check that disk or database, then copy again"
+            )
         _copy_side_tables(contents, target, sealed.steady if sealed is not None else contents.steady, keeps)
         meta = contents.meta()
     if keeps:
@@ -196,7 +203,8 @@ def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool
 
 
 def _there_already(source: CopySource, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
-    """An earlier run copied everything but could not report it. Later writes to the copy stay."""
+    """Handle a target that an earlier run completed without reporting it: verify it again. Events written to the copy
+    since then are kept."""
     sealed = source.sealed()
     if sealed is None or not sealed.given or not is_same(sealed.to, target.name):
         raise occupied
@@ -209,7 +217,9 @@ def _there_already(source: CopySource, target: Target, occupied: OccupiedError, 
         exhaust(verified(steps.of(ours.events_by_stream()), expected))
         exhaust(verified(steps.of(row for row in theirs.events_by_stream() if row[0] <= expected.last), found))
     if found != expected:
-        raise StoreError(f"{target.name} has the id of {source.name}, and other events; one of them was restored")
+        raise StoreError(
+            f"{target.name} has the id of {source.name} but other events; one of the two was restored from a backup"
+        )
     source.give(target.name, done=True)
     return CopyReport(
         source.name, target.name, found.events, found.last, store_id, kept_id=True, sealed=True, already=True
@@ -217,7 +227,7 @@ def _there_already(source: CopySource, target: Target, occupied: OccupiedError, 
 
 
 class _Steps:
-    """Progress over several passes of the same events."""
+    """Reports progress over several passes over the same events."""
 
     def __init__(self, events: int, progress: Progress, passes: int = 3) -> None:
         self._events = events

@@ -1,4 +1,4 @@
-"""A copy from a schema of PostgreSQL, and to one: made in one transaction."""
+"""Copies from a PostgreSQL schema, and to one. A copy to a schema is one transaction."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -21,7 +21,7 @@ from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 _FOR_LONG: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
-"""A copy may wait for its other side, however long that takes."""
+"""No timeout, because a copy may have to wait for the other store for a long time."""
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _COUNT_TABLES: Final = """SELECT COUNT(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')"""
@@ -36,7 +36,7 @@ class DatabaseSource(SealableSource[PostgresTransaction]):
     def contents(self) -> Iterator["DatabaseContents"]:
         with self._store.snapshot() as reader:
             reader.connection.execute(_FOR_LONG)
-            reader.position()  # with the first read it begins
+            reader.position()  # the first read begins the snapshot
             with closing(DatabaseContents(reader.connection, _now(reader.connection))) as contents:
                 yield contents
 
@@ -48,7 +48,7 @@ class DatabaseContents:
         self._streams: list[Generator[Row, None, None]] = []
 
     def close(self) -> None:
-        """End what was not read to its end: a stream has the connection for itself as long as it lives."""
+        """Close streams that were not read to the end: each blocks the connection while it is open."""
         for stream in self._streams:
             stream.close()
 
@@ -66,7 +66,7 @@ class DatabaseContents:
         return self._stream(EVENTS, BY_STREAM)
 
     def _stream(self, table: Carried, order: str) -> Iterator[Row]:
-        """Row by row from the socket: a result as a whole would not fit into memory."""
+        """Stream rows from the socket, because a whole result might not fit in memory."""
         order = order.replace(POSITION, _POSITION)
         self._streams.append(
             _streamed(self._connection, f"SELECT {_columns(table)} FROM {table.name} ORDER BY {order}")
@@ -122,7 +122,7 @@ class DatabaseCopyTarget:
         self._publishing = True
         connection.execute("COMMIT")
         self._publishing = False
-        with suppress(psycopg.Error):  # plans would be poor until the database does it by itself
+        with suppress(psycopg.Error):  # otherwise query plans are poor until the database analyzes the tables itself
             connection.execute("ANALYZE")
 
     @contextmanager
@@ -134,9 +134,11 @@ class DatabaseCopyTarget:
         connection = self._open()
         lock = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (lock_of(self._target.schema),))
         if not _first(lock):
-            raise UnavailableError(f"somebody else opens or makes a store at {self.name}; look there first")
+            raise UnavailableError(
+                f"another process is opening or creating a store at {self.name}; check that store first"
+            )
         if _first(connection.execute(_COUNT_TABLES, (self._target.schema,))):
-            raise OccupiedError(f"there are tables at {self.name} already; copy to another ?schema=")
+            raise OccupiedError(f"there are already tables at {self.name}; copy to another ?schema=")
         create(connection, self._target.schema, "")
 
     def _open(self) -> Connection:
@@ -146,7 +148,8 @@ class DatabaseCopyTarget:
 
 @contextmanager
 def open_source(url: str) -> Iterator[DatabaseSource]:
-    """Raises StoreError if there is none: here, nothing is made that somebody only misspelled."""
+    """Open an existing store. Raises StoreError if there is none; never creates one, because the URL may be
+    misspelled."""
     if not store_exists(url):
         raise StoreError(f"there is no store at {name_of(url)}")
     with closing(open_postgres(url)) as store:
@@ -156,7 +159,7 @@ def open_source(url: str) -> Iterator[DatabaseSource]:
 def _lay(transaction: PostgresTransaction, line: str) -> None:
     connection = transaction.connection
     body = "; ".join(schema_triggers(sql.Literal(line).as_string(connection)))
-    # One block: after its DROP, psycopg would forget the statements that this connection prepared.
+    # One DO block: after a separate DROP, psycopg would forget the prepared statements of this connection.
     connection.execute(sql.SQL("DO {}").format(sql.Literal(f"BEGIN {body}; END")))
 
 

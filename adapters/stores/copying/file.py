@@ -1,4 +1,4 @@
-"""A copy from a file, and to one: made next to its location, and moved there when it is whole."""
+"""Copies from a file, and to one. A copy to a file is written next to its location, and renamed when it is complete."""
 
 import os
 import sqlite3
@@ -25,10 +25,11 @@ from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 LOCK_TIMEOUT: Final = 1.0
-"""Seconds: creating a store holds its write lock briefly, another copy holds it long."""
+"""Seconds to wait for the target's write lock. Creating a store holds it only briefly; another copy would hold it for
+long."""
 _SUFFIX: Final = ".copying"
 _COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""What SQLite would apply to a file of that name."""
+"""Suffixes of files that SQLite would apply to a database of that name."""
 
 
 class FileSource(SealableSource[SqliteTransaction]):
@@ -39,7 +40,7 @@ class FileSource(SealableSource[SqliteTransaction]):
     @contextmanager
     def contents(self) -> Iterator["FileContents"]:
         with self._store.snapshot() as reader:
-            reader.position()  # with the first read it begins
+            reader.position()  # the first read begins the snapshot
             yield FileContents(reader.connection, platform.steady())
 
 
@@ -110,7 +111,7 @@ class FileTarget:
         self._open().executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", rows)
 
     def events_by_stream(self) -> Iterator[Row]:
-        """Of the file, not of what SQLite still has in memory of writing it."""
+        """Read the events from the file, through a new connection without cached pages."""
         self._open().execute("COMMIT")
         self._open().close()
         self._connection = self._connect()
@@ -124,7 +125,7 @@ class FileTarget:
         connection = self._open()
         connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
         make_ours(connection, store_id)
-        connection.execute("COMMIT")  # syncs the file, what went before it included
+        connection.execute("COMMIT")  # syncs the whole file, including earlier writes
         connection.close()
         self._connection = None
         os.replace(self._partial, self.path)
@@ -137,16 +138,18 @@ class FileTarget:
 
     def _require_free(self) -> None:
         if os.path.lexists(self.path):
-            raise OccupiedError(f"there is a file at {self.name} already; copy to a location that does not exist yet")
+            raise OccupiedError(f"there is already a file at {self.name}; copy to a location that does not exist yet")
         for suffix in _COMPANIONS:
             if os.path.lexists(self.path.with_name(self.path.name + suffix)):
-                raise StoreError(f"{self.name}{suffix} is left of another store; move it away, or copy elsewhere")
+                raise StoreError(
+                    f"{self.name}{suffix} is left over from another store; move it away, or copy elsewhere"
+                )
 
     def _begin(self) -> None:
-        _remove(self._partial)  # of one that was killed
+        _remove(self._partial)  # left by a copy that was killed
         os.close(open_private(self._partial, os.O_RDWR | os.O_EXCL))
         self._connection = self._connect()
-        # Nobody reads it before it is whole: neither a journal nor a sync is of use until then.
+        # Nobody reads the file before it is complete, so it needs neither a journal nor a sync until then.
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute("BEGIN IMMEDIATE")
@@ -175,7 +178,9 @@ def _held(write_lock: WriteLock, name: str) -> Iterator[None]:
         try:
             write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
         except UnavailableError as busy:
-            raise UnavailableError(f"somebody else makes a store at {name} ({busy}); look there first") from None
+            raise UnavailableError(
+                f"another process is creating a store at {name} ({busy}); check that store first"
+            ) from None
         try:
             yield
         finally:

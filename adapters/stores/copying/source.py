@@ -1,4 +1,4 @@
-"""What sources of both kinds have in common: everything but the look."""
+"""The common part of both kinds of sources: everything except reading the snapshot."""
 
 import time
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ Written = TypeVar("Written", bound=Transaction, covariant=True)
 
 
 class Sealable(Protocol[Written]):
-    """A store of a known kind."""
+    """A store that can be sealed."""
 
     def reader(self) -> AbstractContextManager[Reader]: ...
 
@@ -20,7 +20,7 @@ class Sealable(Protocol[Written]):
 
 
 class SealableSource(Generic[Writes]):
-    """`lay` puts the triggers of this kind of store."""
+    """A source that can be sealed. `lay` creates the triggers of its kind of store."""
 
     def __init__(self, name: str, sealable: Sealable[Writes], lay: Lay[Writes]) -> None:
         self.name = name

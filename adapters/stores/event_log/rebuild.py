@@ -52,7 +52,7 @@ class ShadowTables(Protocol):
         """A transaction that reads."""
 
     def turn(self) -> AbstractContextManager[Tables]:
-        """A transaction that may put rows."""
+        """A transaction in which rows may be put."""
 
     def filled(self) -> None:
         """Mark all streams as folded up to `begin`; rows put from now on are newer."""
@@ -68,7 +68,7 @@ class ShadowTables(Protocol):
 
 
 class RebuildReport(NamedTuple):
-    """`position`: of the last event in the new views; `rows` of each view by its name."""
+    """The result of a rebuild. `position`: of the last event in the new views; `rows` of each view by its name."""
 
     position: int
     events: int

@@ -1,7 +1,7 @@
-"""Sealed stores: no build ever appends to one again (docs/decisions/0021-copy-and-seal.md).
+"""Sealed stores: no version of holdlog ever appends to one again (docs/decisions/0021-copy-and-seal.md).
 
 Triggers refuse events and new leases and skip renewals, so that an unsealed store has no extra cost. A row in `meta`
-makes this build refuse every command.
+makes this version refuse every command.
 """
 
 import json
@@ -17,7 +17,7 @@ from holdlog.domain.times import utc
 SEAL: Final = "sealed"
 """Name of the row in `meta`."""
 SEALED_STATE: Final = "P0S01"
-"""SQLSTATE of PostgreSQL's refusals, in the class of PL/pgSQL's own errors, so that no driver takes it for a lost
+"""SQLSTATE of PostgreSQL's refusals, in the class of PL/pgSQL's own errors, so that no driver mistakes it for a lost
 connection."""
 LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for another writer."""
@@ -69,7 +69,8 @@ Lay = Callable[[Writes, str], None]
 
 
 def seal(transaction: Writes, to: str, lay: Lay[Writes]) -> Seal:
-    """Seal the store, which moves to `to`. A sealed store stays sealed; its target may change until its id is given.
+    """Seal the store, which moves to `to`. A sealed store stays sealed; the caller may name another target until the id
+    is given.
 
     Raises StoreError if the id was given to another store.
     """

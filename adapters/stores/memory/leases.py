@@ -78,8 +78,10 @@ class MemoryLeases:
                 continue
             held = lease.kind == "held"
             kept = server if held and server else lease.server
-            worn = held and (lease.deadline < now + lease.duration - lease.duration // 8 or lease.server != kept)
-            if returned or worn or (lease.server == BY_CALLS and lease.last_seen_at < now - TOUCH_EVERY):
+            needs_renewal = held and (
+                lease.deadline < now + lease.duration - lease.duration // 8 or lease.server != kept
+            )
+            if returned or needs_renewal or (lease.server == BY_CALLS and lease.last_seen_at < now - TOUCH_EVERY):
                 changed[lease.key] = (
                     _renewed(lease, now).alive()._replace(server=kept, last_call_at=now, last_seen_at=now)
                 )

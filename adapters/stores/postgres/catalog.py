@@ -1,4 +1,4 @@
-"""Which of this build's tables and indexes exist in a database."""
+"""Finds out which of the tables and indexes of this version exist in a database."""
 
 import re
 from typing import Final
@@ -25,7 +25,7 @@ OF_VIEWS: Final = {
 _SELECT_COLUMNS: Final = """SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
 IN_SCHEMA: Final = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
-"""Not `::regnamespace`, which folds and splits a name as if it were typed."""
+"""Not `::regnamespace`, which folds and splits a name as if it were an unquoted identifier."""
 SELECT_SIZE: Final = f"""SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
     WHERE {IN_SCHEMA} AND relkind = 'r'"""
 """Bytes of all tables with their indexes."""

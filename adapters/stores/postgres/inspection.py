@@ -15,11 +15,12 @@ from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 FETCHED: Final = 200
-"""Rows fetched at once: results are never held in memory as a whole."""
+"""Rows fetched in one batch: a whole result might not fit in memory."""
 
 
 class PostgresInspection:
-    """`connection`: in a transaction with one snapshot. All methods raise psycopg.Error."""
+    """Reads one snapshot for the doctor. `connection`: in a transaction with one snapshot. All methods raise
+    psycopg.Error."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

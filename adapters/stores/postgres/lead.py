@@ -10,7 +10,7 @@ from holdlog.adapters.stores.postgres.target import database_target
 
 
 class DatabaseLead:
-    """`target`: a number that identifies what the relays publish to."""
+    """The lead of one database. `target`: a number that identifies what the relays publish to."""
 
     def __init__(self, url: str, target: int) -> None:
         self._target = database_target(url)

@@ -1,4 +1,4 @@
-"""Migrate a store of an older major schema to that of this build, in one transaction that excludes other writers."""
+"""Migrate a store of an older major schema to the current one, in one transaction that excludes other writers."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +18,7 @@ from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 
 OLDER: Final = ("1", "2")
-"""Major schemas that this build migrates."""
+"""Major schema versions that can be migrated."""
 LOCK_SECONDS: Final = 10.0
 """Seconds that the migration waits for writers, and then for readers."""
 
@@ -26,10 +26,10 @@ LOCK_SECONDS: Final = 10.0
 def migrate(connection: Connection, writers_lock: str, old: str) -> None:
     """Migrate in the connection's current transaction; `writers_lock`: the statement that excludes writers.
 
-    Events stay as they are: the log gets columns, and views get the columns and rows that they lack. Processes of the
-    older build are refused from then on, so the sessions of all leases have ended; deadlines stay. Raises StoreError if
-    the migration is impossible, UnavailableError if a retry may succeed, both with a one-line message; the store is
-    then unchanged.
+    Events do not change: the migration adds columns to the log, and missing columns and rows to the views. The store
+    then refuses processes of the older version, so the sessions of all leases count as ended; deadlines do not change.
+    Raises StoreError if the migration is impossible, UnavailableError if a retry may succeed, both with a one-line
+    message; the store is then unchanged.
     """
     try:
         connection.execute(f"SET LOCAL lock_timeout = '{round(LOCK_SECONDS * 1000)}ms'")

@@ -58,7 +58,8 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
 
 
 def _add_what_is_new(connection: Connection) -> None:
-    """Create the tables of later minors. Servers of earlier minors keep working with them."""
+    """Create the tables and indexes that later minor versions added. Servers of earlier minor versions still work with
+    the store."""
     missing = ADDED.keys() - tables_there(connection) - indexes_there(connection)
     for statement in (it for name, it in MADE.items() if name in missing):
         connection.execute(statement)

@@ -1,5 +1,5 @@
-"""This process among all that share a database: a lock that lasts as long as its connection, and the notifications that
-each commit sends there."""
+"""Registers this process among those that share a database, by a lock that lasts as long as its connection, and
+receives the notifications of their commits there."""
 
 import os
 import re
@@ -36,7 +36,8 @@ class PostgresLiveness(Liveness):
     """
 
     def __init__(self, store: PostgresStore, wake: Callable[[], None], what: str = "python") -> None:
-        """`what`: a description of this process, for people who list connected processes."""
+        """Open no connection yet: the first waiter or claim does. `what`: a description of this process, for people who
+        list connected processes."""
         self.name = f"pg-{secrets.token_hex(7)}"
         self.session = ""  # session id, for processes that share one
         self._what = what
@@ -135,7 +136,7 @@ class PostgresLiveness(Liveness):
 
 
 class DatabaseNotifier(ProcessNotifier):
-    """Notifies this process at once; the database notifies other processes of each commit."""
+    """Notifies this process directly; the database notifies other processes of each commit."""
 
     def __init__(self) -> None:
         super().__init__()

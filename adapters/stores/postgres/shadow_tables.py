@@ -34,11 +34,12 @@ from holdlog.projections.projection import Table
 REBUILD: Final = "rebuild"
 """Row of `meta`: the rebuild that is running, or was killed."""
 FETCHED: Final = 200
-"""Events fetched at once: a page ends when its values are too large."""
+"""Events fetched in one batch, because a page ends when its values are too large."""
 
 
 class PostgresTables:
-    """`connection`: in a transaction of the session that owns the tables."""
+    """The log and the shadow tables, within one transaction. `connection`: in a transaction of the session that owns
+    the tables."""
 
     def __init__(self, connection: Connection, filled: bool) -> None:
         self._connection = connection
@@ -71,11 +72,11 @@ class PostgresShadowTables:
     """Shadow tables as temporary tables of one session, which last as long as that session.
 
     The views keep their tables. An older snapshot would find nothing in a table that was emptied (TRUNCATE) or replaced
-    (DROP, RENAME), and both wait for every reader, blocking all others behind them. With deleted and inserted rows,
-    each snapshot sees those of its moment, and nobody waits.
+    (DROP, RENAME), and both wait for every reader, blocking all others behind them. If rows are deleted and inserted
+    instead, each snapshot sees the rows that it began with, and nobody waits.
 
     Only keys whose rows may differ are written: those that differed once all streams were folded, and those of all
-    events since. So writers wait only as long as it takes to write these.
+    events since. So writers wait only while these rows are written.
     """
 
     def __init__(self, store: PostgresStore) -> None:
@@ -188,7 +189,7 @@ def _create_shadow(connection: Connection) -> None:
 
 
 def _require_known_schema(connection: Connection) -> None:
-    """Reject a newer minor, whose views this build would lose."""
+    """Reject a newer minor version, because a rebuild by this version would lose its views."""
     found: dict[str, str] = dict(
         connection.execute("SELECT name, value FROM meta WHERE name IN ('major', 'minor')").fetchall()
     )

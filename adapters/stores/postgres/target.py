@@ -35,7 +35,7 @@ class DatabaseTarget(NamedTuple):
 
 
 def name_of(url: str) -> str:
-    """Host, database and user of a URL, without anything secret. Raises StoreError as `database_target`."""
+    """Host, database and user of a URL, without secrets. Raises StoreError in the same cases as `database_target`."""
     target = database_target(url)
     parts = urlsplit(target.url)
     options = parse_qsl(parts.query)
@@ -62,7 +62,7 @@ def database_target(url: str) -> DatabaseTarget:
 
 def location_of_space(url: str, name: str) -> str:
     """The URL of a space of this store: in schema `<schema>_space_<name>`, or, if that is too long, one named by its
-    hash. Raises StoreError as `database_target`."""
+    hash. Raises StoreError in the same cases as `database_target`."""
     target = database_target(url)
     schema = f"{target.schema}_space_{name}"
     if len(schema.encode()) > MAX_SCHEMA:

@@ -1,4 +1,5 @@
-"""One write transaction: its begin also fetches what it will read, and its commit also sends what it writes."""
+"""One write transaction. The message that begins it also fetches what it will read; the message that commits it also
+sends what it writes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -36,7 +37,7 @@ _PREPARE_PREFETCH: Final = f"""PREPARE prefetch (text[], text[], text[]) AS
     LEFT JOIN ({select_from(CURRENT)} WHERE (namespace, key) IN (SELECT * FROM unnest($2, $3))) AS record ON true"""
 """What every batch reads: the state of the log, which of some agents have leases, and some records."""
 _BEFORE_PREFETCH: Final = 3
-"""Statements before it in the message that begins."""
+"""Statements that precede the prefetch in the message that begins a transaction."""
 _SELECT_REQUEST: Final = """SELECT fingerprint, outcome FROM requests
     WHERE principal = %s AND session = %s AND request_id = %s AND at >= %s"""
 _INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome)

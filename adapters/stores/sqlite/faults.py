@@ -21,7 +21,7 @@ class DamagedError(StoreError):
 
 
 def refusal_of(error: sqlite3.Error, in_doubt: bool = False, damage_check: "DamageCheck | None" = None) -> HoldlogError:
-    """The refusal for an error, in SQLite's own words: a full disk is called a full disk.
+    """The refusal for an error, in SQLite's own words, such as a full disk.
 
     SQLite may report damage after a single failed read; only `damage_check` can confirm it.
     """

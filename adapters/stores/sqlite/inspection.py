@@ -12,7 +12,8 @@ from holdlog.projections.projection import Table
 
 
 class SqliteInspection:
-    """`connection`: in a read transaction, with `any_text` as `text_factory`. All methods raise sqlite3.Error."""
+    """Reads one snapshot for the doctor. `connection`: in a read transaction, with `any_text` as `text_factory`. All
+    methods raise sqlite3.Error."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -1,4 +1,5 @@
-"""Migrate a store of an older major schema to that of this build: a backup first, then all in one transaction."""
+"""Migrate a store of an older major schema to the current one: first makes a backup, then migrates in one
+transaction."""
 
 import os
 import re

@@ -191,7 +191,8 @@ def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
 
 
 def _add_newer_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of later minors. Servers of earlier minors keep working with them."""
+    """Create the tables and indexes that later minor versions added. Servers of earlier minor versions still work with
+    the store."""
     ours = MAJOR * MINORS_PER_MAJOR + MINOR
     if connection.execute("PRAGMA user_version").fetchone()[0] >= ours:
         return

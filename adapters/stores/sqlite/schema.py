@@ -13,10 +13,12 @@ APPLICATION_ID: Final = (
     0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
 )
 MAJOR: Final = 3
-"""3: log format 2, and sessions in `leases`, `losses` and `requests` (docs/decisions/0030-log-format-2.md)."""
+"""Major version of this schema. 3: log format 2, and sessions in `leases`, `losses` and `requests`
+(docs/decisions/0030-log-format-2.md)."""
 MINOR: Final = 0
 MINORS_PER_MAJOR: Final = 1000
-"""`user_version` is major * 1000 + minor. Minors only add; servers of different minors share one file."""
+"""`user_version` is major * 1000 + minor. Minor versions only add tables or indexes, so servers with different minor
+versions can share a file."""
 
 EVENTS_TABLE: Final = "stored_events"
 

@@ -25,7 +25,7 @@ from holdlog.projections.projection import Table
 
 
 class SqliteTables:
-    """`connection`: in a transaction."""
+    """The log and the shadow tables, within one transaction. `connection`: in a transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -120,8 +120,8 @@ class SqliteShadowTables:
 
 
 def rebuild_within(connection: sqlite3.Connection) -> None:
-    """Rebuild as `rebuild` does, in the connection's current transaction: no other process writes, and all becomes
-    durable at once.
+    """Rebuild like `rebuild`, but in the connection's current transaction: no other process can write, and one commit
+    makes everything durable.
 
     Raises StoreError for a log that cannot be folded.
     """
@@ -138,7 +138,7 @@ def left_over(connection: sqlite3.Connection) -> bool:
 
 
 def _require_known_schema(connection: sqlite3.Connection) -> None:
-    """Reject a newer minor, whose views and columns this build would lose."""
+    """Reject a newer minor version, because a rebuild by this version would lose its views and columns."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         raise StoreError(

@@ -44,7 +44,7 @@ def test_copy_command_prints_what_was_copied(source: Path, tmp_path: Path) -> No
 def test_copy_command_prints_where_to_continue_after_a_move(source: Path, postgres: str) -> None:
     done = holdlog("copy", "--seal", source, postgres)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == f"holdlog: {source} is sealed from now on; should the copy fail, run it again\n"
+    assert done.stderr == f"holdlog: {source} is now sealed; if the copy fails, run the command again\n"
     first, second = done.stdout.splitlines()
     assert "same store id" in first
     assert f"{source} is sealed; use postgresql://" in second
