@@ -227,11 +227,7 @@ def test_thread_command_reports_a_missing_key(
         (["history", "run-7", " "], "KEY: "),
         (["read", "run-7", "--limit", "1001"], "--limit: "),
         (["read", "run-7", "--after", "-1"], "--after: "),
-<<<<<<< HEAD
-        (["read", "run-7", "--after", "9"], "--after: is 9, but the thread ends at version"),
-=======
         (["read", "run-7", "--after", "9"], "--after: is 9, but the thread ends at version 1"),
->>>>>>> w/readme
         (["list", "--limit", "1001"], "--limit: "),
     ],
 )
