@@ -103,20 +103,20 @@ def test_rebuild_includes_threads_written_between_its_pages(kind: Kind, monkeypa
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("DELETE FROM threads WHERE thread = 't'", "threads has no row of thread:t"),
-        ("UPDATE threads SET results = 2 WHERE thread = 't'", "threads and the log differ in results of thread:t"),
-        ("DELETE FROM thread_items WHERE thread = 's' AND kind = 'result'", "thread_items has no row of thread:s"),
-        ("DELETE FROM thread_items WHERE version = 12", "thread_items has no row of thread:t"),
-        ("UPDATE thread_items SET at = 7 WHERE version = 16", "thread_items and the log differ in at of thread:t"),
+        ("DELETE FROM threads WHERE thread = 't'", "threads has no row for thread:t"),
+        ("UPDATE threads SET results = 2 WHERE thread = 't'", "threads and the log differ in results for thread:t"),
+        ("DELETE FROM thread_items WHERE thread = 's' AND kind = 'result'", "thread_items has no row for thread:s"),
+        ("DELETE FROM thread_items WHERE version = 12", "thread_items has no row for thread:t"),
+        ("UPDATE thread_items SET at = 7 WHERE version = 16", "thread_items and the log differ in at for thread:t"),
         ("UPDATE thread_items SET version = 99 WHERE version = 16", "a row t/message/99/ that is not in the log"),
         (
             "INSERT INTO thread_items VALUES ('t', 'message', 4, '', 1)",
             "thread_items has a row t/message/4/ that is not in the log",
         ),
         ("INSERT INTO thread_items VALUES ('u', 'clear', 1, '', 1)", "thread_items has a row u/clear/1/ that is not"),
-        ("DELETE FROM thread_data WHERE key = 'draft' AND thread = 't'", "thread_data has no row of thread:t"),
-        ("UPDATE thread_data SET value = '7' WHERE key = 'é'", "thread_data and the log differ in value of thread:t"),
-        ("UPDATE thread_data SET live = 1 WHERE key = 'draft' AND thread = 't'", "differ in live of thread:t"),
+        ("DELETE FROM thread_data WHERE key = 'draft' AND thread = 't'", "thread_data has no row for thread:t"),
+        ("UPDATE thread_data SET value = '7' WHERE key = 'é'", "thread_data and the log differ in value for thread:t"),
+        ("UPDATE thread_data SET live = 1 WHERE key = 'draft' AND thread = 't'", "differ in live for thread:t"),
         (
             "INSERT INTO thread_data VALUES ('t', 'stray', 13, 1, '1')",
             "thread_data has a row t/stray that is not in the log",

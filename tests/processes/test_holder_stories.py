@@ -127,7 +127,7 @@ def test_two_http_clients_without_a_session_are_identified_by_receipts(world: Wo
     claimed = first("claim", resource=resource)
     busy = second("claim", resource=resource)
     assert (busy["status"], busy["same_name"], "receipt" in busy) == ("busy", True, False)
-    assert "with your receipt" in busy["hint"]
+    assert "the receipt you were given" in busy["hint"]
     assert "a name of your own, such as claude-7f3a" in busy["hint"]
     shown = {"receipt": claimed["receipt"]}
     assert first("claim", resource=resource, **shown)["version"] == claimed["version"]

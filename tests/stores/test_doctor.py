@@ -198,7 +198,7 @@ def test_doctor_identifies_each_kind_of_damage(path: Path, damage: str) -> None:
 def test_finding_of_the_doctor_names_event_and_row(path: Path) -> None:
     doctored(path, EVENT.format("session = 'eve'"), "UPDATE current SET updated_by = 'eve', live = 0 WHERE key = 'a'")
     assert bad(path)["digests"] == "1 do not verify: record:n/a@2"
-    assert bad(path)["views"].endswith("current and the log differ in live, updated_by of record:n/a")
+    assert bad(path)["views"].endswith("current and the log differ in live, updated_by for record:n/a")
 
 
 def test_doctor_summarises_many_faults_in_one_line(path: Path) -> None:

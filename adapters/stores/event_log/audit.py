@@ -17,11 +17,11 @@ from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
 MAX_EXAMPLES: Final = 3
 PROGRESS_EVERY: Final = 4_000
 MAX_COMPARED: Final = 500
-"""Rows of views compared at once."""
+"""Maximum number of rows of views in a batch."""
 MAX_WEIGHT: Final = 4 * 1024 * 1024
-"""Characters in these rows; a batch ends after the row that exceeds it."""
+"""Maximum number of characters in a batch, which ends after the row that exceeds it."""
 _BROKEN: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
-"""What a row written by another program may raise in code that trusts its types."""
+"""Exceptions that code which trusts column types may raise for a row that another program wrote."""
 
 Row = tuple[Any, ...]
 
@@ -76,7 +76,7 @@ class Inspection(Protocol):
 
 
 class Audit:
-    """What one pass found."""
+    """Checks a log in one pass, and collects the faults that it finds."""
 
     def __init__(self, inspection: Inspection, progress: Callable[[int, int], None]) -> None:
         self.events = 0
@@ -137,7 +137,7 @@ class Audit:
             state = initial(stream)
             if state.stream == stream:
                 return state
-            self.unreadable.add(f"stream {stream!r} is not spelled as holdlog writes it")
+            self.unreadable.add(f"the stream name {stream!r} is not one that holdlog writes")
         except StoreError as error:
             self.unreadable.add(str(error))
         except _BROKEN:
@@ -176,12 +176,12 @@ class Audit:
         for stream, (table, row) in self._pending:
             kept = found[table.name].get(row[: table.key])
             if kept is None:
-                self.views.add(f"{table.name} has no row of {stream}")
+                self.views.add(f"{table.name} has no row for {stream}")
                 continue
             self._found[table.name] += 1
             if kept != row:
                 differing = (name for name, one, other in zip(table.columns, kept, row, strict=True) if one != other)
-                self.views.add(f"{table.name} and the log differ in {', '.join(differing)} of {stream}")
+                self.views.add(f"{table.name} and the log differ in {', '.join(differing)} for {stream}")
         self._pending, self._weight = [], 0
 
     def _keys(self, view: Table) -> list[Row]:
@@ -207,7 +207,7 @@ class Audit:
 
     def _check_order(self) -> None:
         if self.events != self._total:
-            self.positions.add(f"{self._total:,} events, of which the index of streams has {self.events:,}")
+            self.positions.add(f"the index of streams has {self.events:,} of {self._total:,} events")
         first, last = self._inspection.ends()
         if last != self._total:
             # A single writer leaves no gaps; only removing rows does.

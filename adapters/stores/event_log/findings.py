@@ -27,7 +27,7 @@ class ExaminedContents(Inspection, Protocol):
         """Numbers of events, of live records and of deleted records."""
 
     def kept(self) -> tuple[int, ...]:
-        """Numbers of responses kept for repeated requests, and of refusals."""
+        """The number of responses kept for repeated requests, and of recorded refusals."""
 
     def leases(self) -> Iterator[Row]:
         """Resource, version, `grant` or `ticket`, agent, principal."""
@@ -65,7 +65,7 @@ def _seal(text: str | None) -> Iterator[Finding]:
         if (line := line_of(text)) is not None:
             yield Finding("seal", "warn", shown(line))
     except (ValueError, TypeError):
-        yield Finding("seal", "bad", "the store is sealed, and its seal cannot be read")
+        yield Finding("seal", "bad", "the store is sealed, but its seal cannot be read")
 
 
 def log(inspection: Inspection, progress: Callable[[int, int], None]) -> list[Finding]:
@@ -74,7 +74,7 @@ def log(inspection: Inspection, progress: Callable[[int, int], None]) -> list[Fi
     return [
         _judged("positions", audit.positions, f"1 to {audit.events:,} without a gap", "events are missing"),
         _judged("versions", audit.versions, f"of {audit.streams:,} streams, without a gap", "events are missing"),
-        _judged("times", audit.times, "never run backwards", "earlier than the event before"),
+        _judged("times", audit.times, "never run backwards", "are earlier than the event before"),
         _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
         *([] if audit.digests.count else [NOT_PROVEN]),
         _judged("events", audit.unreadable, "all can be read", "cannot be read"),
@@ -124,7 +124,7 @@ def retained(inspection: ExaminedContents) -> Finding:
     return Finding("kept", "ok", f"responses to {requests:,} requests, {refusals:,} refusals")
 
 
-def _judged(name: str, faults: Faults, well: str, ill: str) -> Finding:
+def _judged(name: str, faults: Faults, fine: str, problem: str) -> Finding:
     if faults.count == 0:
-        return Finding(name, "ok", well)
-    return Finding(name, "bad", f"{faults.count:,} {ill}: {shown(str(faults))}")
+        return Finding(name, "ok", fine)
+    return Finding(name, "bad", f"{faults.count:,} {problem}: {shown(str(faults))}")

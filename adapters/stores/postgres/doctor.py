@@ -1,4 +1,4 @@
-"""Diagnosis of a store in PostgreSQL: is it sound, and does its server keep what it acknowledges? Repairs nothing."""
+"""Diagnosis of a store in PostgreSQL: the store itself, and the durability of its server. Repairs nothing."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -29,7 +29,7 @@ from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 
 FEW_CONNECTIONS: Final = 10
-"""A server uses up to about twenty: one to write, one to listen, and readers."""
+"""Warn below this number. A server uses up to about twenty: one to write, one to listen, and readers."""
 PAUSE_SECONDS: Final = 600
 """Seconds that the doctor may be stopped before the database ends its snapshot, which keeps rows from being
 vacuumed."""
@@ -137,7 +137,9 @@ def _connections(connection: Connection) -> Finding:
     text = f"{most - used:,} of {most:,} are free; {ours:,} are holdlog's, including this one"
     if most - used >= FEW_CONNECTIONS:
         return Finding("connections", "ok", text)
-    return Finding("connections", "warn", f"{text}; a holdlog server without one is unavailable; raise max_connections")
+    return Finding(
+        "connections", "warn", f"{text}; a holdlog server that gets none returns unavailable; raise max_connections"
+    )
 
 
 def _tables(connection: Connection, inspection: PostgresInspection) -> Finding:
@@ -195,4 +197,4 @@ _SELECT_CONNECTIONS: Final = """SELECT
         - COALESCE(current_setting('reserved_connections', true)::int, 0),
     (SELECT SUM(numbackends)::int FROM pg_stat_database),
     (SELECT COUNT(*) FROM pg_stat_activity WHERE application_name LIKE 'holdlog%' AND datname = current_database())"""
-"""Facts that a user without superuser rights may read."""
+"""Uses only statistics that a user without superuser rights may read."""

@@ -1,4 +1,4 @@
-"""Diagnosis of a store file: reads one snapshot while servers use the store, and repairs nothing."""
+"""Diagnosis of a store file. Reads one snapshot while servers use the store, and repairs nothing."""
 
 import os
 import sqlite3
@@ -42,7 +42,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             inspection = SqliteInspection(connection)
             findings += _guarded("contents", lambda: contents(inspection, size_of(path)))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
-            if _version(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # it has other views
+            if _version(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # an older minor has other views
                 findings.append(Finding("log", "warn", "not checked: its schema is older"))
             else:
                 findings += _guarded("log", lambda: log(inspection, progress))
@@ -78,7 +78,11 @@ def _sqlite(version: tuple[int, ...]) -> Finding:
 def _location(path: Path) -> Iterator[Finding]:
     kind = host.file_system(path)
     if host.is_network(kind):
-        yield Finding("file system", "bad", f"{kind} is a network file system, where SQLite's WAL corrupts")
+        yield Finding(
+            "file system",
+            "bad",
+            f"{kind} is a network file system, where SQLite's WAL corrupts; move the store to a local disk",
+        )
     else:
         yield Finding("file system", "ok", kind or "of unknown type")
     if sys.platform == "win32":
@@ -91,8 +95,8 @@ def _permissions(path: Path) -> Finding:
         require_own(path)
     except StoreError as error:
         return Finding("permissions", "bad", str(error))
-    if (is_open := why_open(path)) is not None:
-        return Finding("permissions", "bad", str(is_open))
+    if (exposed := why_open(path)) is not None:
+        return Finding("permissions", "bad", str(exposed))
     mode = stat.S_IMODE(os.stat(path.parent).st_mode)
     if mode & 0o077:
         text = f"only the owner can access the files; other users can access the folder {shown(path.parent.name)}"
@@ -112,7 +116,9 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
     number = f"{version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}"
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         yield Finding(
-            "schema", "warn", f"{number} is newer than this holdlog ({MAJOR}.{MINOR}), which cannot check all of it"
+            "schema",
+            "warn",
+            f"{number} is newer than this holdlog ({MAJOR}.{MINOR}), which cannot check everything; upgrade holdlog",
         )
     elif version // MINORS_PER_MAJOR < MAJOR:
         yield Finding(
