@@ -38,7 +38,7 @@ def test_agent_name_of_another_live_server_is_busy_until_that_server_ends(place:
     back = second("claim", resource="a.md", agent="ann")
     assert (back["status"], back["resumed"], back["version"] > mine["version"]) == ("claimed", True, True)
     assert "previous_session_ended_at" in back
-    assert "Work may be half done: check it before you edit" in back["hint"]
+    assert "Work may be half done: look before you edit" in back["hint"]
     again = second("claim", resource="a.md", agent="ann")
     assert (again["status"], again["version"]) == ("already_claimed", back["version"])
     assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "fenced"

@@ -56,7 +56,7 @@ async def live_by_calls(call: Call, peer: StateStore) -> None:
     assert (await call("set", **AT, guard=guard(claimed["version"])))["status"] == "ok"
     again = await call("claim", resource="custom://a", agent=NAME)
     assert (again["status"], again["resumed"], "previous_session_ended_at" in again) == ("claimed", True, True)
-    assert "check it before you edit" in again["hint"]
+    assert "look before you edit" in again["hint"]
     assert (await call("set", **AT, guard=guard(again["version"])))["status"] == "ok"
     assert (await call("set", **AT, guard=guard(claimed["version"])))["status"] == "fenced"
     assert (await call("release", resource="custom://a", agent=NAME))["status"] == "released"

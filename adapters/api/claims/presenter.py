@@ -469,7 +469,7 @@ _EXPIRED_ELSEWHERE = (
 )
 _REPLAYED = "The claim granted to this request has ended. Call claim() again with a new request id."
 _ALREADY = "You already hold it. A sub-agent needs a different name, such as claude-7f3a/task."
-_RESUMED = "A former session with your name held it. Work may be half done: check it before you edit."
+_RESUMED = "A former session with your name held it. Work may be half done: look before you edit."
 _FOLDER = (
     "You claimed only the folder's name, not its contents. To claim everything below it, call claim() again with a / at"
     " the end of its name."
@@ -490,6 +490,6 @@ _PASTS = {
     "created": "The previous holder created it. Read it before you edit.",
     "deleted": "The previous holder deleted it. If you no longer need it, call release().",
     "moved": MOVED,
-    "expired": "The previous claim expired without a release. Work may be half done: check it before you edit.",
-    "forced": "A person took it from the previous holder. Work may be half done: check it before you edit.",
+    "expired": "The previous claim expired without a release. Work may be half done: look before you edit.",
+    "forced": "A person took it from the previous holder. Work may be half done: look before you edit.",
 }

@@ -79,7 +79,7 @@ def test_second_claimant_in_another_worktree_sees_the_holder(
     assert run("status src/a.py").splitlines()[1:] == [told, hint]
     assert run("claim src/a.py --agent ben").splitlines()[1:] == [told, hint]
     ben = "claim src/a.py --agent ben --session s1"
-    half_done = "A former session with your name held it. Work may be half done: check it before you edit."
+    half_done = "A former session with your name held it. Work may be half done: look before you edit."
     assert run(ben).splitlines()[1:] == [told, f"{half_done} {hint}"]
     assert run(ben).splitlines()[1:] == [told]
     monkeypatch.chdir(here)

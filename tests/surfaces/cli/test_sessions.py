@@ -19,7 +19,7 @@ def test_command_resumes_a_claim_of_an_ended_command_of_that_name(run: Terminal)
     run("claim custom://db --agent ann")
     again = run("claim custom://db --agent ann")
     assert again.startswith("claimed custom://db (version 2), resumed from a session that ended at ")
-    assert "Work may be half done: check it before you edit." in again
+    assert "Work may be half done: look before you edit." in again
     body = json.loads(run("claim custom://db --agent ann --json"))
     assert (body["resumed"], "previous_session_ended_at" in body) == (True, True)
 
