@@ -475,8 +475,8 @@ _FOLDER = (
     " the end of its name."
 )
 _NO_FILE = (
-    "No such file in this worktree. If you mean something that all worktrees share, call release() and claim {}"
-    " instead."
+    "No such file in this worktree. If you mean something that exists once for all worktrees, release this and claim"
+    " {}."
 )
 _ELSEWHERE = "Another worktree has a claim on this path. It does not block you; coordinate before you merge."
 MOVED: Final = (

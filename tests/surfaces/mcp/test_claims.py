@@ -354,8 +354,8 @@ async def test_bare_word_in_two_worktrees_is_granted_with_its_common_name(reposi
             claimed = await agent("claim", resource="merge", agent=name)
             assert claimed["status"] == "claimed"
             assert claimed["hint"] == (
-                "No such file in this worktree. If you mean something that all worktrees share, call holdlog_release"
-                " and claim custom://merge instead."
+                "No such file in this worktree. If you mean something that exists once for all worktrees, release this"
+                " and claim custom://merge."
             )
             await agent("release", resource="merge", agent=name)
         assert (await here("claim", resource="custom://merge", agent="ann"))["status"] == "claimed"
