@@ -16,7 +16,7 @@ UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test rest slow check lint fmt docs dist bench conformance inspector schemathesis screenshot
+.PHONY: help demo test rest slow check lint generate fmt docs dist bench conformance inspector schemathesis screenshot
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -33,10 +33,14 @@ rest: $(UV_FILE) ## the tests that `make test` leaves to `make check`
 slow: $(UV_FILE) ## the slow tests, one after the other
 	$(UV) run pytest -m slow --timeout 1800 $(ARGS)
 
-lint: $(UV_FILE) ## format, rules, types, declared dependencies, workflows
+generate: $(UV_FILE) ## the synchronous side of the library, from the asynchronous one
+	$(UV) run python .ci/generate_sync.py
+
+lint: $(UV_FILE) ## format, rules, types, generated files, declared dependencies, workflows
 	$(UV) run ruff format --check
 	$(UV) run ruff check
 	$(UV) run mypy
+	$(UV) run python .ci/generate_sync.py --check
 	$(UV) run deptry domain projections adapters
 	$(UV) run zizmor --offline --quiet .github
 

@@ -85,7 +85,7 @@ def _raw(connection: Any, key: str) -> None:
 
 
 def _many(bench: Bench, url: str) -> Iterator[Figure]:
-    from holdlog.adapters.python.store import AsyncStateStore
+    from holdlog.adapters.python.async_store import AsyncStateStore
 
     async def rate(store: AsyncStateStore, callers: int, seconds: float) -> float:
         done = 0

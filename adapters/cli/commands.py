@@ -230,7 +230,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     engine.lives_by_leases = session.source == "option"
     try:
         result = call(engine, options)
-        if getattr(options, "session", None) is not None and (lost := engine.lost()):
+        if getattr(options, "session", None) is not None and (lost := engine.lost(engine.caller)):
             result = result.model_copy(update={"lost": lost})
     except InvalidError as error:
         names = _NAMES_HERE | ({"note": "--reason"} if getattr(options, "force", False) else {})

@@ -19,7 +19,8 @@ from holdlog.adapters.api.validation import AGENT, text
 from holdlog.adapters.langgraph.items import VersionedItem, VersionedSearchItem
 from holdlog.adapters.langgraph.namespaces import Labels
 from holdlog.adapters.langgraph.operations import Batch, VersionedPut
-from holdlog.adapters.python.store import AsyncStateStore, StateStore
+from holdlog.adapters.python.async_store import AsyncStateStore
+from holdlog.adapters.python.store import StateStore
 from holdlog.domain.refusals import InvalidError, NotFoundError
 
 DELETE_ATTEMPTS: Final = 100

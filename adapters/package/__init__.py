@@ -44,13 +44,15 @@ if TYPE_CHECKING:
     )
     from holdlog.adapters.nats.errors import EventsLostError, NatsError
     from holdlog.adapters.nats.payload import CloudEvent
+    from holdlog.adapters.python.async_store import AsyncStateStore
     from holdlog.adapters.python.copying import copy
     from holdlog.adapters.python.held import HeldClaim
+    from holdlog.adapters.python.state.async_history import AsyncThreadHistory
     from holdlog.adapters.python.state.creating import create_state
-    from holdlog.adapters.python.state.history import AsyncThreadHistory, ThreadHistory
+    from holdlog.adapters.python.state.history import ThreadHistory
     from holdlog.adapters.python.state.past import DataChange, StateAt
     from holdlog.adapters.python.state.state import State
-    from holdlog.adapters.python.store import AsyncStateStore, StateStore
+    from holdlog.adapters.python.store import StateStore
     from holdlog.adapters.python.subscriber import Subscription, subscribe
     from holdlog.adapters.stores.copying.copy import CopyReport
     from holdlog.domain.refusals import (
@@ -133,10 +135,8 @@ _NAMES_IN = {
     "holdlog.adapters.api.request": ("Settings",),
     "holdlog.adapters.python.copying": ("copy",),
     "holdlog.adapters.stores.copying.copy": ("CopyReport",),
-    "holdlog.adapters.python.store": (
-        "AsyncStateStore",
-        "StateStore",
-    ),
+    "holdlog.adapters.python.async_store": ("AsyncStateStore",),
+    "holdlog.adapters.python.store": ("StateStore",),
     "holdlog.adapters.python.held": ("HeldClaim",),
     "holdlog.adapters.nats.errors": ("EventsLostError", "NatsError"),
     "holdlog.adapters.nats.payload": ("CloudEvent",),
@@ -176,7 +176,8 @@ _NAMES_IN = {
         "UserMessage",
     ),
     "holdlog.adapters.python.state.creating": ("create_state",),
-    "holdlog.adapters.python.state.history": ("AsyncThreadHistory", "ThreadHistory"),
+    "holdlog.adapters.python.state.async_history": ("AsyncThreadHistory",),
+    "holdlog.adapters.python.state.history": ("ThreadHistory",),
     "holdlog.adapters.python.state.past": ("DataChange", "StateAt"),
     "holdlog.adapters.python.state.state": ("State",),
     "holdlog.domain.refusals": (

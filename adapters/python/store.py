@@ -1,47 +1,38 @@
-"""The library: `StateStore` for threads and `AsyncStateStore` for coroutines, with the same calls and responses."""
+# Generated from adapters/python/async_store.py by `make generate`. Do not edit.
+"""The library for threads: `StateStore`."""
 
-import asyncio
-import random
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self
 
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest, Settings
-from holdlog.adapters.api.validation import caller, number_of_seconds
+from holdlog.adapters.api.validation import caller
 from holdlog.adapters.api.values import responses
-from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.compose import named_session, open_holdlog
-from holdlog.adapters.python.held import HeldClaim, HoldOptions, held, held_async
-from holdlog.domain.refusals import (
-    ConflictError,
-    HoldlogError,
-    NotFoundError,
+from holdlog.adapters.python.calls import (
+    UPDATE_ATTEMPTS,
+    ClaimAnswer,
+    ReleaseAnswer,
+    WatchAnswer,
+    back_off,
+    hold_options,
+    with_lost,
 )
-
-UPDATE_ATTEMPTS: Final = 100
-"""How often `update` tries before it raises the conflict."""
-
-BACK_OFF: Final = 0.002
-MAX_BACK_OFF: Final = 0.05
-"""Seconds. After its nth conflict `update` sleeps a random time of up to n times the first value and at most the
-second, so that callers that read the same version do not collide again."""
-
-ClaimAnswer = claims.Claimed | claims.AlreadyClaimed | claims.Busy | claims.Deadlock
-ReleaseAnswer = claims.Released | claims.AlreadyFree | claims.NeverClaimed | claims.NotHolder | claims.Expired
-AnyAnswer = TypeVar("AnyAnswer", bound=responses.Result)
-WatchAnswer = responses.StateRecord | responses.Deleted | responses.WatchTimeout
+from holdlog.adapters.python.held import HeldClaim, held
+from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
 
 
 class StateStore:
     """Versioned JSON values and claims on resources, shared by agents in many processes and kept as a log of events.
-    Thread-safe; usable as a context manager, which closes it. A value has a namespace, a key and a version that counts
-    its changes. A claim is an exclusive or shared right to a resource, such as a file path, and ends when its lease
-    expires unless it is renewed.
+
+    A value has a namespace, a key and a version that counts its changes. A claim is an exclusive or shared right to a
+    resource, such as a file path, and ends when its lease expires unless it is renewed.
+    Thread-safe; closes itself as a context manager.
     Every method raises InvalidError for an invalid argument and UnavailableError if the store cannot handle the call
     now; each method documents its other errors.
     """
@@ -95,9 +86,8 @@ class StateStore:
     ) -> responses.DeleteResult:
         """Delete the value; its history is kept and its version counts on. `expected_version`, `guard`: as for `set`.
         Raises NotFoundError, ConflictError, FencedError."""
-        return self._write(
-            self._requests.delete(namespace, key, deleted_by, expected_version, guard), reason, request_id
-        )
+        call = self._requests.delete(namespace, key, deleted_by, expected_version, guard)
+        return self._write(call, reason, request_id)
 
     def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
@@ -211,11 +201,12 @@ class StateStore:
         note: str | None = None,
         outcome: str | None = None,
     ) -> AbstractContextManager[HeldClaim]:
-        """Hold a resource while a block runs: `with store.claimed("a.md", agent="w") as claim:` Claims the resource, or
-        queues for up to `wait_seconds`, which is not capped; raises BusyError or DeadlockError if it does not get the
-        claim, and leaves the queue. `alternatives` are available only in `claim`. The lease is renewed in the
-        background, and exactly this claim is released at the end, even if the block raises. `outcome`, or
-        `claim.outcome` and `claim.note` set inside the block, tell the next holder what was done; the default is
+        """Hold a resource while a block runs: `with store.claimed("a.md", agent="w") as claim:`
+
+        Claims the resource, or queues for up to `wait_seconds`, which is not capped; raises BusyError or DeadlockError
+        if it does not get the claim, and leaves the queue. `alternatives` are available only in `claim`. The lease is
+        renewed in the background, and exactly this claim is released at the end, even if the block raises. `outcome`,
+        or `claim.outcome` and `claim.note` set inside the block, tell the next holder what was done; the default is
         `released`, even after a block that raised. Pass `guard=claim.guard` to a write so that it raises FencedError
         once the claim is lost. A block that ends without an exception also raises FencedError if its claim was lost
         meanwhile, because part of its work was not protected. Claims that the agent held before stay held: a block
@@ -224,7 +215,7 @@ class StateStore:
         """
         return held(
             self._engine,
-            _hold_options(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome),
+            hold_options(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome),
         )
 
     def release(
@@ -245,12 +236,13 @@ class StateStore:
             answer: ReleaseAnswer = self._write(call, None, request_id)
         except HoldlogError as refusal:
             answer = self._requests.refused(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, self._engine.lost())
+        return with_lost(answer, self._engine.lost(self._engine.caller))
 
     def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
         """Return the holder of a resource; `current` is True if the grant `version` is live. As in responses to `claim`
         and `release`, `lost` lists once the claims that this session has lost."""
-        return _with_lost(self._engine.read(self._requests.status(resource, version)), self._engine.lost())
+        answer = self._engine.read(self._requests.status(resource, version))
+        return with_lost(answer, self._engine.lost(self._engine.caller))
 
     def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
         """List claims and queues, in pages by resource; with `agent`, only those of this agent and its sub-agents."""
@@ -284,7 +276,7 @@ class StateStore:
             answer: ClaimAnswer = self._engine.claim(call, caller(self._engine.caller, request_id=request_id))
         except HoldlogError as refusal:
             answer = self._requests.refused(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, self._engine.lost())
+        return with_lost(answer, self._engine.lost(self._engine.caller))
 
     def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
         return self._engine.write(call, caller(self._engine.caller, reason=reason, request_id=request_id))
@@ -298,240 +290,3 @@ class StateStore:
         except NotFoundError:
             value, version = None, 0
         return self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
-
-
-class AsyncStateStore:
-    """`StateStore` for coroutines: the same methods, awaitable, each documented there.
-    A cancelled call that has not begun is withdrawn. As an asynchronous context manager it closes itself.
-    """
-
-    def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
-        """Open or create the store at `path`: a file, `:memory:`, or a PostgreSQL URL. `session`: processes that pass
-        the same text count as one holder of claims; without it, each store object is a separate session. Raises
-        StoreError with one line on what to do."""
-        self._engine = open_holdlog(path, settings, named_session(session))
-        if session is not None:
-            self._engine.join()
-        self._requests = self._engine.requests
-        weakref.finalize(self, self._engine.close)  # SQLite must be closed under the write lock, not by its destructor
-
-    async def set(
-        self,
-        namespace: str,
-        key: str,
-        value: Any,
-        *,
-        updated_by: str,
-        expected_version: int | None = None,
-        guard: Sequence[Mapping[str, Any]] = (),
-        ttl_seconds: float | None = None,
-        reason: str | None = None,
-        request_id: str | None = None,
-    ) -> responses.SetResult:
-        call = self._requests.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
-        return await self._write(call, reason, request_id)
-
-    async def get(self, namespace: str, key: str) -> responses.StateRecord:
-        return await self._engine.read_async(self._requests.get(namespace, key))
-
-    async def delete(
-        self,
-        namespace: str,
-        key: str,
-        *,
-        deleted_by: str,
-        expected_version: int | None = None,
-        guard: Sequence[Mapping[str, Any]] = (),
-        reason: str | None = None,
-        request_id: str | None = None,
-    ) -> responses.DeleteResult:
-        call = self._requests.delete(namespace, key, deleted_by, expected_version, guard)
-        return await self._write(call, reason, request_id)
-
-    async def clear_namespace(
-        self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
-    ) -> responses.ClearResult:
-        return await self._write(self._requests.clear_namespace(namespace, deleted_by), reason, request_id)
-
-    async def update(
-        self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
-    ) -> responses.SetResult:
-        for attempt in range(1, UPDATE_ATTEMPTS):
-            try:
-                return await self._update_once(namespace, key, function, updated_by, reason)
-            except ConflictError:
-                await asyncio.sleep(back_off(attempt))
-        return await self._update_once(namespace, key, function, updated_by, reason)
-
-    async def list_records(
-        self,
-        namespace: str,
-        *,
-        prefix: str = "",
-        limit: int = 1000,
-        after_key: str | None = None,
-        deleted: bool = False,
-    ) -> responses.RecordList:
-        return await self._engine.read_async(self._requests.list_records(namespace, prefix, limit, after_key, deleted))
-
-    async def list_keys(self, namespace: str) -> list[responses.StateRecord]:
-        return await self._engine.read_async(self._requests.all_records(namespace))
-
-    async def list_namespaces(self) -> list[str]:
-        return await self._engine.read_async(self._requests.all_namespaces())
-
-    async def history(
-        self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
-    ) -> list[responses.Past]:
-        return await self._engine.read_async(self._requests.all_history(namespace, key, limit, before_version))
-
-    async def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
-        return await self._engine.read_async(self._requests.all_exported(namespace, include_deleted))
-
-    async def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
-        return await self._engine.wait_async(self._requests.watch(namespace, key, since_version, timeout_seconds))
-
-    async def events(
-        self,
-        after: int = 0,
-        *,
-        namespace: str | None = None,
-        prefix: str | None = None,
-        kinds: Sequence[str] | None = None,
-        resource: str | None = None,
-        thread: str | None = None,
-        agent: str | None = None,
-        limit: int = 100,
-        wait_seconds: float = 0,
-    ) -> responses.Events:
-        choice = self._requests.choice(namespace, prefix, kinds, resource, agent, thread)
-        if wait_seconds:
-            return await self._engine.wait_async(self._requests.coming_events(choice, after, limit, wait_seconds))
-        return await self._engine.read_async(self._requests.events(choice, after, limit))
-
-    async def claim(
-        self,
-        resource: str,
-        *,
-        agent: str,
-        also: Sequence[str] = (),
-        alternatives: Sequence[str] = (),
-        lease_seconds: float | None = None,
-        wait_seconds: float = 0,
-        mode: str = "exclusive",
-        note: str | None = None,
-        request_id: str | None = None,
-    ) -> ClaimAnswer:
-        call = self._requests.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
-        return await self._claim(call, request_id)
-
-    def claimed(
-        self,
-        resource: str,
-        *,
-        agent: str,
-        also: Sequence[str] = (),
-        wait_seconds: float = 0,
-        lease_seconds: float | None = None,
-        mode: str = "exclusive",
-        note: str | None = None,
-        outcome: str | None = None,
-    ) -> AbstractAsyncContextManager[HeldClaim]:
-        """Like `StateStore.claimed`: `async with store.claimed(…) as claim:`"""
-        return held_async(
-            self._engine,
-            _hold_options(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome),
-        )
-
-    async def release(
-        self,
-        resource: str | None = None,
-        *,
-        agent: str,
-        also: Sequence[str] = (),
-        outcome: str | None = None,
-        moved_to: str | None = None,
-        note: str | None = None,
-        request_id: str | None = None,
-    ) -> ReleaseAnswer:
-        call = self._requests.release(resource, agent, also, outcome, moved_to, note)
-        try:
-            answer: ReleaseAnswer = await self._write(call, None, request_id)
-        except HoldlogError as refusal:
-            answer = self._requests.refused(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
-
-    async def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
-        answer = await self._engine.read_async(self._requests.status(resource, version))
-        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
-
-    async def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
-        return await self._engine.read_async(self._requests.board(agent, limit, after))
-
-    async def register(
-        self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
-    ) -> claims.RegisteredAgent:
-        return await self._write(self._requests.register(agent, name, model, purpose), None, None)
-
-    async def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
-        return await self._engine.wait_async(self._requests.wait(resource, timeout_seconds))
-
-    async def close(self) -> None:
-        self._engine.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:
-        try:
-            answer: ClaimAnswer = await self._engine.claim_async(
-                call, caller(self._engine.caller, request_id=request_id)
-            )
-        except HoldlogError as refusal:
-            answer = self._requests.refused(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
-
-    async def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
-        return await self._engine.write_async(call, caller(self._engine.caller, reason=reason, request_id=request_id))
-
-    async def _update_once(
-        self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
-    ) -> responses.SetResult:
-        try:
-            record = await self._engine.read_async(self._requests.get(namespace, key))
-            value, version = record.value, record.version
-        except NotFoundError:
-            value, version = None, 0
-        return await self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
-
-
-def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
-    """The response, with the claims that this session has lost since the previous one."""
-    return answer.model_copy(update={"lost": lost}) if lost else answer
-
-
-def _hold_options(
-    calls: Requests,
-    resource: str,
-    agent: str,
-    also: Sequence[str],
-    wait_seconds: float,
-    lease_seconds: float | None,
-    mode: str,
-    note: str | None,
-    outcome: str | None,
-) -> HoldOptions:
-    def request(seconds: float) -> ClaimRequest[Any]:
-        return calls.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
-
-    return HoldOptions(request, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
-
-
-def back_off(attempt: int) -> float:
-    """Seconds to sleep after the conflict of an attempt (from 1)."""
-    return random.uniform(0, min(attempt * BACK_OFF, MAX_BACK_OFF))

@@ -222,13 +222,13 @@ class Engine:
         assert isinstance(outcome, LostClaims)
         return outcome.losses
 
-    def lost(self, receipt: str | None = None) -> list[Lost]:
-        """Like `lost_async`, for threads and this process's own session."""
+    def lost(self, caller: Caller, receipt: str | None = None) -> list[Lost]:
+        """Like `lost_async`, for threads."""
         with self.store.reader() as reader:
-            if not reader.leases.losses(self.caller.principal, self.caller.session, receipt):
+            if not reader.leases.losses(caller.principal, caller.session, receipt):
                 return []
-        command = CollectLostClaims(session=self.caller.session, receipt=receipt)
-        outcome = self.writer.run(command, Caller(principal=self.caller.principal))
+        command = CollectLostClaims(session=caller.session, receipt=receipt)
+        outcome = self.writer.run(command, Caller(principal=caller.principal))
         assert isinstance(outcome, LostClaims)
         return self.read(self.requests.lost(outcome.losses))
 

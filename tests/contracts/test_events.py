@@ -21,7 +21,8 @@ from holdlog.adapters.api.values.responses import Events, EventView
 from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.python.store import AsyncStateStore, StateStore
+from holdlog.adapters.python.async_store import AsyncStateStore
+from holdlog.adapters.python.store import StateStore
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.message import NOBODY, Caller

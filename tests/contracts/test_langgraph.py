@@ -22,7 +22,7 @@ from langgraph.store.memory import InMemoryStore
 
 from holdlog import StateStore
 from holdlog.adapters.langgraph.namespaces import labels_of, text_of
-from holdlog.adapters.python.store import AsyncStateStore
+from holdlog.adapters.python.async_store import AsyncStateStore
 from holdlog.domain.names import MAX_NAME, name
 from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError
 from holdlog.langgraph import HoldlogStore, VersionedItem, VersionedPut, VersionedSearchItem

@@ -14,7 +14,8 @@ import pytest
 
 import holdlog
 from holdlog.adapters.api.request import Settings
-from holdlog.adapters.python.store import AsyncStateStore, StateStore
+from holdlog.adapters.python.async_store import AsyncStateStore
+from holdlog.adapters.python.store import StateStore
 from holdlog.domain.refusals import (
     ConflictError,
     HoldlogError,

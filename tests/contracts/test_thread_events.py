@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.auth.grants import Grants
-from holdlog.adapters.python.store import AsyncStateStore, StateStore
+from holdlog.adapters.python.async_store import AsyncStateStore
+from holdlog.adapters.python.store import StateStore
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.following import follow
 from holdlog.adapters.runtime.tail import RenderedEvent

@@ -24,7 +24,8 @@ from holdlog.adapters.api.threads.conversation import (
 from holdlog.adapters.api.threads.payloads import finding_at
 from holdlog.adapters.api.validation import AGENT, NAME, checked, text
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.python.store import AsyncStateStore, StateStore
+from holdlog.adapters.python.async_store import AsyncStateStore
+from holdlog.adapters.python.store import StateStore
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.commands import Outcome
 from holdlog.domain.ports import Reader

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
+from holdlog.adapters.python.calls import UPDATE_ATTEMPTS, back_off
 from holdlog.adapters.python.state.data import ModelType
 from holdlog.adapters.python.state.live import Live
 from holdlog.adapters.python.state.repository import ThreadRepository
-from holdlog.adapters.python.store import UPDATE_ATTEMPTS, back_off
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import DataConflictDetail, DataConflictError, InvalidError
 from holdlog.domain.threads.commands import ChangeData, ThreadChanged

@@ -1,0 +1,293 @@
+"""The library for coroutines: `AsyncStateStore`."""
+
+import asyncio
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest, Settings
+from holdlog.adapters.api.validation import caller
+from holdlog.adapters.api.values import responses
+from holdlog.adapters.compose import named_session, open_holdlog
+from holdlog.adapters.python.calls import (
+    UPDATE_ATTEMPTS,
+    ClaimAnswer,
+    ReleaseAnswer,
+    WatchAnswer,
+    back_off,
+    hold_options,
+    with_lost,
+)
+from holdlog.adapters.python.held import HeldClaim, held_async
+from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
+
+
+class AsyncStateStore:
+    """Versioned JSON values and claims on resources, shared by agents in many processes and kept as a log of events.
+
+    A value has a namespace, a key and a version that counts its changes. A claim is an exclusive or shared right to a
+    resource, such as a file path, and ends when its lease expires unless it is renewed.
+    For coroutines; closes itself as an asynchronous context manager. A cancelled call that has not begun is withdrawn.
+    Every method raises InvalidError for an invalid argument and UnavailableError if the store cannot handle the call
+    now; each method documents its other errors.
+    """
+
+    def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
+        """Open or create the store at `path`: a file, `:memory:`, or a PostgreSQL URL. `session`: processes that pass
+        the same text count as one holder of claims; without it, each store object is a separate session. Raises
+        StoreError with one line on what to do."""
+        self._engine = open_holdlog(path, settings, named_session(session))
+        if session is not None:
+            self._engine.join()
+        self._requests = self._engine.requests
+        weakref.finalize(self, self._engine.close)  # SQLite must be closed under the write lock, not by its destructor
+
+    async def set(
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        *,
+        updated_by: str,
+        expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] = (),
+        ttl_seconds: float | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> responses.SetResult:
+        """Write a JSON value. `expected_version`: N = exactly N, 0 = must not exist now, None = any version.
+        `guard`: claims that the write relies on, as `[{"resource": "a.py", "version": 3}]` with the version of the
+        grant. `ttl_seconds`: lifetime of the value; None = unlimited, whatever an earlier write set. Raises FencedError
+        if the writer no longer holds one of the claims, and ConflictError if the version differs; its `.detail` has the
+        current value.
+        """
+        call = self._requests.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
+        return await self._write(call, reason, request_id)
+
+    async def get(self, namespace: str, key: str) -> responses.StateRecord:
+        """Return the current value. Raises NotFoundError."""
+        return await self._engine.read_async(self._requests.get(namespace, key))
+
+    async def delete(
+        self,
+        namespace: str,
+        key: str,
+        *,
+        deleted_by: str,
+        expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] = (),
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> responses.DeleteResult:
+        """Delete the value; its history is kept and its version counts on. `expected_version`, `guard`: as for `set`.
+        Raises NotFoundError, ConflictError, FencedError."""
+        call = self._requests.delete(namespace, key, deleted_by, expected_version, guard)
+        return await self._write(call, reason, request_id)
+
+    async def clear_namespace(
+        self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
+    ) -> responses.ClearResult:
+        """Delete every value of a namespace in one transaction, whatever their versions."""
+        return await self._write(self._requests.clear_namespace(namespace, deleted_by), reason, request_id)
+
+    async def update(
+        self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
+    ) -> responses.SetResult:
+        """Read, compute and write a value; repeat if another write came in between. `function` gets the value (None if
+        there is none) and returns the next one. Sleeps up to 50 ms after a conflict; raises ConflictError after 100
+        attempts."""
+        for attempt in range(1, UPDATE_ATTEMPTS):
+            try:
+                return await self._update_once(namespace, key, function, updated_by, reason)
+            except ConflictError:
+                await asyncio.sleep(back_off(attempt))
+        return await self._update_once(namespace, key, function, updated_by, reason)
+
+    async def list_records(
+        self,
+        namespace: str,
+        *,
+        prefix: str = "",
+        limit: int = 1000,
+        after_key: str | None = None,
+        deleted: bool = False,
+    ) -> responses.RecordList:
+        """Return a page of the values of a namespace, sorted by key, at one position of the log; `next_after` is set if
+        there are more. A page also ends at 1 MiB, but has at least one value."""
+        return await self._engine.read_async(self._requests.list_records(namespace, prefix, limit, after_key, deleted))
+
+    async def list_keys(self, namespace: str) -> list[responses.StateRecord]:
+        """Return all values of a namespace, sorted by key, at one position of the log."""
+        return await self._engine.read_async(self._requests.all_records(namespace))
+
+    async def list_namespaces(self) -> list[str]:
+        """Return the namespaces that have values, sorted by name."""
+        return await self._engine.read_async(self._requests.all_namespaces())
+
+    async def history(
+        self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
+    ) -> list[responses.Past]:
+        """Return the changes of a key, newest first; empty if there are none."""
+        return await self._engine.read_async(self._requests.all_history(namespace, key, limit, before_version))
+
+    async def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
+        """Return all values of a namespace with their whole histories, at one position of the log."""
+        return await self._engine.read_async(self._requests.all_exported(namespace, include_deleted))
+
+    async def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
+        """Block until the key has a version above `since_version` (0: until it exists) or the timeout passes."""
+        return await self._engine.wait_async(self._requests.watch(namespace, key, since_version, timeout_seconds))
+
+    async def events(
+        self,
+        after: int = 0,
+        *,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        thread: str | None = None,
+        agent: str | None = None,
+        limit: int = 100,
+        wait_seconds: float = 0,
+    ) -> responses.Events:
+        """Return a page of the log above position `after`: ordered, complete, without duplicates, and with whole
+        commits only (docs/events.md).
+        Pass `next_position` as `after` to continue; if it equals `bookmark`, there are no more events. `wait_seconds`:
+        how long to block until an event comes. `namespace` (with `prefix` of keys), `resource` (with what overlaps it)
+        and `thread` select events of any of these; `kinds`: such as `ValueWritten` or `claim`; `agent`: only events of
+        this agent and its sub-agents.
+        """
+        choice = self._requests.choice(namespace, prefix, kinds, resource, agent, thread)
+        if wait_seconds:
+            return await self._engine.wait_async(self._requests.coming_events(choice, after, limit, wait_seconds))
+        return await self._engine.read_async(self._requests.events(choice, after, limit))
+
+    async def claim(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        also: Sequence[str] = (),
+        alternatives: Sequence[str] = (),
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: str = "exclusive",
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> ClaimAnswer:
+        """Claim a resource for an agent. If it is not free, the response names its holder.
+        `also`: further resources, all or nothing. `alternatives`: if the resource is not free, claim the first of these
+        that is. `wait_seconds`: how long to queue for it. `mode`: `exclusive` or `shared`. `note`: shown to other
+        agents. Every write of the agent renews the lease; `claimed` renews it automatically.
+        """
+        call = self._requests.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
+        return await self._claim(call, request_id)
+
+    def claimed(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        also: Sequence[str] = (),
+        wait_seconds: float = 0,
+        lease_seconds: float | None = None,
+        mode: str = "exclusive",
+        note: str | None = None,
+        outcome: str | None = None,
+    ) -> AbstractAsyncContextManager[HeldClaim]:
+        """Hold a resource while a block runs: `async with store.claimed("a.md", agent="w") as claim:`
+
+        Claims the resource, or queues for up to `wait_seconds`, which is not capped; raises BusyError or DeadlockError
+        if it does not get the claim, and leaves the queue. `alternatives` are available only in `claim`. The lease is
+        renewed in the background, and exactly this claim is released at the end, even if the block raises. `outcome`,
+        or `claim.outcome` and `claim.note` set inside the block, tell the next holder what was done; the default is
+        `released`, even after a block that raised. Pass `guard=claim.guard` to a write so that it raises FencedError
+        once the claim is lost. A block that ends without an exception also raises FencedError if its claim was lost
+        meanwhile, because part of its work was not protected. Claims that the agent held before stay held: a block
+        inside another block of the same agent releases nothing. Threads that must exclude each other need different
+        agent names.
+        """
+        return held_async(
+            self._engine,
+            hold_options(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome),
+        )
+
+    async def release(
+        self,
+        resource: str | None = None,
+        *,
+        agent: str,
+        also: Sequence[str] = (),
+        outcome: str | None = None,
+        moved_to: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> ReleaseAnswer:
+        """Release a resource, or everything that the agent holds; the first waiter gets it at once. `outcome`: what was
+        done to it (`released`, `modified`, `created`, `deleted`, `moved`), shown to the next holder with the `note`."""
+        call = self._requests.release(resource, agent, also, outcome, moved_to, note)
+        try:
+            answer: ReleaseAnswer = await self._write(call, None, request_id)
+        except HoldlogError as refusal:
+            answer = self._requests.refused(refusal)  # type: ignore[assignment]
+        return with_lost(answer, await self._engine.lost_async(self._engine.caller))
+
+    async def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
+        """Return the holder of a resource; `current` is True if the grant `version` is live. As in responses to `claim`
+        and `release`, `lost` lists once the claims that this session has lost."""
+        answer = await self._engine.read_async(self._requests.status(resource, version))
+        return with_lost(answer, await self._engine.lost_async(self._engine.caller))
+
+    async def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
+        """List claims and queues, in pages by resource; with `agent`, only those of this agent and its sub-agents."""
+        return await self._engine.read_async(self._requests.board(agent, limit, after))
+
+    async def register(
+        self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
+    ) -> claims.RegisteredAgent:
+        """Register a description of an agent; omitted fields keep their values."""
+        return await self._write(self._requests.register(agent, name, model, purpose), None, None)
+
+    async def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
+        """Block until nobody holds the resource or the timeout passes. This only notifies; it does not claim the
+        resource."""
+        return await self._engine.wait_async(self._requests.wait(resource, timeout_seconds))
+
+    async def close(self) -> None:
+        """Finish running calls and close the store."""
+        self._engine.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:
+        try:
+            answer: ClaimAnswer = await self._engine.claim_async(
+                call, caller(self._engine.caller, request_id=request_id)
+            )
+        except HoldlogError as refusal:
+            answer = self._requests.refused(refusal)  # type: ignore[assignment]
+        return with_lost(answer, await self._engine.lost_async(self._engine.caller))
+
+    async def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
+        return await self._engine.write_async(call, caller(self._engine.caller, reason=reason, request_id=request_id))
+
+    async def _update_once(
+        self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
+    ) -> responses.SetResult:
+        try:
+            record = await self._engine.read_async(self._requests.get(namespace, key))
+            value, version = record.value, record.version
+        except NotFoundError:
+            value, version = None, 0
+        return await self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)

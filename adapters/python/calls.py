@@ -1,0 +1,52 @@
+"""Response types and small steps of `AsyncStateStore` and `StateStore`."""
+
+import random
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.request import ClaimRequest
+from holdlog.adapters.api.validation import number_of_seconds
+from holdlog.adapters.api.values import responses
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.python.held import HoldOptions
+
+UPDATE_ATTEMPTS: Final = 100
+"""How often `update` tries before it raises the conflict."""
+
+BACK_OFF: Final = 0.002
+MAX_BACK_OFF: Final = 0.05
+"""Seconds. After its nth conflict `update` sleeps a random time of up to n times the first value and at most the
+second, so that callers that read the same version do not collide again."""
+
+ClaimAnswer = claims.Claimed | claims.AlreadyClaimed | claims.Busy | claims.Deadlock
+ReleaseAnswer = claims.Released | claims.AlreadyFree | claims.NeverClaimed | claims.NotHolder | claims.Expired
+AnyAnswer = TypeVar("AnyAnswer", bound=responses.Result)
+WatchAnswer = responses.StateRecord | responses.Deleted | responses.WatchTimeout
+
+
+def with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
+    """The response, with the claims that this session has lost since the previous one."""
+    return answer.model_copy(update={"lost": lost}) if lost else answer
+
+
+def hold_options(
+    calls: Requests,
+    resource: str,
+    agent: str,
+    also: Sequence[str],
+    wait_seconds: float,
+    lease_seconds: float | None,
+    mode: str,
+    note: str | None,
+    outcome: str | None,
+) -> HoldOptions:
+    def request(seconds: float) -> ClaimRequest[Any]:
+        return calls.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
+
+    return HoldOptions(request, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
+
+
+def back_off(attempt: int) -> float:
+    """Seconds to sleep after the conflict of an attempt (from 1)."""
+    return random.uniform(0, min(attempt * BACK_OFF, MAX_BACK_OFF))
