@@ -93,12 +93,12 @@ class Tools:
         lease_seconds: Annotated[
             float | None, _number("Renewed while you work; default usually 300", minimum=1, maximum=86400)
         ] = None,
-        wait_seconds: Annotated[float, _number("Time in the queue, about 50 at most", minimum=0)] = 0,
+        wait_seconds: Annotated[float, _number("Wait this long in the queue; about 50 at most", minimum=0)] = 0,
         mode: Annotated[
             Literal["exclusive", "shared"], Field(description="shared: other agents may share it")
         ] = "exclusive",
         note: Annotated[str | None, Field(description="Shown to other agents, e.g. ten more minutes")] = None,
-        receipt: Annotated[str | None, Field(description="The receipt of your claim, if it has one")] = None,
+        receipt: Annotated[str | None, Field(description="The receipt in your claim's response, if it had one")] = None,
     ) -> ToolResult:
         """Claim a resource before you modify it: call this before the first edit of a file or other shared resource.
         claimed or already_claimed: you hold it; edit it, then call release(). The claim expires if you stop working.
@@ -116,7 +116,7 @@ class Tools:
         self,
         agent: Annotated[str, Field(description="The name you claimed with")],
         resource: Annotated[str | None, Field(description="If omitted: all that you hold or wait for")] = None,
-        also: Annotated[NameList | None, Field(description="More resources to release")] = None,
+        also: Annotated[NameList | None, Field(description="More resources")] = None,
         outcome: Annotated[
             Literal["released", "modified", "created", "deleted", "moved"] | None,
             Field(description="What you did to it; shown to the next holder"),
@@ -135,12 +135,11 @@ class Tools:
     async def status(
         self,
         resource: Annotated[str | None, Field(description="If omitted: all claims and queues")] = None,
-        version: Annotated[int | None, Field(description="Version of your claim, to check it")] = None,
-        agent: Annotated[str | None, Field(description="List only this agent and its sub-agents")] = None,
+        version: Annotated[int | None, Field(description="Version of your claim, to check that it is current")] = None,
+        agent: Annotated[str | None, Field(description="Only this agent and its sub-agents")] = None,
         after: Annotated[str | None, Field(description="next_after of the previous page")] = None,
     ) -> ToolResult:
-        """Report whether a resource is available, or who holds it and since when. Without resource, list all
-        claims."""
+        """Report whether a resource is available, or who holds it and since when."""
         if resource is None:
             return await self._read(lambda: self._board(version, agent, after))
         return await self._read(lambda: self._requests.status(resource, version))
@@ -179,7 +178,7 @@ class Tools:
         expected_version: Annotated[
             int | None, _number("The version you read; 0: the key must not exist", minimum=0)
         ] = None,
-        force: Annotated[bool, Field(description="Write at any version")] = False,
+        force: Annotated[bool, Field(description="Write regardless of the version")] = False,
         guard: Annotated[Guards | None, Field(description="Claims this write relies on")] = None,
         reason: Annotated[str | None, Field(description="Kept in the history")] = None,
         ttl_seconds: Annotated[
@@ -204,7 +203,7 @@ class Tools:
 
     async def list(
         self,
-        namespace: Annotated[str | None, Field(description="If omitted: the namespaces, with counts")] = None,
+        namespace: Annotated[str | None, Field(description="If omitted: the namespaces, with their counts")] = None,
         prefix: str = "",
         limit: Annotated[int, _number(maximum=MAX_PAGE)] = 1000,
         after_key: Annotated[str | None, Field(description="next_after of the previous page")] = None,
