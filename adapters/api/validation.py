@@ -95,11 +95,12 @@ def number_of_seconds(given: object, argument: str, least: float = 0.0, most: fl
     return float(given) if most is not None or given <= LONGEST else LONGEST
 
 
-def unknown_argument(name: str, known: Collection[str]) -> str:
-    """The error for an unknown argument of a call that has these."""
+def unknown_argument(name: str, known: Collection[str], *, is_name: bool = True) -> str:
+    """The error for an unknown argument of a call that has these. `is_name`: False if `name` is a word in place of a
+    name that must not be repeated: the word resembles known names only by chance."""
     if not known:
         return f"{name}: unknown argument; this call takes none"
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(name, known, n=1) if is_name else None
     meant = f"did you mean {near[0]}? Known" if near else "known"
     return f"{name}: unknown argument; {meant} arguments: {', '.join(known)}"
 
@@ -113,10 +114,11 @@ def first_finding(error: ValidationError, by: str = "by", known: Collection[str]
     for part in finding["loc"]:
         path = part if isinstance(part, str) else f"{path}[{part}]" if path else ""
     message = what_is_wrong(finding)
-    if len(path) > MAX_SHOWN or not path.isprintable():
+    is_name = 0 < len(path) <= MAX_SHOWN and path.isprintable()
+    if not is_name and (path or "" in finding["loc"]):
         path = "arguments"
     if known and len(finding["loc"]) == 1 and finding["type"] in _UNKNOWN:
-        return unknown_argument(path, known)
+        return unknown_argument(path, known, is_name=is_name)
     return f"{by if path == 'by' else path}: {message}" if path else message
 
 

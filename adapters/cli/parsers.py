@@ -33,8 +33,10 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, wrong)
 
     def error(self, message: str) -> NoReturn:
-        """Report an error in one line; `--help` shows the usage."""
-        self.exit(BAD_ARGUMENTS, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        """Report an error in one line, whatever the arguments contain; `--help` shows the usage."""
+        from holdlog.adapters.cli.texts import printable
+
+        self.exit(BAD_ARGUMENTS, f"{self.prog}: {printable(message, kept='')} (see {self.prog} --help)\n")
 
 
 class Commands:
@@ -78,5 +80,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A question to append to an error about an unknown word; empty if no known word is similar."""
     import difflib  # importing it takes as long as importing this whole file
 
-    similar = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {similar[0]}?" if similar else ""
+    names = {name.lstrip("-"): name for name in known}  # the dashes of two options make them no more similar
+    similar = difflib.get_close_matches(word.lstrip("-"), names, 1)
+    return f"; did you mean {names[similar[0]]}?" if similar else ""

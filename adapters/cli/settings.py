@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -67,7 +68,8 @@ def port(text: str) -> int:
 
 
 def one_or_more(text: str) -> int:
-    return _read(text, int, lambda it: it > 0, "a whole number, 1 or more")
+    """At most `sys.maxsize`, which itertools and deque accept: more is as good as no limit."""
+    return min(sys.maxsize, _read(text, int, lambda it: it > 0, "a whole number, 1 or more"))
 
 
 def whole_from(least: int, most: int) -> Callable[[str], int]:

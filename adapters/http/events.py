@@ -18,11 +18,11 @@ from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.api.events.event_filter import EventFilter
 from holdlog.adapters.api.events.requests import EVENTS_PAGE
-from holdlog.adapters.api.validation import unknown_argument, whole
+from holdlog.adapters.api.validation import whole
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.disconnects import long_poll, unless_gone
-from holdlog.adapters.http.url_parameters import seconds_of, shown
+from holdlog.adapters.http.url_parameters import seconds_of, unknown
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.following import follow
 from holdlog.adapters.runtime.request_context import RequestContext
@@ -139,7 +139,7 @@ def _require_known(parameters: QueryParams, more: tuple[str, ...]) -> None:
         if name not in known:
             if name in _PAGE:
                 raise InvalidError(f"{name}: only works for pages; a stream takes {', '.join(known)}")
-            raise InvalidError(unknown_argument(shown(name), known))
+            raise InvalidError(unknown(name, known))
         if name != "kinds" and len(parameters.getlist(name)) > 1:
             raise InvalidError(f"{name}: must be given only once")
 

@@ -1,7 +1,7 @@
 """What a request names in its target and headers: path segments, query arguments, header fields."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -61,6 +61,12 @@ def shown(name: str, otherwise: str = "query") -> str:
     return name if name.isidentifier() and name.isascii() and len(name) <= 32 else otherwise
 
 
+def unknown(name: str, known: Collection[str], otherwise: str = "query") -> str:
+    """The error for an unknown argument, shown as `shown` shows it."""
+    word = shown(name, otherwise)
+    return unknown_argument(word, known, is_name=word == name)
+
+
 def arguments(scope: Scope, *known: str) -> dict[str, str]:
     """The query arguments. Raises InvalidError for an unknown or repeated argument."""
     query: bytes = scope["query_string"]
@@ -73,7 +79,7 @@ def arguments(scope: Scope, *known: str) -> dict[str, str]:
     for part in filter(None, parts):
         name, _, value = (decoded(text, "query") for text in part.partition("="))
         if name not in known:
-            raise InvalidError(unknown_argument(shown(name), known))
+            raise InvalidError(unknown(name, known))
         if name in given:
             raise InvalidError(f"{name}: must be given only once")
         given[name] = value

@@ -50,7 +50,7 @@ GROUPS: Final[Mapping[str, tuple[ToolKind, ...]]] = {
         ),
         ToolKind(
             "clear_namespace",
-            "Delete all values of a namespace",
+            "Clear a namespace",
             (responses.ClearResult,),
             destructive=True,
             idempotent=True,

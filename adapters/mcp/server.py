@@ -57,15 +57,21 @@ class RequestMiddleware(Middleware):
             return failed(str(error))
         except UnknownToolError:
             tools = await context.fastmcp_context.fastmcp.list_tools() if context.fastmcp_context else ()
-            near = get_close_matches(context.message.name[:MAX_SHOWN], [tool.name for tool in tools], n=1)
-            return failed(
-                f"unknown tool; did you mean {near[0]}?" if near else "unknown tool; tools/list lists all tools"
-            )
+            return failed(_unknown_tool(context.message.name, [tool.name for tool in tools]))
         except ArgumentError as error:
             cause = error.__cause__
             if not isinstance(cause, ValidationError):
                 return failed("the arguments are not valid; compare them with the tool's input schema")
             return failed(first_finding(cause, known=await _arguments_of(context)))
+
+
+def _unknown_tool(name: str, known: Sequence[str]) -> str:
+    """The error for a tool that does not exist. The prefix of all names makes no two of them similar."""
+    words = known[0].split("_") if known else []
+    prefixes = ["".join(f"{word}_" for word in words[:count]) for count in range(len(words))]
+    prefix = max((it for it in prefixes if all(tool.startswith(it) for tool in known)), key=len, default="")
+    near = get_close_matches(name[:MAX_SHOWN].removeprefix(prefix), [tool.removeprefix(prefix) for tool in known], n=1)
+    return f"unknown tool; did you mean {prefix}{near[0]}?" if near else "unknown tool; tools/list lists all tools"
 
 
 async def _arguments_of(context: MiddlewareContext[CallToolRequestParams]) -> list[str]:

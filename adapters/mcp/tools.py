@@ -116,7 +116,7 @@ class Tools:
         self,
         agent: Annotated[str, Field(description="The name you claimed with")],
         resource: Annotated[str | None, Field(description="If omitted: all that you hold or wait for")] = None,
-        also: Annotated[NameList | None, Field(description="More resources to release")] = None,
+        also: Annotated[NameList | None, Field(description="More resources")] = None,
         outcome: Annotated[
             Literal["released", "modified", "created", "deleted", "moved"] | None,
             Field(description="What you did to it; shown to the next holder"),
@@ -136,11 +136,10 @@ class Tools:
         self,
         resource: Annotated[str | None, Field(description="If omitted: all claims and queues")] = None,
         version: Annotated[int | None, Field(description="Version of your claim, to check that it is current")] = None,
-        agent: Annotated[str | None, Field(description="List only this agent and its sub-agents")] = None,
+        agent: Annotated[str | None, Field(description="Only this agent and its sub-agents")] = None,
         after: Annotated[str | None, Field(description="next_after of the previous page")] = None,
     ) -> ToolResult:
-        """Report whether a resource is available, or who holds it and since when. Without resource, list all
-        claims."""
+        """Report whether a resource is available, or who holds it and since when."""
         if resource is None:
             return await self._read(lambda: self._board(version, agent, after))
         return await self._read(lambda: self._requests.status(resource, version))
@@ -204,7 +203,7 @@ class Tools:
 
     async def list(
         self,
-        namespace: Annotated[str | None, Field(description="If omitted: list the namespaces with their counts")] = None,
+        namespace: Annotated[str | None, Field(description="If omitted: the namespaces, with their counts")] = None,
         prefix: str = "",
         limit: Annotated[int, _number(maximum=MAX_PAGE)] = 1000,
         after_key: Annotated[str | None, Field(description="next_after of the previous page")] = None,

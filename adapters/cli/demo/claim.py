@@ -25,7 +25,7 @@ async def queued(screen: Screen, ada: Agent, ben: Agent) -> None:
         with timeline.during(ben.name, "wait", "in the queue"):
             waiting = asyncio.create_task(_queue(ben, screen))
             await _until_queued(ada, ben)
-            screen.act(ben.name, "queues", f"with one call: claim(wait_seconds={QUEUE_SECONDS:.0f})")
+            screen.act(ben.name, "queues", f"in one call: claim(wait_seconds={QUEUE_SECONDS:.0f})")
             await asyncio.sleep(EDIT_SECONDS[ada.name])
             if waiting.done():
                 await waiting

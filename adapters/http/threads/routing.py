@@ -9,11 +9,10 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from holdlog.adapters.api.validation import unknown_argument
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.http.answers import body_of, json_response
 from holdlog.adapters.http.authentication import context_of
-from holdlog.adapters.http.url_parameters import decoded, fields, shown
+from holdlog.adapters.http.url_parameters import decoded, fields, unknown
 from holdlog.adapters.http.values.key_value_request import KeyValueRequest
 from holdlog.adapters.http.values.request_bodies import json_body
 from holdlog.domain.refusals import InvalidError
@@ -69,7 +68,7 @@ async def object_of(request: KeyValueRequest, *known: str) -> dict[str, Any]:
         raise InvalidError("body: must be a JSON object")
     for name in found:
         if known and name not in known:
-            raise InvalidError(f"body: {unknown_argument(shown(name, 'a member'), known)}")
+            raise InvalidError(f"body: {unknown(name, known, 'a member')}")
     return found
 
 

@@ -104,6 +104,7 @@ def test_unknown_command_is_refused_in_one_line_with_a_suggestion(
         ("serve --transprot=http", "serve", "--transport"),
         ("--transprot http", "serve", "--transport"),
         ("token list -x", "token list", None),
+        ("claim x --outcome", "claim", None),
         ("log --foll", "log", "--follow"),  # an abbreviation of today could be another option tomorrow
     ],
 )
@@ -117,6 +118,16 @@ def test_unknown_option_is_refused_by_its_command_with_a_suggestion(
     suggestion = f"; did you mean {guess}?" if guess else ""
     told = f"holdlog {command}: unknown argument {unknown}{suggestion} (see holdlog {command} --help)\n"
     assert capsys.readouterr().err == told
+
+
+def test_control_characters_of_an_unknown_argument_do_not_reach_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(["claims", "--jsn\x1b[2J", "\x1b]0;x\x07", "\u202e\n"])
+    error = capsys.readouterr().err
+    assert error.startswith(r"holdlog claims: unknown argument --jsn\u001b[2J \u001b]0;x\u0007 \u202e\u000a")
+    assert error.removesuffix("\n").isprintable()
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,11 @@ def test_log_last_prints_the_last_matching_events(
     assert sentences(run(capsys, db, "--last", "5", "--limit", "1")) == ["bob wrote other/k55: 55"]
 
 
+@pytest.mark.parametrize("option", ["--last", "--limit"])
+def test_log_with_a_huge_number_prints_every_event(db: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert run(capsys, db, option, str(10**30)) == run(capsys, db)
+
+
 def test_log_last_of_an_empty_log_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with StateStore(tmp_path / "state.db"):
         pass

@@ -152,8 +152,16 @@ async def test_an_unknown_argument_of_a_tool_names_the_known_ones(
 async def test_an_unknown_tool_leads_to_the_one_that_was_meant() -> None:
     async with served() as agent:
         assert await agent.error("claims") == "unknown tool; did you mean holdlog_claim?"
-        result = await agent.client.call_tool_mcp("xyz", {})
-        assert "tools/list lists all tools" in str(result.content[0])
+        for name in ("xyz", "holdlog_nope", "holdlog_"):
+            result = await agent.client.call_tool_mcp(name, {})
+            assert "unknown tool; tools/list lists all tools" in str(result.content[0])
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "agent\x1b[2J", "\u202eagent", "agent\n"])
+async def test_an_unknown_argument_that_is_not_repeated_leads_to_no_other(name: str) -> None:
+    async with served() as agent:
+        message = await agent.error("claim", **{"resource": "a.md", "agent": "ann", name: 1})
+        assert message.startswith("arguments: unknown argument; known arguments: resource, agent, also")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +169,7 @@ async def test_an_unknown_tool_leads_to_the_one_that_was_meant() -> None:
     [
         ("GET", "/kv/g?limits=1", None, "limits: unknown argument; did you mean limit? Known arguments: prefix, after"),
         ("GET", "/kv/g?colour=1", None, "colour: unknown argument; known arguments: prefix, after, limit"),
+        ("GET", f"/kv/g?{'limit' * 9}=1", None, "query: unknown argument; known arguments: prefix, after, limit"),
         ("DELETE", "/kv/g/k?ttl=1", None, "ttl: unknown argument; this call takes none"),
         ("GET", "/events?resorce=1", None, "resorce: unknown argument; did you mean resource? Known arguments: after"),
         ("POST", "/threads", {"thread": "t"}, "body: thread: unknown argument; did you mean thread_id? Known argument"),
