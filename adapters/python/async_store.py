@@ -15,12 +15,12 @@ from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import named_session, open_holdlog
 from holdlog.adapters.python.calls import (
     UPDATE_ATTEMPTS,
+    AnyAnswer,
     ClaimAnswer,
     ReleaseAnswer,
     WatchAnswer,
     back_off,
     hold_options,
-    with_lost,
 )
 from holdlog.adapters.python.held import HeldClaim, held_async
 from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
@@ -235,13 +235,13 @@ class AsyncStateStore:
             answer: ReleaseAnswer = await self._write(call, None, request_id)
         except HoldlogError as refusal:
             answer = self._requests.refused(refusal)  # type: ignore[assignment]
-        return with_lost(answer, await self._engine.lost_async(self._engine.caller))
+        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     async def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
         """Return the holder of a resource; `current` is True if the grant `version` is live. As in responses to `claim`
         and `release`, `lost` lists once the claims that this session has lost."""
         answer = await self._engine.read_async(self._requests.status(resource, version))
-        return with_lost(answer, await self._engine.lost_async(self._engine.caller))
+        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     async def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
         """List claims and queues, in pages by resource; with `agent`, only those of this agent and its sub-agents."""
@@ -277,7 +277,7 @@ class AsyncStateStore:
             )
         except HoldlogError as refusal:
             answer = self._requests.refused(refusal)  # type: ignore[assignment]
-        return with_lost(answer, await self._engine.lost_async(self._engine.caller))
+        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     async def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
         return await self._engine.write_async(call, caller(self._engine.caller, reason=reason, request_id=request_id))
@@ -291,3 +291,8 @@ class AsyncStateStore:
         except NotFoundError:
             value, version = None, 0
         return await self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
+
+
+def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
+    """The response, with the claims that this session has lost since the previous one."""
+    return answer.model_copy(update={"lost": lost}) if lost else answer

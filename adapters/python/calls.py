@@ -25,11 +25,6 @@ AnyAnswer = TypeVar("AnyAnswer", bound=responses.Result)
 WatchAnswer = responses.StateRecord | responses.Deleted | responses.WatchTimeout
 
 
-def with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
-    """The response, with the claims that this session has lost since the previous one."""
-    return answer.model_copy(update={"lost": lost}) if lost else answer
-
-
 def hold_options(
     calls: Requests,
     resource: str,
