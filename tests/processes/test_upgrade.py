@@ -536,7 +536,7 @@ def test_connection_opened_as_by_release_0_1_finds_the_newer_schema(kind: Kind) 
         for _ in range(2):
             with connection.transaction():
                 connection.execute("LOCK TABLE meta IN EXCLUSIVE MODE")
-                rows = connection.execute("EXECUTE prefetch('{ann}', '{n}', '{key 0}')").fetchall()
+                rows = connection.execute("EXECUTE ahead('{ann}', '{n}', '{key 0}')").fetchall()
                 assert rows[0][7:9] == ("n", "key 0")
                 majors.append(rows[0][2])
             with engine(kind):

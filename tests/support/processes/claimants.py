@@ -285,7 +285,7 @@ def hand_over(path: str, resource: str, agent: str, times: str) -> None:
 
 def forks(path: str, call: str, when: str) -> None:
     """As that of behaviours.py, but a child waits in line for `a.md`, gets it, writes guarded and lets go."""
-    from tests.processes import behaviours
+    from tests.support.processes import behaviours
 
     def stand(place: str) -> None:
         store = StateStore(place, settings=Settings(grace=0.1))
