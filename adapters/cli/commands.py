@@ -245,7 +245,10 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     else:
         for loss in result.lost or ():
             texts.print_note(response_texts.describe_loss(loss))
-        print(texts.printable(response_texts.describe(result, location)), file=sys.stdout if good else sys.stderr)
+        print(
+            texts.printable(response_texts.describe(result, location, options.command)),
+            file=sys.stdout if good else sys.stderr,
+        )
         remark = response_texts.remark(result, options.command)
         if remark and sys.stdout.isatty():  # for people; programs get only the value
             print(remark, file=sys.stderr)

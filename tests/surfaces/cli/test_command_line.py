@@ -309,6 +309,7 @@ def test_refusal_ends_with_the_command_to_run_next(run: Terminal) -> None:
     assert run("claim", "custom://a", "--agent", "ann").code == 0
     refusals = {
         "set n k 2 --version 0": "Merge your change into this value, then: holdlog set n k VALUE --version 1",
+        "delete n k --version 9": "To delete this value: holdlog delete n k --version 1",
         "set n other 2 --version 4": "To create it: holdlog set n other VALUE --version 0",
         "get n other": "To see which keys have a value: holdlog list n",
         "watch n k --since 1 --timeout 0": "To wait again: holdlog watch n k --since 1",
