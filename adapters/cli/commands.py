@@ -184,8 +184,15 @@ def _add_claims(add: Add) -> None:
     )
     claim.add_argument("--note", metavar="TEXT", help="what you do with it, for other agents to read (default: none)")
 
-    release = add("release", "release a claim, or everything that an agent holds or waits for", _release)
-    release.add_argument("resource", nargs="?", metavar="RESOURCE", help="what to release (default: everything)")
+    release = add(
+        "release", "release a claim, or everything that the session of this command holds or waits for", _release
+    )
+    release.add_argument(
+        "resource",
+        nargs="?",
+        metavar="RESOURCE",
+        help="what to release (default: everything of this command's session; see --session)",
+    )
     release.add_argument(
         "--also",
         action="append",

@@ -114,6 +114,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser, commands = build_parser()
     given = list(arguments)
     command = _command(given)
+    if command == "help":
+        given, command = ["--help"], None
     if command is not None and command not in commands:
         parser.error(f"unknown command {command!r}{did_you_mean(command, commands)}")
     misplaced = _options_before(command, given)
