@@ -62,6 +62,14 @@ _NAMES_HERE: Final = {
 }
 """Arguments that have another name on the command line. Every other argument is an option of the same name."""
 
+_ARGUMENTS_IN_TEXTS: Final = {
+    "outcome=moved": "--outcome moved",
+    "in also": "with --also",
+    "with also;": "with --also;",
+    "requires resource; pass the first name as resource": "requires RESOURCE; pass the first name as RESOURCE",
+}
+"""How errors about other arguments name these, and what to write on the command line."""
+
 _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
 
@@ -241,7 +249,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
             result = result.model_copy(update={"lost": lost})
     except InvalidError as error:
         names = _NAMES_HERE | ({"note": "--reason"} if getattr(options, "force", False) else {})
-        raise InvalidError(as_option(str(error), names)) from None
+        raise InvalidError(_with_options(as_option(str(error), names))) from None
     except HoldlogError as refusal:
         result = engine.requests.refused(refusal)
     finally:
@@ -260,6 +268,13 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         if remark and sys.stdout.isatty():  # for people; programs get only the value
             print(remark, file=sys.stderr)
     return 0 if good else 1
+
+
+def _with_options(error: str) -> str:
+    """Replace the arguments of agents in the text of an error with the options of the command line."""
+    for argument, option in _ARGUMENTS_IN_TEXTS.items():
+        error = error.replace(argument, option)
+    return error
 
 
 def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
@@ -418,7 +433,7 @@ def _show_sessions(sessions: Any) -> None:
     from holdlog.adapters.cli.board_texts import describe_agents
     from holdlog.adapters.cli.texts import printable
 
-    print(printable(describe_agents(sessions)), file=sys.stderr)
+    print(printable(f"sessions with claims under this name:\n{describe_agents(sessions)}"), file=sys.stderr)
 
 
 def _list(engine: Any, options: argparse.Namespace) -> Result:
