@@ -62,6 +62,14 @@ _NAMES_HERE: Final = {
 }
 """Arguments that have another name on the command line. Every other argument is an option of the same name."""
 
+_ARGUMENTS_IN_TEXTS: Final = {
+    "outcome=moved": "--outcome moved",
+    "in also": "with --also",
+    "with also;": "with --also;",
+    "requires resource; pass the first name as resource": "requires RESOURCE; pass the first name as RESOURCE",
+}
+"""How errors about other arguments name these, and what to write on the command line."""
+
 _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
 
@@ -184,8 +192,15 @@ def _add_claims(add: Add) -> None:
     )
     claim.add_argument("--note", metavar="TEXT", help="what you do with it, for other agents to read (default: none)")
 
-    release = add("release", "release a claim, or everything that an agent holds or waits for", _release)
-    release.add_argument("resource", nargs="?", metavar="RESOURCE", help="what to release (default: everything)")
+    release = add(
+        "release", "release a claim, or everything that the session of this command holds or waits for", _release
+    )
+    release.add_argument(
+        "resource",
+        nargs="?",
+        metavar="RESOURCE",
+        help="what to release (default: everything of this command's session; see --session)",
+    )
     release.add_argument(
         "--also",
         action="append",
@@ -234,7 +249,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
             result = result.model_copy(update={"lost": lost})
     except InvalidError as error:
         names = _NAMES_HERE | ({"note": "--reason"} if getattr(options, "force", False) else {})
-        raise InvalidError(as_option(str(error), names)) from None
+        raise InvalidError(_with_options(as_option(str(error), names))) from None
     except HoldlogError as refusal:
         result = engine.requests.refused(refusal)
     finally:
@@ -245,11 +260,21 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     else:
         for loss in result.lost or ():
             texts.print_note(response_texts.describe_loss(loss))
-        print(texts.printable(response_texts.describe(result, location)), file=sys.stdout if good else sys.stderr)
+        print(
+            texts.printable(response_texts.describe(result, location, options.command)),
+            file=sys.stdout if good else sys.stderr,
+        )
         remark = response_texts.remark(result, options.command)
         if remark and sys.stdout.isatty():  # for people; programs get only the value
             print(remark, file=sys.stderr)
     return 0 if good else 1
+
+
+def _with_options(error: str) -> str:
+    """Replace the arguments of agents in the text of an error with the options of the command line."""
+    for argument, option in _ARGUMENTS_IN_TEXTS.items():
+        error = error.replace(argument, option)
+    return error
 
 
 def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
@@ -408,7 +433,7 @@ def _show_sessions(sessions: Any) -> None:
     from holdlog.adapters.cli.board_texts import describe_agents
     from holdlog.adapters.cli.texts import printable
 
-    print(printable(describe_agents(sessions)), file=sys.stderr)
+    print(printable(f"sessions with claims under this name:\n{describe_agents(sessions)}"), file=sys.stderr)
 
 
 def _list(engine: Any, options: argparse.Namespace) -> Result:

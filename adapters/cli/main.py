@@ -113,7 +113,13 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of a command, `serve` by default. Ends the process when there is nothing to run."""
     parser, commands = build_parser()
     given = list(arguments)
+    first = given[0] if given and given[0].startswith("--") else ""
+    guess = "" if first in _ANSWERED_AT_ONCE else did_you_mean(first, ("--help", "--version"))
+    if guess:  # no option of serve is similar to these
+        parser.error(f"unknown argument {first}{guess}")
     command = _command(given)
+    if command == "help":
+        given, command = ["--help"], None
     if command is not None and command not in commands:
         parser.error(f"unknown command {command!r}{did_you_mean(command, commands)}")
     misplaced = _options_before(command, given)

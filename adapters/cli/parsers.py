@@ -9,6 +9,8 @@ BAD_ARGUMENTS: Final = 2
 """Exit code."""
 _NAME_WIDTH: Final = 11
 """Characters for the names of commands in the help text."""
+_SAME_MEANING: Final = {"--agent": "--by", "--by": "--agent"}
+"""Options of some commands, and what the others call them."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -21,7 +23,8 @@ class Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             known = [name for action in self._actions for name in action.option_strings]
-            guess = did_you_mean(next((it.partition("=")[0] for it in unknown if it.startswith("-")), ""), known)
+            first = next((it.partition("=")[0] for it in unknown if it.startswith("-")), "")
+            guess = did_you_mean(_SAME_MEANING[first] if _SAME_MEANING.get(first) in known else first, known)
             self.error(f"unknown argument {' '.join(unknown)}{guess}")
         return found, unknown
 

@@ -17,8 +17,8 @@ from holdlog.adapters.operating_system.location import without_password
 _FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
 
 
-def describe(result: Result, location: Path | str) -> str:
-    """The response for people; `location` is the store's, shown if nothing was found."""
+def describe(result: Result, location: Path | str, command: str) -> str:
+    """The response to `command` for people; `location` is the store's, shown if nothing was found."""
     store = f"the store {without_password(location)}"
     match result:
         case responses.StateRecord(value=value):
@@ -44,7 +44,7 @@ def describe(result: Result, location: Path | str) -> str:
         case claims.AlreadyClaimed():
             return _sentence(result) + _elsewhere(result)  # its hint is for agents: each command is a session
         case _:
-            advice = _advice(result)
+            advice = _advice(result, command)
             return _sentence(result) + _elsewhere(result) + (f"\n{advice}" if advice else "")
 
 
@@ -73,9 +73,13 @@ def describe_loss(lost: responses.Lost) -> str:
     return f"you lost {marked(lost.resource)}: {why}{reason}{holder}"
 
 
-def _advice(result: Result) -> str:
-    """What to do after a refusal; empty if there is nothing to do."""
+def _advice(result: Result, command: str) -> str:
+    """What to do after a refusal of `command`; empty if there is nothing to do."""
     match result:
+        case responses.Conflict(actual_version=0) if command == "delete":
+            return ""
+        case responses.Conflict(namespace=namespace, key=key, actual_version=version) if command == "delete":
+            return f"To delete this value: holdlog delete {namespace} {key} --version {version}"
         case responses.Conflict(namespace=namespace, key=key, actual_version=0):
             return f"To create it: holdlog set {namespace} {key} VALUE --version 0"
         case responses.Conflict(namespace=namespace, key=key, actual_version=version):

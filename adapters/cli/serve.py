@@ -86,7 +86,7 @@ def add_serve(commands: Commands, store: argparse.ArgumentParser, locations: arg
         default=environment("MAX_CLAIMS", "64"),
         type=whole_number,
         metavar="N",
-        help="the most claims that one agent may hold (default: 64)",
+        help="the most claims that one session may hold or wait for (default: 64)",
     )
     serve.add_argument(
         "--max-wait",

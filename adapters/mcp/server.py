@@ -40,11 +40,14 @@ PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
 class RequestMiddleware(Middleware):
     """Passes the caller to tools, and turns FastMCP's refusals into our form: one line, no value, no URL.
 
-    `local`: context of every call that does not come over HTTP; None: there are none.
+    `local`: context of every call that does not come over HTTP; None: there are none. `groups`: the server offers their
+    tools. `prefix`: of the names of all tools.
     """
 
-    def __init__(self, local: Engine | None) -> None:
+    def __init__(self, local: Engine | None, groups: Sequence[str], prefix: str) -> None:
         self._local = local
+        self._groups = groups
+        self._prefix = prefix
 
     async def on_call_tool(
         self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
@@ -57,7 +60,9 @@ class RequestMiddleware(Middleware):
             return failed(str(error))
         except UnknownToolError:
             tools = await context.fastmcp_context.fastmcp.list_tools() if context.fastmcp_context else ()
-            return failed(_unknown_tool(context.message.name, [tool.name for tool in tools]))
+            return failed(
+                _unknown_tool(context.message.name, [tool.name for tool in tools], self._groups, self._prefix)
+            )
         except ArgumentError as error:
             cause = error.__cause__
             if not isinstance(cause, ValidationError):
@@ -65,12 +70,15 @@ class RequestMiddleware(Middleware):
             return failed(first_finding(cause, known=await _arguments_of(context)))
 
 
-def _unknown_tool(name: str, known: Sequence[str]) -> str:
-    """The error for a tool that does not exist. The prefix of all names makes no two of them similar."""
-    words = known[0].split("_") if known else []
-    prefixes = ["".join(f"{word}_" for word in words[:count]) for count in range(len(words))]
-    prefix = max((it for it in prefixes if all(tool.startswith(it) for tool in known)), key=len, default="")
-    near = get_close_matches(name[:MAX_SHOWN].removeprefix(prefix), [tool.removeprefix(prefix) for tool in known], n=1)
+def _unknown_tool(name: str, known: Sequence[str], groups: Sequence[str], prefix: str) -> str:
+    """The error for a tool that does not exist, or that is in a group that the server does not offer. The prefix of all
+    names makes no two of them similar."""
+    bare = name[:MAX_SHOWN].removeprefix(prefix)
+    for group, kinds in GROUPS.items():
+        if group not in groups and any(kind.name == bare for kind in kinds):
+            offered = ",".join([*groups, group])
+            return f"{prefix}{bare} is in the group {group}; this server does not offer it (--tools {offered})"
+    near = get_close_matches(bare, [tool.removeprefix(prefix) for tool in known], n=1)
     return f"unknown tool; did you mean {prefix}{near[0]}?" if near else "unknown tool; tools/list lists all tools"
 
 
@@ -120,7 +128,7 @@ def build_server(
         name="holdlog",
         version=version_of("holdlog"),
         instructions=named("\n\n".join(filter(None, (INSTRUCTIONS[group] for group in groups))), prefix),
-        middleware=[RequestMiddleware(local)],
+        middleware=[RequestMiddleware(local, groups, prefix)],
         mask_error_details=True,
         strict_input_validation=True,
     )

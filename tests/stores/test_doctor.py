@@ -68,7 +68,7 @@ def test_doctor_reports_a_sound_store_as_sound(path: Path) -> None:
     found = look(path)
     assert bad(path) == {}
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
-    assert (found["leases"].level, found["leases"].text) == ("ok", "1 claims held, 0 agents waiting")
+    assert (found["leases"].level, found["leases"].text) == ("ok", "1 claim held, 0 agents waiting")
     assert found["permissions"].level == "ok"
     assert found["positions"].text == "1 to 9 without a gap"
     assert found["versions"].text == "of 5 streams, without a gap"
@@ -88,7 +88,7 @@ def test_doctor_lists_a_grant_without_a_lease_as_no_fault(path: Path) -> None:
     doctored(path, "DELETE FROM leases")
     found = look(path)["leases"]
     assert found.level == "ok"
-    assert found.text == "1 claims held, 0 agents waiting; 1 without a lease, which expire after the grace period"
+    assert found.text == "1 claim held, 0 agents waiting; 1 without a lease, which expires after the grace period"
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_doctor_counts_stored_responses_and_refusals(kind: InDatabase, file: InF
             with pytest.raises(ConflictError):
                 store.set("n", "a", 1, updated_by="ann", expected_version=1)
             store.set("n", "a", 1, updated_by="ann", request_id="once")
-        assert each.look()["kept"].text == "responses to 1 requests, 1 refusals"
+        assert each.look()["kept"].text == "responses to 1 request, 1 refusal"
 
 
 def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> None:
@@ -122,7 +122,7 @@ def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> 
     assert kind.bad() == {}
     assert [name for name in found if found[name].level == "warn"] == ["durability"]  # fsync is off in tests
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
-    assert found["leases"].text == "1 claims held, 0 agents waiting"
+    assert found["leases"].text == "1 claim held, 0 agents waiting"
     assert found["database"].text.startswith("PostgreSQL 1")
     assert found["tables"].text == "13 tables and 10 indexes exist"
     assert found["schema"].text == "3"
@@ -272,7 +272,7 @@ def test_doctor_lists_agents_connected_to_this_store_in_postgres(kind: InDatabas
             elsewhere.claim("a", agent="ann")
             [(server,)] = kind.ask("SELECT DISTINCT server FROM leases WHERE resource = 'a'")
             told = kind.look()["connected"].text
-            assert told.startswith(f"1 servers: {server}, from ")
+            assert told.startswith(f"1 server: {server}, from ")
         assert kind.look()["connected"].text == "0 servers"
     finally:
         with psycopg.connect(postgres_server, autocommit=True) as connection:

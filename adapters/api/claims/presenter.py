@@ -418,11 +418,12 @@ _BUSY = (
 _BEFORE = "Another agent queued for it before you. Call claim() again with wait_seconds=30 to join the queue."
 _STILL_HELD = "It is still held. Work on something else, or call claim() with wait_seconds=30 to queue for it."
 _QUEUED = (
-    "You are number {} in the queue. To keep your place, call claim() again with wait_seconds=30 within two minutes."
+    "You are number {} in the queue. Call claim() again with wait_seconds=30 within two minutes; until then others may"
+    " overtake you."
 )
 _QUEUED_RECEIPT = (
-    "You are number {} in the queue. To keep your place, call claim() again with wait_seconds=30 and this receipt"
-    " within two minutes."
+    "You are number {} in the queue. Call claim() again with wait_seconds=30 and this receipt within two minutes; until"
+    " then others may overtake you."
 )
 _SAME_NAME = (
     "Another session with this name holds it. Choose a name of your own, for example claude-7f3a, and call claim()"

@@ -56,7 +56,8 @@ def contents(inspection: ExaminedContents, size: int) -> list[Finding]:
     if store_id is None:
         return [Finding("contents", "bad", "the store has no id")]
     events, live, deleted = inspection.counts()
-    text = f"store {shown(store_id)}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB"
+    counts = f"{counted(events, 'event')}, {counted(live, 'record')} ({deleted:,} deleted)"
+    text = f"store {shown(store_id)}: {counts}, {size / 1e6:,.1f} MB"
     return [Finding("contents", "ok", text), *_seal(inspection.meta(SEAL))]
 
 
@@ -107,8 +108,12 @@ def leases(inspection: ExaminedContents) -> Finding:
             unknown += found is None
             if found == who:
                 del kept[claim.resource, version]
-    text = f"{held:,} claims held, {len(waiting):,} agents waiting"
-    text += f"; {unknown:,} without a lease, which expire after the grace period" if unknown else ""
+    text = f"{counted(held, 'claim')} held, {counted(len(waiting), 'agent')} waiting"
+    text += (
+        f"; {unknown:,} without a lease, which expire{'s' if unknown == 1 else ''} after the grace period"
+        if unknown
+        else ""
+    )
     if not kept:
         return Finding("leases", "ok", text)
     faults = Faults()
@@ -121,7 +126,12 @@ def leases(inspection: ExaminedContents) -> Finding:
 
 def retained(inspection: ExaminedContents) -> Finding:
     requests, refusals = inspection.kept()
-    return Finding("kept", "ok", f"responses to {requests:,} requests, {refusals:,} refusals")
+    return Finding("kept", "ok", f"responses to {counted(requests, 'request')}, {counted(refusals, 'refusal')}")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, which is plural unless the number is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _judged(name: str, faults: Faults, fine: str, problem: str) -> Finding:

@@ -6,7 +6,7 @@ from typing import Final
 import psycopg
 
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, contents, leases, log, retained
+from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, contents, counted, leases, log, retained
 from holdlog.adapters.stores.postgres.catalog import (
     INDEXES,
     KEYS,
@@ -182,7 +182,7 @@ def _schema(inspection: PostgresInspection) -> list[Finding]:
 
 def _connected(connection: Connection, schema: str) -> Finding:
     servers = [f"{it.server}, from {shown(it.host)}, since {shown(it.started)}" for it in connected(connection, schema)]
-    text = f"{len(servers)} servers" + (f": {'; '.join(servers)}" if servers else "")
+    text = counted(len(servers), "server") + (f": {'; '.join(servers)}" if servers else "")
     return Finding("connected", "ok", text)
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from holdlog.adapters.cli.main import build_parser, main, parsed
+from holdlog.adapters.cli.parsers import did_you_mean
 from holdlog.adapters.cli.texts import printable
 from holdlog.adapters.mcp.groups import ALIASES, GROUPS
 from tests.support.wire import Wire
@@ -87,6 +88,38 @@ def test_the_help_of_serve_names_every_group(run: Terminal) -> None:
     assert all(group in shown for group in (*GROUPS, *ALIASES))
 
 
+def test_author_of_a_value_given_as_agent_leads_to_the_option_by(run: Terminal) -> None:
+    refused = run("set", "n", "k", "1", "--version", "0", "--agent", "ann")
+    told = "holdlog set: unknown argument --agent ann; did you mean --by? (see holdlog set --help)\n"
+    assert (refused.code, refused.err) == (2, told)
+
+
+def test_word_help_prints_the_help(run: Terminal) -> None:
+    assert run("help") == run("--help")
+
+
+@pytest.mark.parametrize(("word", "guess"), [("--verson", "--version"), ("--hlep", "--help")])
+def test_misspelt_option_without_a_command_is_refused_with_a_suggestion(word: str, guess: str, run: Terminal) -> None:
+    told = f"holdlog: unknown argument {word}; did you mean {guess}? (see holdlog --help)\n"
+    assert run(word) == (2, "", told)
+
+
+def test_no_option_of_serve_is_taken_for_a_misspelt_one() -> None:
+    options = [name for action in ALL["holdlog serve"]._actions for name in action.option_strings]
+    wrong = [it for it in options if it != "--help" and did_you_mean(it, ("--help", "--version"))]
+    assert (len(options) > 10, wrong) == (True, [])
+
+
+def test_error_names_options_of_the_command_line(run: Terminal) -> None:
+    told = "holdlog: --moved-to: is required with --outcome moved; pass the new path\n"
+    assert run("release", "custom://a", "--agent", "ann", "--outcome", "moved") == (2, "", told)
+    refused = run("release", "--also", "custom://a", "--agent", "ann")
+    assert (refused.code, refused.err) == (
+        2,
+        "holdlog: --also: requires RESOURCE; pass the first name as RESOURCE\n",
+    )
+
+
 @pytest.mark.parametrize("line", ["clams", "--db x.db clams", "clams --help"])
 def test_unknown_command_is_refused_in_one_line_with_a_suggestion(
     line: str, capsys: pytest.CaptureFixture[str]
@@ -104,6 +137,7 @@ def test_unknown_command_is_refused_in_one_line_with_a_suggestion(
         ("serve --transprot=http", "serve", "--transport"),
         ("--transprot http", "serve", "--transport"),
         ("token list -x", "token list", None),
+        ("claim x --by ann", "claim", "--agent"),
         ("claim x --outcome", "claim", None),
         ("log --foll", "log", "--follow"),  # an abbreviation of today could be another option tomorrow
     ],
@@ -309,6 +343,7 @@ def test_refusal_ends_with_the_command_to_run_next(run: Terminal) -> None:
     assert run("claim", "custom://a", "--agent", "ann").code == 0
     refusals = {
         "set n k 2 --version 0": "Merge your change into this value, then: holdlog set n k VALUE --version 1",
+        "delete n k --version 9": "To delete this value: holdlog delete n k --version 1",
         "set n other 2 --version 4": "To create it: holdlog set n other VALUE --version 0",
         "get n other": "To see which keys have a value: holdlog list n",
         "watch n k --since 1 --timeout 0": "To wait again: holdlog watch n k --since 1",

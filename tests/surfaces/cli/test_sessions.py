@@ -39,6 +39,7 @@ def test_releasing_everything_shows_what_other_sessions_hold(run: Terminal) -> N
     assert "this command holds nothing; other sessions of that name hold custom://db, custom://web" in shown
     assert "holdlog release --agent NAME --force --reason TEXT" in shown
     assert sum(line.startswith("codex ") for line in shown.splitlines()) == 2
+    assert shown.count("sessions with claims under this name:\n") == 1
     body = json.loads(run("release --agent codex --json").splitlines()[0])
     assert body["held_elsewhere"] == ["custom://db", "custom://web"]
 

@@ -11,7 +11,8 @@ from holdlog import ConflictError, StateStore
 from holdlog.adapters.api.claims import presenter as claims
 from holdlog.adapters.api.values import presenter as values
 from holdlog.adapters.mcp.groups import GROUPS
-from tests.support.agent import ALL, listing, served
+from holdlog.adapters.mcp.server import build_server
+from tests.support.agent import ALL, connected, engine, listing, served
 from tests.support.curl import AS_JSON, JSON, Curl
 from tests.support.hints import Hint, hints
 
@@ -155,6 +156,13 @@ async def test_an_unknown_tool_leads_to_the_one_that_was_meant() -> None:
         for name in ("xyz", "holdlog_nope", "holdlog_"):
             result = await agent.client.call_tool_mcp(name, {})
             assert "unknown tool; tools/list lists all tools" in str(result.content[0])
+
+
+async def test_a_tool_of_a_group_that_is_not_offered_leads_to_the_group() -> None:
+    with engine() as store:
+        async with connected(build_server(store, ("claims",))) as agent:
+            message = "holdlog_set is in the group state; this server does not offer it (--tools claims,state)"
+            assert await agent.error("set") == message
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "agent\x1b[2J", "\u202eagent", "agent\n"])
