@@ -29,7 +29,7 @@ def add_copy(commands: Commands) -> None:
         " versions and digests, the views, the claims with the time that remains, and the responses to repeated"
         " requests. Servers of FROM keep working. TO must not exist yet. The copy gets a new store id. With --seal"
         " the store moves: FROM refuses further writes, and the copy keeps its id. After a failure, run the same"
-        " command again: it starts over. If the copy was already complete, it only verifies the copy.",
+        " command again: it starts over. If a sealed store was already copied there, it only verifies the copy.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
