@@ -18,7 +18,7 @@ class Settings:
     `max_claims`.
     `max_wait`: longest wait of one call; many hosts cut calls at 60. `lease`: default duration of a claim's lease.
     `grace`: what remains of a lease when its holder's process ends. `idle_limit`: how long after a session's last call
-    its process renews what it holds. `max_claims`: number of claims that one agent may hold. `keeps`: whether this
+    its process renews what it holds. `max_claims`: number of claims that one session may hold. `keeps`: whether this
     process keeps the leases of its callers alive; over HTTP only their calls do, because another replica may get the
     next one. `workspaces`: maps paths to resources; None: paths are plain names.
     """
