@@ -1,4 +1,5 @@
-"""Wait until a read of the log finds something: subscribe, read, sleep, read again. Notifications only wake.
+"""Wait until a read of the log finds something: subscribe, read, sleep, read again. A notification only wakes the
+waiter; the read decides.
 
 The interests of a waiter are names of streams, and prefixes of them that end in `*`.
 """
@@ -23,9 +24,10 @@ EVERYTHING: Final = ("*",)
 def wait_until(
     read: Callable[[], Found | None], notifier: Notifier, timeout: float, ended: Callable[[], bool] = lambda: False
 ) -> Found | None:
-    """Return what `read` finds, or None after `timeout` seconds. Blocks the thread; no read stays open meanwhile.
+    """Return what `read` finds, or None after `timeout` seconds. Blocks the thread; no read transaction is open while
+    it sleeps.
 
-    `ended`: whether the caller stopped waiting; checked at each notification."""
+    `ended`: whether to stop waiting early, such as at shutdown; checked after each read that finds nothing."""
     deadline = time.monotonic() + timeout
     notified = threading.Event()
     with notifier.listen(notified.set):

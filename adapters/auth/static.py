@@ -33,7 +33,7 @@ def static_token(environ: Mapping[str, str], file: str | None, report: Callable[
     if not text.strip():
         raise InvalidError(f"{named}: the token is empty")
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise InvalidError(f"{named}: a token must have only visible ASCII characters, without blanks")
+        raise InvalidError(f"{named}: a token must contain only printable ASCII characters and no spaces")
     path = file if file is not None else environ.get(f"{VARIABLE}_FILE")
     if path is not None and _others_read(Path(path).expanduser()):
         report(f"{path} can be read by other users of this machine; restrict it with chmod 600")

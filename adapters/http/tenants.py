@@ -104,7 +104,7 @@ class Tenants:
         return path.with_name(path.name + ".spaces") / f"{name}.db"
 
     def finish_waiting(self) -> None:
-        """Make all waiting calls of all tenants return immediately, and those that would wait from now on."""
+        """Make all current and future blocking calls of all tenants return at once."""
         self._ended = True
         for engine in self.engine():
             engine.finish_waiting()
@@ -130,7 +130,7 @@ class Tenants:
 
     def _open(self, location: Path | str) -> Engine:
         if isinstance(location, Path):
-            require_private(location.parent)  # before a link in its place is resolved
+            require_private(location.parent)  # first: opening the store would follow a symbolic link
         engine = open_holdlog(location, self._settings, what="http")
         engine.writer.watch = self._watch
         engine.own_names = self._own_names
@@ -140,7 +140,8 @@ class Tenants:
         return engine
 
     def _left(self, name: str, space: "_Space") -> None:
-        """Leave a tenant. Awaits nothing: another caller could enter what is about to be closed."""
+        """Leave a tenant, and close idle ones above the limit. Must not await: another caller could enter one
+        meanwhile."""
         if space.users or self._spaces.get(name) is not space:
             return
         del self._spaces[name]

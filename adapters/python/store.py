@@ -40,7 +40,7 @@ class StateStore:
     def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
         """Open or create the store at `path`: a file, `:memory:`, or a PostgreSQL URL. `session`: processes that pass
         the same text count as one holder of claims; without it, each store object is a separate session. Raises
-        StoreError with one line on what to do."""
+        StoreError; its one-line message says what to do."""
         self._engine = open_holdlog(path, settings, named_session(session))
         if session is not None:
             self._engine.join()
@@ -84,8 +84,8 @@ class StateStore:
         reason: str | None = None,
         request_id: str | None = None,
     ) -> responses.DeleteResult:
-        """Delete the value; its history is kept and its version counts on. `expected_version`, `guard`: as for `set`.
-        Raises NotFoundError, ConflictError, FencedError."""
+        """Delete the value; its history is kept, and the next write continues the version numbers. `expected_version`,
+        `guard`: as for `set`. Raises NotFoundError, ConflictError, FencedError."""
         call = self._requests.delete(namespace, key, deleted_by, expected_version, guard)
         return self._write(call, reason, request_id)
 
@@ -157,11 +157,10 @@ class StateStore:
         wait_seconds: float = 0,
     ) -> responses.Events:
         """Return a page of the log above position `after`: ordered, complete, without duplicates, and with whole
-        commits only (docs/events.md).
-        Pass `next_position` as `after` to continue; if it equals `bookmark`, there are no more events. `wait_seconds`:
-        how long to block until an event comes. `namespace` (with `prefix` of keys), `resource` (with what overlaps it)
-        and `thread` select events of any of these; `kinds`: such as `ValueWritten` or `claim`; `agent`: only events of
-        this agent and its sub-agents.
+        commits only (docs/events.md). Pass `next_position` as `after` to continue; if it equals `bookmark`, there are
+        no more events. `wait_seconds`: how long to wait if there are no events yet. `namespace` (with `prefix` of
+        keys), `resource` (with what overlaps it) and `thread` select events of any of these; `kinds`: such as
+        `ValueWritten` or `claim`; `agent`: only events of this agent and its sub-agents.
         """
         choice = self._requests.choice(namespace, prefix, kinds, resource, agent, thread)
         if wait_seconds:
@@ -203,14 +202,14 @@ class StateStore:
     ) -> AbstractContextManager[HeldClaim]:
         """Hold a resource while a block runs: `with store.claimed("a.md", agent="w") as claim:`
 
-        Claims the resource, or queues for up to `wait_seconds`, which is not capped; raises BusyError or DeadlockError
-        if it does not get the claim, and leaves the queue. `alternatives` are available only in `claim`. The lease is
-        renewed in the background, and exactly this claim is released at the end, even if the block raises. `outcome`,
-        or `claim.outcome` and `claim.note` set inside the block, tell the next holder what was done; the default is
-        `released`, even after a block that raised. Pass `guard=claim.guard` to a write so that it raises FencedError
-        once the claim is lost. A block that ends without an exception also raises FencedError if its claim was lost
-        meanwhile, because part of its work was not protected. Claims that the agent held before stay held: a block
-        inside another block of the same agent releases nothing. Threads that must exclude each other need different
+        Claims the resource, or queues for up to `wait_seconds`, without the limit of `claim`; raises BusyError or
+        DeadlockError if it does not get the claim, and leaves the queue. `alternatives` are available only in `claim`.
+        The lease is renewed in the background, and exactly this claim is released at the end, even if the block raises.
+        `outcome`, or `claim.outcome` and `claim.note` set inside the block, tell the next holder what was done; the
+        default is `released`, even after a block that raised. Pass `guard=claim.guard` to a write so that it raises
+        FencedError once the claim is lost. A block that ends without an exception also raises FencedError if its claim
+        was lost meanwhile, because part of its work was not protected. Claims that the agent held before stay held: in
+        nested blocks of one agent only the outermost releases. Threads that must exclude each other need different
         agent names.
         """
         return held(
@@ -240,7 +239,7 @@ class StateStore:
 
     def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
         """Return the holder of a resource; `current` is True if the grant `version` is live. As in responses to `claim`
-        and `release`, `lost` lists once the claims that this session has lost."""
+        and `release`, `lost` lists the claims that this session lost, each once."""
         answer = self._engine.read(self._requests.status(resource, version))
         return _with_lost(answer, self._engine.lost(self._engine.caller))
 

@@ -41,7 +41,7 @@ class Engine:
     """Name check, awaited before each async write and claim; raises to refuse a name that belongs to somebody else."""
 
     lives_by_leases = False
-    """Whether this process's session continues in other processes until its leases expire."""
+    """Whether the session outlives this process: a named session of the command line, until its leases expire."""
 
     def __init__(
         self,
@@ -184,7 +184,8 @@ class Engine:
         )
 
     async def run_off_loop(self, work: Callable[[], Answered]) -> Answered:
-        """Run a read of a few rows: on the loop for a local store (a few µs), in a thread for a remote store."""
+        """Run short work, such as a read of a few rows: on the loop for a local store (a few µs), in a thread for a
+        remote store."""
         return await asyncio.to_thread(work) if self.store.remote else work()
 
     # --- tokens
@@ -205,7 +206,7 @@ class Engine:
     # --- sessions
 
     def join(self) -> None:
-        """Make this process one of those that keep its own session alive."""
+        """Register this process as one that keeps the engine's session alive."""
         self.caller = self._joined(self.caller)
 
     def keep_sessions(self) -> None:
@@ -239,7 +240,7 @@ class Engine:
         return await self.read_async(self.requests.lost(losses)) if losses else []
 
     async def end_session(self, caller: Caller) -> None:
-        """End the caller's session, which its calls kept alive, because its client ended."""
+        """End the caller's session, which its calls kept alive, after its client disconnected."""
         if caller.session is not None:
             await self.writer.run_async(EndSession(session=caller.session), Caller(principal=caller.principal))
 
@@ -300,7 +301,7 @@ class Engine:
     # --- steps
 
     def _joined(self, caller: Caller) -> Caller:
-        """Return `caller` as one that this process keeps alive."""
+        """Return `caller` with `server` set to what keeps its session alive: this process, its calls or its leases."""
         if not self.keeps:
             return caller if caller.session is None else caller.model_copy(update={"server": BY_CALLS})
         if self.lives_by_leases:
@@ -346,7 +347,7 @@ class Engine:
         return await self.writer.run_async(command, caller, late)
 
     def _sweep_of_gone(self, servers: tuple[str, ...]) -> Sweep | None:
-        """Build a sweep of those processes behind a refusal that have ended; None if all are alive."""
+        """Build a sweep of the blocking holders' processes that have ended; None if all are alive."""
         gone = tuple(server for server in servers if server and not self.liveness.connected(server))
         if not gone:
             return None
@@ -381,7 +382,8 @@ class Engine:
 
 
 def _heirs(server: Liveness, gone: Sequence[str], reader: Reader) -> tuple[tuple[str, str, str], ...]:
-    """Sessions of ended processes that continue in other processes, in the form that `Sweep` takes."""
+    """Sessions of ended processes that continue in other processes, as (ended process, session, surviving process), for
+    `Sweep.heirs`."""
     found = ((name, session) for name in gone for session in reader.leases.sessions_of(name))
     others = ((name, session, server.others_of(session)) for name, session in found)
     return tuple((name, session, alive[0]) for name, session, alive in others if alive)

@@ -18,8 +18,8 @@ MAX_WAITERS_SHOWN: Final = 20
 def acquire(
     command: AcquireClaim, who: Who, server: str, held: HeldCounts, board: ClaimBoard
 ) -> ClaimAcquired | Queued:
-    """Acquire the claim, or queue for it. `who`: identified by a session or a receipt. `held`: what its session and its
-    principal hold.
+    """Acquire the claim, or queue for it. `who`: identified by a session or a receipt. `held`: how many claims the
+    caller's session and principal hold.
 
     Raises BusyError, DeadlockError; InvalidError beyond `most` claims."""
     options: tuple[ResourceSet, ...] = (
@@ -45,7 +45,7 @@ def acquire(
 
 
 def _former_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waiting | None:
-    """The ticket that an earlier call with the same request left."""
+    """The caller's ticket of an earlier, identical call; None if there is none."""
     requested = (command.mode, command.also, command.alternatives)
     for waiting in board.tickets_of(command.resource, who):
         if (waiting.ticket.mode, waiting.ticket.also, waiting.ticket.alternatives) == requested:
@@ -87,7 +87,7 @@ def _require_quota(
 
 
 def _most_of(waits: list[Waiting]) -> int:
-    """How many resources these tickets may still be granted."""
+    """The most resources that these tickets could be granted."""
     return sum(max(map(len, waiting.wanted.options)) for waiting in waits)
 
 
@@ -145,7 +145,7 @@ def _granted(
         last_seen_at=board.now,
     )
     ended_at = grant(option, command.mode, pattern, queued, board)
-    grant_waiting(board)  # a grant that became shared admits others
+    grant_waiting(board)  # a grant that changed from exclusive to shared may unblock waiters
     return _acquired(option, who, board, ended_at=ended_at)
 
 
@@ -155,7 +155,7 @@ def _acquired(
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
     main, *others = holds
     past_of, past = None, None
-    if not ended_at:  # otherwise the caller resumes the work of its former session, not what preceded it
+    if not ended_at:  # a resumed claim has no previous holder: the caller continues the work of its former session
         past_of, past = board.last_end(option) or (None, None)
     others_queued = [waiting for waiting in board.queued_for(main.resource) if not waiting.lease.is_of(who)]
     return ClaimAcquired(
@@ -233,7 +233,7 @@ def _replace_tickets(command: AcquireClaim, who: Who, board: ClaimBoard) -> int:
     tickets = board.waiting()
     if len(tickets) >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls are already queued", retry_after=5.0)
-    for old in board.tickets_of(command.resource, who):  # that call requested another combination
+    for old in board.tickets_of(command.resource, who):  # for another set of resources; replaced
         left = ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=old.ticket.version, why="left")
         board.record(command.resource, left)
         board.drop(old.lease.key)

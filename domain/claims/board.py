@@ -1,7 +1,7 @@
-"""The board: all claims and leases that are relevant to one command, and the rules of who may hold what with whom.
+"""The board: all claims and leases that are relevant to one command, and the rules for which claims are compatible.
 
 The rule: a wanted claim is granted if it is compatible with every live grant of others, and with every earlier ticket
-whose waiter is in its call and does not itself wait for the caller.
+whose waiter is in a call now, unless that waiter itself waits for the caller.
 """
 
 from collections.abc import Iterable, Iterator
@@ -101,8 +101,8 @@ class ClaimBoard:
     def conflicting_holds(
         self, resource: str, mode: Mode, who: Who | None, option: ResourceSet = ()
     ) -> Iterator[LiveHold]:
-        """The holds that conflict with a claim of the resource. `who` None: of any holder, unless both modes are
-        shared. Holds of resources in `option` that `who` may resume do not conflict."""
+        """The holds that conflict with a claim of the resource. Two shared claims never conflict. `who` None: every
+        holder counts as somebody else. Holds of resources in `option` that `who` may resume do not conflict."""
         for claim in self.overlapping(resource):
             for hold in self.holds(claim.resource):
                 if mode == "shared" == hold.grant.mode:
@@ -144,7 +144,8 @@ class ClaimBoard:
         return [waiting for waiting in self.waiting() if _wants(waiting, (resource,))]
 
     def last_end(self, option: ResourceSet) -> tuple[str, PastHold] | None:
-        """The last ended hold on the board of these or of what overlaps them, with its resource."""
+        """The most recently ended hold of these resources or of overlapping ones, with its resource; None if there is
+        none."""
         claims = [claim for resource in option for claim in (self.claim(resource), *self.overlapping(resource))]
         ends = [(claim.resource, claim.past) for claim in claims if claim.past is not None]
         return max(ends, key=lambda end: end[1].at, default=None)
@@ -157,8 +158,8 @@ class ClaimBoard:
         ) and not (self.queued_before(wanted, option))
 
     def queued_before(self, wanted: WantedClaim, option: ResourceSet) -> list[Waiting]:
-        """The waiters in a call that came earlier and want the same, except those that wait for the caller. No waiter
-        is ahead of a caller that resumes a claim of an ended session of its name, because that is already held."""
+        """The waiters in a call that came earlier and want the same, except those that wait for the caller. Nobody is
+        ahead in the queue for a resource whose claim the caller resumes from an ended session of its name."""
         option = tuple(resource for resource in option if not self._resumes(resource, wanted))
         earlier = [
             waiting
@@ -210,8 +211,8 @@ class ClaimBoard:
         self.dropped.add(key)
 
     def revive(self, who: Who, server: str) -> bool:
-        """Mark the leases of the caller's session as alive again. Returns whether any counted as those of an ended
-        session."""
+        """Mark the leases of the caller's session as alive again. Returns whether any of them counted as belonging to
+        an ended session."""
         if who.session is None or not server:
             return False
         theirs = [it for it in self.leases.values() if (it.session, it.principal) == (who.session, who.principal)]
@@ -253,9 +254,10 @@ class ClaimBoard:
         return links
 
     def _stuck(self, all_wanted: list[WantedClaim]) -> set[Who]:
-        """The waiters that only each other can unblock. A claim with several options is stuck if all of them are.
+        """The deadlocked waiters: each waits for a holder among them. A claim with several options is stuck if all of
+        them are.
 
-        Only holders count: a waiter ahead of another is skipped if it waits for that other one.
+        The order of the queue does not matter: a waiter is overtaken by the agent that it waits for.
         """
         holders = [(wanted.who, [self._holders(wanted, option) for option in wanted.options]) for wanted in all_wanted]
         stuck = {who for who, _ in holders}

@@ -354,6 +354,7 @@ def test_inner_claimed_block_reports_that_the_outer_claim_was_lost(state: Librar
 # --- renewed in the background
 
 
+@pytest.mark.check
 def test_claimed_block_outlives_its_lease(state: Library) -> None:
     with state.claimed("a.md", agent="ann", also=["b.md"], lease_seconds=1):
         require_renewed(state, "a.md")

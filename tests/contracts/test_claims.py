@@ -86,6 +86,7 @@ def test_lost_claim_is_reported_to_its_holder_once(store: Store, clock: Clock) -
     assert run(store, CollectLostClaims(session="s1")) == LostClaims(())
 
 
+@pytest.mark.check
 def test_a_thousand_leases_that_are_due_at_once_all_end(store: Store, clock: Clock) -> None:
     for number in range(1_001):
         claim(store, f"r{number}", most=2_000)

@@ -454,6 +454,7 @@ def test_a_seal_survives_a_reboot(somewhere: Somewhere, monkeypatch: pytest.Monk
     assert 490 < leases(target)["src/"][1] <= 500
 
 
+@pytest.mark.check
 def test_lease_maintenance_pauses_in_a_sealed_store(source: Place, somewhere: Somewhere) -> None:
     holdlog = open_holdlog(source)
     try:

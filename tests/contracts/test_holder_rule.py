@@ -65,6 +65,7 @@ def callers(receipt: str) -> list[One]:
     return known + [One(None, "", token, text) for token, text in itertools.product(tokens, shown)]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("source", ["mcp", *check(*(it for it in SERVERS if it != "mcp"))])
 @pytest.mark.parametrize("token", [None, *slow("token:ci")])
 def test_claim_belongs_to_its_holder_alone_after_any_session_end(

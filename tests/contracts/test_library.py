@@ -230,6 +230,7 @@ def test_update_retries_when_another_agent_wrote_in_between(state: Library, plac
     assert state.get("n", "k").value == 21
 
 
+@pytest.mark.check
 @IN_A_FILE_IN_TIME
 def test_update_gives_up_after_a_hundred_attempts(state: Library) -> None:
     writer = state._store._engine if isinstance(state, Awaited) else state._engine
@@ -267,6 +268,7 @@ def test_concurrent_updates_in_threads_all_succeed(place: str) -> None:
         assert store.get("n", "k").value == 8 * 50
 
 
+@pytest.mark.check
 @IN_A_FILE_IN_TIME
 async def test_concurrent_updates_in_coroutines_all_succeed(place: str) -> None:
     async with AsyncStateStore(place) as store:

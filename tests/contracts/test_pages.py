@@ -110,6 +110,7 @@ def test_many_small_entries_are_split_into_pages_too(engine: Engine) -> None:
     assert all(size_of(page) < BOUND for page in pages)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 24, 25, 1000, 1001])
 def test_small_values_come_in_pages_of_rows(engine: Engine, count: int) -> None:
     for number in range(count):

@@ -262,6 +262,7 @@ def test_live_records_are_listed_by_key(store: Store) -> None:
         assert keys(reader, "N") == keys(reader, "n ") == []
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("prefix", [*ODD_KEYS, "", "a\U0010ffff\U0010ffff", "zz", "\U0010fffe", "e\u0301", "\ud7fe"])
 def test_a_prefix_is_taken_literally(store: Store, prefix: str) -> None:
     change(store, *(put(key, 1) for key in ODD_KEYS))
@@ -380,6 +381,7 @@ def test_readers_never_wait_for_writers(store: Store) -> None:
         assert pool.submit(read).result(PATIENCE) == 1
 
 
+@pytest.mark.check
 def test_snapshot_is_of_one_moment_while_others_write(store: Store) -> None:
     stop, failed = threading.Event(), list[BaseException]()
 

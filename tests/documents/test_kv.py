@@ -26,6 +26,7 @@ def told() -> list[tuple[str, list[str]]]:
     return found
 
 
+@pytest.mark.check
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl_commands_of_the_document_get_the_documented_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -38,6 +38,7 @@ def steps(job: dict[str, Any]) -> str:
     return "\n".join(step.get("run") or step["uses"] for step in job.get("steps", []))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("schema", "files"),
     [

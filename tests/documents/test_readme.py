@@ -39,6 +39,7 @@ def test_the_readme_starts_with_the_two_commands() -> None:
     assert blocks("console", README)[0].splitlines() == commands
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("page", "count"), [(README, 1), (LIBRARY, 3)], ids=["README.md", "library.md"])
 def test_documented_python_runs_and_prints_what_its_comments_state(page: str, count: int, tmp_path: Path) -> None:
     examples = blocks("python", page)

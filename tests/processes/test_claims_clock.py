@@ -74,6 +74,7 @@ def wall_clock_of(server: Server) -> float:
     return float(ends - held["expires_in_seconds"] - time.time())
 
 
+@pytest.mark.check
 @SHIM
 def test_wall_clock_that_jumps_by_an_hour_ends_and_revives_no_claim(path: Path, serve: Serve, clocks: Clocks) -> None:
     holder, other, waiter = (serve("--grace-seconds", 5, env=clocks.env) for _ in range(3))

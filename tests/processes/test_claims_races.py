@@ -36,6 +36,7 @@ MANY = [
 ]
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize(
     ("claimants", "rounds", "how", "resource"),

@@ -47,6 +47,7 @@ def test_agent_name_of_another_live_server_is_busy_until_that_server_ends(place:
     require_sound(place)
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_agent_name_of_a_killed_server_resumes_only_the_claim_it_names(place: Place, serve: Serve) -> None:
     first, second = serve(), serve()

@@ -98,6 +98,7 @@ def test_every_command_of_the_parser_has_an_encoding_test() -> None:
     assert set(COMMANDS) == set(build_parser()[1])
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("encoding", ["ascii", *check("latin-1")])
 @pytest.mark.parametrize("line", CASES, ids=[" ".join(line.words) for line in CASES])
 def test_command_writes_in_an_encoding_that_lacks_characters(

@@ -33,6 +33,7 @@ def require_honest(path: Path, said: list[dict[str, Any]]) -> list[dict[str, Any
     return refused
 
 
+@pytest.mark.check
 @STRACE
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 @pytest.mark.parametrize("call", ["fdatasync", *check("pwrite64", "ftruncate", "flock")])
@@ -85,6 +86,7 @@ def test_one_failing_read_of_the_file_is_never_reported_as_damage(path: Path, st
     require_sound(path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("free", [0, 100, 3000, 9000, 30000])
 def test_file_that_may_not_grow_is_reported_and_writes_resume_when_it_may(path: Path, start: Start, free: int) -> None:
     said = start("limited", path, free).rest()

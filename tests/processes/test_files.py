@@ -154,6 +154,7 @@ def each_call(store: StateStore) -> None:
         _answered_or_refused(call)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("fill", [b"\0", b"\xff", b'{"a'])
 def test_store_with_damaged_pages_answers_or_refuses_and_never_crashes(path: Path, fill: bytes) -> None:
     damaged(path)

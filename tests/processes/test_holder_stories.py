@@ -222,6 +222,7 @@ def test_request_id_without_a_session_identifies_no_request(world: World, kind: 
 QUICK = ("stdio meta", "http25", "http25 mcp", "http26 header", "library option", "cli option")
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", [*QUICK, *slow(*(it for it in CALLERS if it not in QUICK))])
 def test_waiter_gets_a_released_claim_and_calling_wait_grants_nothing(world: World, kind: str) -> None:
     resource = f"custom://waits-{kind.replace(' ', '-')}"

@@ -48,6 +48,7 @@ def run(url: str, token: str, *calls: tuple[str, dict[str, Any]]) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.check
 def test_program_of_the_document_prints_what_the_document_states(url: str) -> None:
     assert run(url, new_token(url), ("save_state", AT | {"value": "done"})) == ["save_stateOK"]
 

@@ -33,6 +33,7 @@ def put(store: StateStore, key: str = "k") -> int:
     return store.set("n", key, 1, updated_by="test").version
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("holder", ["hold_lock", *slow("inside", "hold_gate")])
 def test_writes_behind_an_endless_lock_are_refused_while_reads_continue(path: Path, start: Start, holder: str) -> None:
     with StateStore(path) as store:
@@ -98,6 +99,7 @@ def test_writer_that_ran_all_the_time_names_the_holder_of_the_lock(path: Path, s
     assert f"process {holder.pid}" in outcome["message"]
 
 
+@pytest.mark.check
 def test_alternating_writers_are_never_reported_as_stuck(path: Path, start: Start) -> None:
     worker = start("write_hastily", path, PATIENCE, "thread")
     worker.hear()

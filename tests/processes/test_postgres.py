@@ -163,6 +163,7 @@ def test_killed_database_loses_no_acknowledged_write(server: PostgresServer) -> 
     require_whole(load)
 
 
+@pytest.mark.check
 def test_cut_connections_fail_no_write(server: PostgresServer) -> None:
     load = Load(server.get_uri())
     for _ in range(20):

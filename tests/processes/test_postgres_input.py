@@ -137,6 +137,7 @@ def test_misspelt_option_of_a_url_is_named(option: str, says: str, require_refus
     require_refused(f"postgresql://ann:{SECRET}@h/x?connect_timeout=3&{option}=x", says)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("schema", ["", "x" * 51, "é" * 26, "%00", "pg_mine", "%20", "a%20", "%0Aa", "$user"])
 def test_invalid_schema_name_is_reported_at_once(
     server: PostgresOverTcp, schema: str, require_refused: Require

@@ -79,6 +79,7 @@ async def begun(agent: Agent, tool: str, /, **arguments: Any) -> "asyncio.Task[d
     return task
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("count", "rounds", "place"),
     [(4, 25, "sqlite"), *slow((2, 25, "sqlite"), (4, 100, "postgres"))],
@@ -108,6 +109,7 @@ async def test_servers_of_one_store_lose_no_update(place: Place, count: int, rou
         assert [past["value"] for past in history["history"]] == list(range(final["value"], 1001))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("mode", ["auto", *slow("legacy")])
 async def test_claim_is_refused_and_a_wait_woken_by_other_servers(path: Path, mode: str) -> None:
     async with agents(2, lambda: eager(path), mode) as (ann, ben):
@@ -193,6 +195,7 @@ def test_bad_server_settings_end_with_one_line(path: Path, settings: list[str], 
     assert why in ended.stderr.decode()
 
 
+@pytest.mark.check
 async def test_host_session_is_recorded_in_the_log(path: Path) -> None:
     host = process("--db", str(path), "--tools", "all", env={"CLAUDE_CODE_SESSION_ID": "conversation-1"})
     async with connected(host) as agent:
@@ -209,6 +212,7 @@ async def test_host_session_is_recorded_in_the_log(path: Path) -> None:
     assert rows == [(host_session, None), (task, None), (host_session, "r-1")]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "session",
     [

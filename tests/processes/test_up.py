@@ -26,6 +26,7 @@ from tests.support.slow import slow
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
 
+@pytest.mark.check
 def test_urls_printed_by_up_serve_a_store_and_its_relay(up: StartUp) -> None:
     one = up().ready()
     assert one.told.keys() == {"postgres", "nats", "data"}

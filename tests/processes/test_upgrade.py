@@ -293,6 +293,7 @@ def stopped(where: str, place: object) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("where", ["fold_within", "take_over_within"])
 def test_killed_upgrade_changes_nothing_and_the_next_opener_upgrades(in_postgres: InDatabase, where: str) -> None:
     before = everything(in_postgres)

@@ -96,6 +96,7 @@ def test_random_claims_of_sessions_that_end_and_return_follow_the_rule(history: 
         live(world, history)
 
 
+@pytest.mark.check
 @quick
 @given(steps(NAMESAKES, endings=True))
 @example(RETURNS_INTO_A_RING)
@@ -113,6 +114,7 @@ def test_twenty_thousand_claim_histories_with_shared_names_follow_the_rule(histo
         live(world, history)
 
 
+@pytest.mark.check
 @fewer
 @given(steps(NAMESAKES, endings=True))
 @example(A_TICKET_WHOSE_SESSION_RETURNS_AND_ENDS)

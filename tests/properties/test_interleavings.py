@@ -414,6 +414,7 @@ SPECIFICATIONS = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)
 @pytest.mark.parametrize("block", [0, 1, *slow(*range(2, 8))])
 def test_every_interleaving_is_linearizable(script: Script, initial: State, step: Step, block: int) -> None:

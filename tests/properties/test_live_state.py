@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -399,9 +400,11 @@ MACHINE = settings(
 )
 
 
+@pytest.mark.check
 def test_live_objects_behave_like_plain_ones() -> None:
     run_state_machine_as_test(OfADict, settings=MACHINE)  # type: ignore[no-untyped-call]
 
 
+@pytest.mark.check
 def test_live_models_behave_like_plain_ones() -> None:
     run_state_machine_as_test(OfAModel, settings=MACHINE)  # type: ignore[no-untyped-call]

@@ -188,6 +188,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_doctor_identifies_each_kind_of_damage(path: Path, damage: str) -> None:
     wrong, statement = DAMAGES[damage]

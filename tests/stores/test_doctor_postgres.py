@@ -142,6 +142,7 @@ def test_doctor_reports_a_server_without_fsync_and_its_effect(kind: InDatabase) 
     assert "acknowledged writes are lost" in told.text
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("damage", "missing"),
     [
@@ -311,6 +312,7 @@ def test_doctor_reports_a_silent_database_without_the_password(url: str) -> None
     assert "SECRET" not in str(found)
 
 
+@pytest.mark.check
 def test_doctor_command_reports_the_same_for_postgres_and_fails_on_a_bad_one(kind: InDatabase) -> None:
     def holdlog(*arguments: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "holdlog", *arguments, "--db", str(kind.place)]

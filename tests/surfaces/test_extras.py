@@ -51,6 +51,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "state.db"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("hidden", "words"),
     [
@@ -74,6 +75,7 @@ def test_missing_libpq_below_psycopg_names_what_to_install(without: Without) -> 
     assert done.stderr == "holdlog: libpq is missing; pip install 'holdlog[postgres]'\n"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("command", ["serve", "relay", "subscribe"])
 def test_nats_without_its_extra_names_what_to_install(without: Without, store: Path, command: str) -> None:
     done = without("nats", command, *NATS, "--db", store)
@@ -81,6 +83,7 @@ def test_nats_without_its_extra_names_what_to_install(without: Without, store: P
     assert done.stderr == "holdlog: the package nats-py is missing; install holdlog again\n"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("command", "option"), [("serve", "--nats-nkey"), ("relay", "--nats-creds")])
 def test_nats_keys_without_their_extra_name_what_to_install(
     without: Without, store: Path, command: str, option: str
@@ -98,6 +101,7 @@ def test_langgraph_store_without_its_extra_names_what_to_install(without: Withou
     assert "During handling" not in done.stderr
 
 
+@pytest.mark.check
 def test_store_in_a_file_needs_no_extra(without: Without, store: Path) -> None:
     for words in (("set", "n", "k", "1", "--force"), ("doctor",), ("serve",)):
         assert without("psycopg,psycopg_pool,nats,nkeys,langgraph", *words, "--db", store).returncode == 0

@@ -38,9 +38,9 @@ def acquired(
     receipt: str | None = None,
     instead: str | None = None,
 ) -> responses.Claimed | responses.AlreadyClaimed:
-    """The response to an acquired claim. `folder`: a folder was claimed by its name alone. `is_kept`: the lease is
-    renewed even without calls. `receipt`: identifies a holder without a session. `instead`: the custom name to suggest
-    if one resource is a path without a file."""
+    """The response to an acquired claim. `folder`: the caller named a folder without a trailing slash. `is_kept`: the
+    lease is renewed even without calls. `receipt`: identifies a holder without a session. `instead`: the custom:// name
+    to suggest if a claimed path does not exist."""
     facts: dict[str, Any] = {
         "resource": outcome.resource,
         "version": outcome.version,
@@ -154,7 +154,7 @@ def blocking_holds(resource: str, board: ClaimBoard) -> list[LiveHold]:
 def board(
     page: list[str], board: ClaimBoard, moment: Moment, profiles: dict[str, Profile], agent: str | None, more: bool
 ) -> responses.Board:
-    """The claims of a page, their waiters, and the agents among all these."""
+    """One page of resources: their claims, their queues, and the agents in them."""
     holds = [hold for name in page for hold in board.holds(name) if concerns(hold.grant.agent, agent)]
     everybody = [it for it in board.waiting() if concerns(it.ticket.agent, agent)]
     queues = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
@@ -262,7 +262,7 @@ def past(resource: str, of: str | None, ended: PastHold | None) -> dict[str, Any
         "previous_holder": ended.holder,
         "previous_holder_principal": ended.principal,
         "previous_outcome_at": utc(ended.at),
-        "previous_note": ended.note if ended.outcome != "forced" else None,  # a person's reason, not the holder's
+        "previous_note": ended.note if ended.outcome != "forced" else None,  # not a person's reason
         "moved_to": None if to_itself else ended.moved_to,
     }
 
@@ -332,7 +332,7 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
 def _held(resource: str, hold: LiveHold, board: ClaimBoard, moment: Moment) -> responses.Held:
     left = hold.lease.deadline - moment.steady
     if hold.lease.server and not hold.lease.explicit and not moment.connected(hold.lease.server):
-        left = min(left, moment.grace)  # a claim would cut the lease to that; a read writes nothing
+        left = min(left, moment.grace)  # the deadline that the next claim would set; a read changes no lease
     return responses.Held(
         resource=resource,
         held_by=hold.grant.agent,
@@ -484,7 +484,7 @@ MOVED: Final = (
     "The previous holder moved it. Call release() for this one first, then claim() with the path in moved_to."
 )
 MOVED_UNSEEN: Final = (
-    "The previous holder moved it to a path that you may not see. If you no longer need it, call release()."
+    "The previous holder moved it to a path that you are not allowed to see. If you no longer need it, call release()."
 )
 _PASTS = {
     "modified": "The previous holder modified it. Read it again before you edit.",

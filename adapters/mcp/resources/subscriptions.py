@@ -1,4 +1,5 @@
-"""Notifies clients which resources changed: `resources/subscribe` up to 2025-11-25, `subscriptions/listen` since."""
+"""Notifies clients which resources changed: `resources/subscribe` in protocol versions up to 2025-11-25,
+`subscriptions/listen` in later ones."""
 
 import asyncio
 import logging
@@ -32,12 +33,12 @@ from holdlog.domain.names import claim_stream, name, record_stream
 from holdlog.domain.refusals import DeniedError, InvalidError
 
 MOST_OF_ONE: Final = 256
-"""Resources that one client may follow: a connection, or a stream that listens."""
+"""The most resources of one client: a connection, or a stream of `subscriptions/listen`."""
 MOST_CLIENTS: Final = 1024
 MOST_IN_ALL: Final = 16 * 1024
 """Resources that all clients together may follow."""
 SHARE: Final = 4
-"""The part of the last two limits that one principal may use, so that it cannot shut out the others."""
+"""One principal may use one part in SHARE of MOST_CLIENTS and MOST_IN_ALL, so that it cannot shut out the others."""
 
 GIVE_UP: Final = "holdlog/give-up"
 """Key in the state of a connection: called when its updates stop, as when its store was closed."""
@@ -74,7 +75,7 @@ class Subscriptions:
     async def listen(self, ctx: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
         """Acknowledge what the client may read of its request, and no list changes: our lists never change.
 
-        Lasts until the client goes, or `close`.
+        Returns when the client disconnects or `close` is called.
         """
         if ctx.request_id is None:
             raise MCPError(INVALID_REQUEST, "subscriptions/listen: requires a request id")

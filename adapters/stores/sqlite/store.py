@@ -25,7 +25,7 @@ WAL_WRITE_LOCK: Final = 120
 """Byte of the -shm file that a writer locks: https://www.sqlite.org/walformat.html#wal_locks."""
 
 RECOVERY: Final = 2.0
-"""Seconds for another process to set up or remove the write-ahead log; nothing else delays a reader."""
+"""Busy timeout in seconds. Only a process that creates or removes the write-ahead log blocks readers."""
 
 _BUSY_NAP: Final = 0.001
 
@@ -33,7 +33,7 @@ _BUSY_NAP: Final = 0.001
 class SqliteStore:
     """An open store file (see opening.py). Thread-safe; must not be used across a fork.
 
-    `clock`: microseconds UTC; `steady`: microseconds of a clock that all processes of a boot share.
+    `clock`: microseconds UTC; `steady`: monotonic microseconds, comparable between all processes until a reboot.
     """
 
     remote = False
@@ -111,7 +111,7 @@ class SqliteStore:
         try:
             self.write_lock.acquire(time.monotonic() + 1.0)
         except UnavailableError:
-            _keep_for_ever(self)  # the write lock is stuck: without it only the kernel may close connections
+            _keep_for_ever(self)  # the write lock is stuck: the end of this process closes them
             return
         try:
             if self._writing is not None:
@@ -222,7 +222,7 @@ class SqliteStore:
         try:
             transaction.connection.execute("COMMIT")
         except sqlite3.Error as error:
-            # An incomplete write cannot come back; what was written but not synced may, after a crash.
+            # If the write itself failed, the commit cannot reappear. If only the sync failed, it may survive a crash.
             sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
             self.forget_after(error)
             raise refusal_of(error, in_doubt=not sure, damage_check=self.damage_check) from error
@@ -231,13 +231,14 @@ class SqliteStore:
     def forget_after(self, error: sqlite3.Error) -> None:
         """Replace the write connection after reported damage, because it may have cached a wrong read."""
         if is_damage(error) and self._writing is not None:
-            self._close_open_transaction()  # a statement that still reads would keep the lock of a closed connection
+            self._close_open_transaction()  # an unfinished statement would keep the file lock after close()
             if self._writing is not None:
                 connection, self._writing = self._writing.connection, None
                 connection.close()
 
     def _close_open_transaction(self) -> None:
-        """End every open transaction: one left open would lock out all others as long as this process lives."""
+        """Roll back the open transaction, if any: left open, it would block all others as long as this process
+        lives."""
         if self._writing is not None and self._writing.connection.in_transaction:
             try:
                 self._writing.connection.execute("ROLLBACK")

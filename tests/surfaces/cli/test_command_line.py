@@ -455,6 +455,7 @@ def test_up_command_accepts_no_store(capsys: pytest.CaptureFixture[str]) -> None
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("level", "told"), [("warning", False), ("info", True)])
 def test_bad_arguments_of_an_agent_are_logged_on_request(level: str, told: bool, tmp_path: Path) -> None:
     wire = Wire("-m", "holdlog", "--db", tmp_path / "state.db", "--log-level", level)

@@ -41,6 +41,7 @@ def test_copy_command_prints_what_was_copied(source: Path, tmp_path: Path) -> No
     assert "last position 3, verified; new store id" in line
 
 
+@pytest.mark.check
 def test_copy_command_prints_where_to_continue_after_a_move(source: Path, postgres: str) -> None:
     done = holdlog("copy", "--seal", source, postgres)
     assert done.returncode == 0, done.stderr
@@ -60,6 +61,7 @@ def test_copy_command_prints_where_to_continue_after_a_move(source: Path, postgr
     assert holdlog("--db", source, "doctor").returncode == 0
 
 
+@pytest.mark.check
 def test_a_sealed_schema_can_be_rebuilt_and_examined(source: Path, postgres: str, tmp_path: Path) -> None:
     assert holdlog("copy", "--seal", source, postgres).returncode == 0
     assert holdlog("copy", "--seal", postgres, tmp_path / "back.db").returncode == 0

@@ -50,6 +50,7 @@ def test_doctor_accepts_a_sound_store_in_a_quoted_schema(odd: Odd, capsys: Termi
     require_sound(odd.url, capsys)
 
 
+@pytest.mark.check
 def test_damaged_view_in_a_quoted_schema_is_rebuilt(odd: Odd, capsys: Terminal) -> None:
     odd.drop("current")
     assert main(["doctor", "--db", odd.url]) == 1
@@ -57,6 +58,7 @@ def test_damaged_view_in_a_quoted_schema_is_rebuilt(odd: Odd, capsys: Terminal) 
     require_sound(odd.url, capsys)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("seal", [[], ["--seal"]])
 def test_store_is_copied_from_and_to_a_quoted_schema(
     odd: Odd, seal: list[str], tmp_path: Path, capsys: Terminal

@@ -233,6 +233,7 @@ def test_token_named_like_this_user_is_refused_and_an_older_one_marked(file: str
     assert {it["name"]: it["has_local_name"] for it in listed(file)} == {user: True, "ci": False}
 
 
+@pytest.mark.check
 def test_doctor_log_and_history_show_no_token_hash(file: str) -> None:
     text = create(file)
     environ = {name: it for name, it in os.environ.items() if not name.startswith("HOLDLOG")}

@@ -64,6 +64,7 @@ async def put(client: httpx2.AsyncClient, token: str, name: str, key: str = "k")
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "name",
     [

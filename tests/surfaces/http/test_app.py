@@ -362,6 +362,7 @@ def test_trailers_are_dropped(served: Served) -> None:
 # --- time
 
 
+@pytest.mark.check
 def test_client_that_does_not_finish_its_headers_gets_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEADERS_SECONDS", 0.2)
     with application() as served:

@@ -234,6 +234,7 @@ async def serving(place: Path, port: int) -> AsyncIterator[asyncio.subprocess.Pr
         await process.wait()
 
 
+@pytest.mark.check
 async def test_client_that_reconnects_to_restarted_servers_gets_every_event_once(tmp_path: Path) -> None:
     """Another process writes all the while."""
     place, count = tmp_path / "state.db", 400
@@ -437,6 +438,7 @@ async def test_long_poll_ends_when_its_client_disconnects(here: Site) -> None:
     assert 'holdlog_http_requests_total{method="GET",route="/events",status="499"} 1.0' in figures
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("headers", [SSE, {}])
 @pytest.mark.parametrize(
     ("asked", "named"),

@@ -399,6 +399,7 @@ async def test_mcp_calls_are_counted_as_tools_requests_and_commands(server: Http
     assert after("process_resident_memory_bytes") > 0
 
 
+@pytest.mark.check
 async def test_metrics_contain_nothing_that_clients_wrote(server: HttpServer) -> None:
     async with httpx2.AsyncClient(base_url=server.url) as curl, Client(f"{server.url}/mcp") as client:
         resource = {"resource": f"custom://{SECRET}", "agent": SECRET, "note": SECRET}
@@ -507,6 +508,7 @@ async def test_paths_below_a_route_are_labelled_by_their_parts_and_never_named()
 # --- the access log
 
 
+@pytest.mark.check
 async def test_access_log_has_one_line_per_request_without_secrets(server: HttpServer) -> None:
     seen = len(access_lines(server))
     script, forged = "<script>alert(1)</script>", "%0d%0aat=forged%20status=200"

@@ -81,6 +81,7 @@ def made(program: Path) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.check
 def test_graph_nodes_of_two_processes_count_exactly_and_the_count_persists(
     program: Path, made: dict[str, Any], tmp_path: Path
 ) -> None:

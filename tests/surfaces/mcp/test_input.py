@@ -51,6 +51,7 @@ NAMED = {'"\\u2003"': "U+2003 EM SPACE", '"\\u202eSECRET"': "U+202E RIGHT-TO-LEF
 """How a refusal of an agent or a new claim names the character; keys and namespaces have another rule."""
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize(
     ("name", "why"),

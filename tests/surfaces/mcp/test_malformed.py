@@ -169,6 +169,7 @@ async def test_malformed_message_gets_an_error_with_its_id(transport: Transport,
     assert row.code in (None, message["error"]["code"])
 
 
+@pytest.mark.check
 @rows(REQUESTS)
 async def test_impossible_request_is_answered(transport: Transport, row: Request) -> None:
     message, _ = await transport.request(row.method, row.params)
@@ -177,6 +178,7 @@ async def test_impossible_request_is_answered(transport: Transport, row: Request
     assert "error" in message or message["result"].get("isError") or "tools" in message["result"]
 
 
+@pytest.mark.check
 @rows(VALUES)
 async def test_malformed_value_is_refused_for_the_agent_to_read(transport: Transport, row: Value) -> None:
     message, _ = await transport.call(row.body)
@@ -191,6 +193,7 @@ async def test_malformed_value_is_refused_for_the_agent_to_read(transport: Trans
     assert len(why) <= 300
 
 
+@pytest.mark.check
 @rows(UNANSWERED)
 async def test_notifications_and_responses_of_clients_get_no_response(transport: Transport, row: Unanswered) -> None:
     await transport.require_no_response(row)

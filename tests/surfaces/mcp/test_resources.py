@@ -71,6 +71,7 @@ def without_time(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if not name.endswith("_seconds")}
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("agent", ["auto", *check("legacy")], indirect=True)
 async def test_any_name_survives_a_resource_uri(agent: Agent, name: str) -> None:
@@ -81,6 +82,7 @@ async def test_any_name_survives_a_resource_uri(agent: Agent, name: str) -> None
     assert json.loads(content.text)["value"] == {"of": name}  # type: ignore[union-attr]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("resource", ["src/main.py", "src/", "custom://deploy", "custom://a/b?c#d", "a b/ü.md", "100%"])
 async def test_claim_resource_reads_as_its_status(agent: Agent, resource: str) -> None:
     uri = claim_uri(resource)
@@ -102,6 +104,7 @@ async def test_name_in_a_resource_uri_may_be_spelled_as_people_write_it(agent: A
         assert (await read(agent, uri))["value"] == 1
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("uri", "said"),
     [

@@ -100,6 +100,7 @@ def test_salvage_answers_requests_and_ignores_notifications_and_responses(line: 
     assert salvage(line).wants_answer is wanted
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("body", [b"[", b"[]", b'{"a":[1,"b"]},', b'\\"', b'"', b'"a":{', b"]"])
 def test_salvage_scans_millions_of_bytes_in_linear_time(body: bytes) -> None:
     line = b'{"id":1,"method":"tools/call","params":{"value":[' + body * (2_000_000 // len(body))

@@ -113,6 +113,7 @@ def fresh(script: Path) -> Iterator[Wire]:
 HOLE = b'"HOLE"'
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("value", "seen"),
     [
@@ -157,6 +158,7 @@ def test_child_processes_and_stray_prints_cannot_touch_the_protocol_stream(wire:
     assert text_of(wire.ask("tools/call", {"name": "child", "arguments": {}})) == "1"
 
 
+@pytest.mark.check
 def test_overlong_line_is_answered_and_skipped(fresh: Wire) -> None:
     fresh.send(b'{"method":"tools/call","params":{"v":"' + b"x" * MAX_LINE + b'"},"jsonrpc":"2.0","id":9}')
     answer = fresh.answer()
@@ -247,6 +249,7 @@ def test_server_stops_reading_from_a_client_that_does_not_read(fresh: Wire) -> N
     assert fresh.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("end", "doing"),
     [
@@ -315,6 +318,7 @@ def test_calls_in_flight_at_the_end_of_input_are_dropped_and_finished_ones_sent(
     wire.close()
 
 
+@pytest.mark.check
 def test_closed_stdout_ends_the_stdio_server(fresh: Wire) -> None:
     assert fresh.process.stdout is not None
     fresh.process.stdout.close()

@@ -227,6 +227,7 @@ async def test_waiter_that_resumes_a_claim_leaves_every_queue_it_joined() -> Non
             assert '"queue_length":0' in (await client.session.read_resource(uris[1])).contents[0].text
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("mode", ERAS)
 async def test_subscribers_are_notified_of_expired_leases_and_values_without_calls(mode: str) -> None:
     with engine() as store:
@@ -367,6 +368,7 @@ async def test_closing_the_store_ends_its_subscriptions() -> None:
             assert nothing_is_left(store)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
 async def test_server_shutdown_does_not_wait_for_subscribers(modern: bool, tmp_path: Path) -> None:
     wire = Wire("-m", "holdlog", "serve", "--db", tmp_path / "state.db", modern=modern).open()

@@ -193,6 +193,7 @@ async def test_invalid_message_is_refused_by_its_index(messages: list[Any], plac
         assert (await agent("thread_read", thread_id="t"))["items"] == []
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("found", "place"),
     [

@@ -177,6 +177,7 @@ async def every_answer(agent: Agent, clock: Clock) -> None:
         await agent(tool, **arguments)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("mode", ERAS)
 async def test_every_tool_gives_every_answer_that_its_schema_names(mode: str) -> None:
     clock = Clock()

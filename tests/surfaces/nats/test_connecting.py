@@ -279,6 +279,7 @@ def test_relay_needs_a_url_and_a_store(path: Path) -> None:
     assert "--nats-max-bytes" in holdlog("relay", "--db", path, "--nats", "nats://h", "--nats-max-bytes", "0").stderr
 
 
+@pytest.mark.check
 def test_subscribe_prints_json_lines(path: Path, tmp_path: Path) -> None:
     engine = open_holdlog(path)
     for number in range(4):

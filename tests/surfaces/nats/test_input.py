@@ -77,6 +77,7 @@ async def stream(options: NatsOptions, name: str, config: StreamConfig) -> Async
             await connection.jetstream().delete_stream(name)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("metadata", "subjects", "says"),
     [
@@ -113,6 +114,7 @@ async def require_one_line(says: str, *options: str) -> None:
     assert SECRET not in done.stderr
 
 
+@pytest.mark.check
 async def test_wrong_credentials_and_prefixes_end_a_relay_with_one_line(postgres: str, tmp_path: Path) -> None:
     StateStore(postgres).close()
     (tmp_path / "c.conf").write_text('authorization: {user: ann, password: "right"}')

@@ -67,6 +67,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("pattern", "says"), REFUSED)
 def test_pattern_that_no_event_can_match_is_refused_in_one_line(
     pattern: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -144,6 +144,7 @@ async def kill_under_load(
     return told
 
 
+@pytest.mark.check
 @EVERY_STORE
 @pytest.mark.parametrize("count", [1_000, *slow(10_000)])
 async def test_relay_publishes_every_event_once_in_order_whatever_is_killed(

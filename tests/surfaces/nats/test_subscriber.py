@@ -198,6 +198,7 @@ async def test_subscriber_waits_for_a_killed_server(engine: Engine, path: Path, 
         assert [event.position for event in await some(events, 1)] == [7]
 
 
+@pytest.mark.check
 async def test_subscriber_follows_a_recreated_stream(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 3)
     await publish_all(engine, path, options)
@@ -254,6 +255,7 @@ async def test_subscriber_stays_with_its_store_when_others_publish_after_an_outa
     other.close()
 
 
+@pytest.mark.check
 async def test_stream_recreated_by_another_store_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
     named = options._replace(name="taken")
     write(engine, 1)

@@ -43,6 +43,7 @@ def mixed(levels: int) -> Any:
     return value
 
 
+@pytest.mark.check
 @given(json_values)
 def test_every_json_value_reads_back_unchanged(value: Any) -> None:
     assert repr(Json.of(value).value) == repr(value)
