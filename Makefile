@@ -49,7 +49,7 @@ check: ## all that CI runs: lint, the quick tests, then the rest
 	@$(MAKE) test
 	@$(MAKE) rest
 
-fmt: $(UV_FILE) ## format the code and mend what can be mended
+fmt: $(UV_FILE) ## format the code and fix what the linter can fix
 	$(UV) run ruff check --fix-only --quiet
 	$(UV) run ruff format
 
@@ -63,7 +63,7 @@ dist: $(UV_FILE) ## build sdist and wheel into dist/, check both, and run the wh
 	$(UV) run --isolated --no-project --with dist/*.whl holdlog --version
 	$(UV) run --isolated --no-project --with dist/*.whl holdlog demo
 
-schemathesis: $(UV_FILE) ## ask a server whatever its OpenAPI document allows and forbids (EXAMPLES=1000 for long)
+schemathesis: $(UV_FILE) ## send a server requests that its OpenAPI document allows and forbids (EXAMPLES=1000 for a long run)
 	$(UV) run --group schemathesis pytest -m slow --timeout 3600 tests/processes/test_schemathesis.py $(ARGS)
 
 bench: $(UV_FILE) ## measure speed and size against the yardsticks
@@ -75,7 +75,7 @@ conformance: $(UV_FILE) ## the official MCP suite against holdlog over HTTP (ARG
 inspector: $(UV_FILE) ## the official MCP Inspector, strict, in both eras
 	@$(UV) run --group conformance python -m tests.conformance.inspector
 
-screenshot: $(UV_FILE) ## docs/page.png, the page of a real server, anew (needs chromium)
+screenshot: $(UV_FILE) ## take docs/page.png from a real server (needs chromium)
 	$(UV) run python -m tests.surfaces.browser.screenshot
 
 .uv/bin/uv:
