@@ -1,6 +1,7 @@
 """Arrays as PostgreSQL reads them: whatever is written comes back."""
 
 import psycopg
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1)
 ROWS = st.lists(st.tuples(st.none() | TRICKY | TEXTS, st.none() | NUMBERS, st.none() | st.binary()))
 
 
+@pytest.mark.check
 def test_rows_come_back_from_arrays_as_they_were(postgres_server: str) -> None:
     with psycopg.connect(postgres_server, autocommit=True) as connection:
 

@@ -104,6 +104,7 @@ def fill(store: Store, resources: list[str], principal: str | None = "token:fill
         )
 
 
+@pytest.mark.check
 def test_claim_among_ten_thousand_loads_only_related_claims(store: Store, clock: Clock) -> None:
     fill(store, [f"src/{number // 100}/{number}.py" for number in range(10_000)])
     with store.reader() as reader:

@@ -319,6 +319,7 @@ def _full(*_: object) -> None:
     raise UnavailableError("the disk is full")
 
 
+@pytest.mark.check
 def test_store_moved_several_times_stays_the_same_store(somewhere: Somewhere) -> None:
     stops = [somewhere(kind) for kind in ("file", "schema", "file", "schema", "schema", "file")]
     fill(stops[0])

@@ -214,6 +214,7 @@ def test_commit_larger_than_a_response_is_split_into_pages(store: Store, clock: 
         assert len(it.events) * 250_000 <= paging.COMMIT_BYTES + MAX_PAGE_BYTES
 
 
+@pytest.mark.check
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_pages_of_events_together_are_the_whole_log(store: Store, clock: Clock, data: st.DataObject) -> None:

@@ -312,6 +312,7 @@ def test_every_namespace_of_langgraph_has_one_name_that_reads_back(labels: list[
         assert name(text) == text
 
 
+@pytest.mark.check
 @given(st.text())
 def test_namespace_of_another_program_is_listed_by_its_labels_or_omitted(text: str) -> None:
     labels = labels_of(text)

@@ -403,6 +403,7 @@ def test_library_refuses_a_bad_value_and_stores_nothing(state: Library, bad: Any
     assert state.history("n", "k") == []
 
 
+@pytest.mark.check
 def test_value_is_limited_to_256_kilobytes_by_default(kind: Callable[..., Library], place: str) -> None:
     state = kind(place)
     state.set("n", "k", "é" * (128 * 1024 - 1), updated_by="ann")

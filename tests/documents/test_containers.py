@@ -88,6 +88,7 @@ def test_compose_runs_two_relays_and_two_servers_that_require_a_token() -> None:
     assert float(server["stop_grace_period"].removesuffix("s")) > SHUTDOWN_SECONDS
 
 
+@pytest.mark.check
 def test_health_check_of_a_server_reports_whether_it_is_ready(tmp_path: Path) -> None:
     kind, *words = SERVICES["mcp"]["healthcheck"]["test"]
     assert kind == "CMD"

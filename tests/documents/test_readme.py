@@ -63,6 +63,7 @@ def test_library_example_fits_the_promised_number_of_lines() -> None:
     assert len(threads.splitlines()) <= 12
 
 
+@pytest.mark.check
 def test_documented_commands_run_in_their_order(tmp_path: Path) -> None:
     environment = os.environ | {"HOLDLOG_DB": str(tmp_path / "state.db"), "HOME": str(tmp_path)}
     lines = COMMAND_LINE.split("<!-- run -->")[1].split("```")[1].splitlines()[1:]

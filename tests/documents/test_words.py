@@ -110,6 +110,7 @@ def test_names_use_the_vocabulary() -> None:
     assert found == []
 
 
+@pytest.mark.check
 def test_texts_of_the_code_use_the_vocabulary() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {it}"

@@ -29,6 +29,7 @@ SETTINGS = Settings(lease=60, grace=GRACE)
 AT = {"namespace": "n", "key": "k"}
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_holder_stopped_beyond_its_lease_is_fenced_when_it_continues(place: Place, serve: Serve) -> None:
     slow = serve("--lease-seconds", 1)

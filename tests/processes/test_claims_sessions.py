@@ -181,6 +181,7 @@ def test_sessions_of_one_server_are_distinct(place: Place, serve: Serve) -> None
     assert server("release", one, resource="a.md", agent="ann")["status"] == "released"
 
 
+@pytest.mark.check
 @EVERY_STORE_IN_TIME
 def test_sub_agents_work_below_their_parent_and_block_each_other(place: Place, serve: Serve) -> None:
     mine, other = serve(), serve()

@@ -99,6 +99,7 @@ def test_file_that_may_not_grow_is_reported_and_writes_resume_when_it_may(path: 
     require_sound(path)
 
 
+@pytest.mark.check
 @STRACE
 def test_a_write_in_doubt_is_resolved_by_its_request_id(path: Path, start: Start) -> None:
     StateStore(path).close()

@@ -148,6 +148,7 @@ def test_occupied_port_is_reported_in_one_line(running: HttpServer, path: Path) 
     assert "--port" in refused(path, "--port", str(running.port))
 
 
+@pytest.mark.check
 def test_ready_line_shows_url_store_without_password_and_token_requirement(
     postgres: str,
 ) -> None:
@@ -292,6 +293,7 @@ def test_waiter_at_one_replica_gets_what_is_released_at_another(place: Place) ->
 # --- the end
 
 
+@pytest.mark.check
 def test_waiters_are_answered_when_the_server_ends_with_exit_code_0(path: Path) -> None:
     with http_server(path) as server, ThreadPoolExecutor(20) as pool:
         ann, bob = Agent(server.url), Agent(server.url)

@@ -73,6 +73,7 @@ def test_second_token_has_a_separate_space(url: str) -> None:
     assert run(url, new_token(url), ("read_state", AT)) == ["read_stateKey Not Found"]
 
 
+@pytest.mark.check
 def test_value_lives_for_a_day_by_default_in_the_documents_program(url: str) -> None:
     token = new_token(url)
     for ttl, least, most in (({}, 86_300, 86_400), ({"ttl": 60}, 0, 60)):

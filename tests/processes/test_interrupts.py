@@ -136,6 +136,7 @@ def test_interrupted_batch_leader_leaves_every_waiting_caller_answered(path: Pat
     require_sound(path)
 
 
+@pytest.mark.check
 def test_interrupted_new_leader_leaves_every_caller_of_its_batch_answered(path: Path) -> None:
     with StateStore(path) as store:
         put(store)

@@ -47,6 +47,7 @@ def test_eight_processes_compare_and_set_one_number_exactly_and_nobody_starves(p
     require_sound(path)
 
 
+@pytest.mark.check
 @EVERY_STORE
 def test_four_processes_count_to_four_hundred(place: Place, start: Start) -> None:
     workers = [start("count_up", place, "counter", 100) for _ in range(4)]

@@ -28,6 +28,7 @@ async def _publishes(url: str) -> None:
     await connection.close()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("user", ["holdlog:wrong", *slow("holdlog", "postgres")])
 def test_postgresql_of_up_rejects_callers_without_the_password(user: str, up: StartUp) -> None:
     one = up("--only", "postgres").ready()

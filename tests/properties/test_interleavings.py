@@ -458,6 +458,7 @@ def test_key_of_postgres_refuses_a_decision_on_an_outdated_read(four: list[Store
         decide()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)
 def test_checker_detects_a_decision_on_an_outdated_read(script: Script, initial: State, step: Step) -> None:
     caught = sum(not linearizable(history_of(seed, script, careless)[0], initial, step) for seed in range(50))

@@ -188,6 +188,7 @@ often = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, Hea
 histories = st.lists(CALLS, min_size=10, max_size=30)
 
 
+@pytest.mark.check
 @settings(often, max_examples=40)
 @example([Said("list_records", {"namespace": "n", "prefix": "\0"})])
 @given(histories)

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 Visits = Callable[..., Page]
 
 
+@pytest.mark.check
 def test_page_shows_that_the_server_is_gone_and_resumes_where_it_was(
     chromium: Browser, visit: Visits, tmp_path: Path
 ) -> None:
@@ -43,6 +44,7 @@ def test_page_shows_that_the_server_is_gone_and_resumes_where_it_was(
             expect(page.locator("#key-list > li")).to_have_count(2)
 
 
+@pytest.mark.check
 def test_page_reopens_a_stream_that_fell_silent(visit: Visits, own_server: HttpServer) -> None:
     """As after a laptop slept: nobody said that the connection is gone."""
     page = visit(own_server.url)

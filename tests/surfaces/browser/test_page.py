@@ -22,6 +22,7 @@ def claim_of(page: Page, resource: str):  # type: ignore[no-untyped-def]
     return page.locator("#claim-list > li").filter(has=page.get_by_text(resource, exact=True))
 
 
+@pytest.mark.check
 def test_page_shows_writes_of_another_process_by_itself(visit: Visits, server: HttpServer, store: StateStore) -> None:
     store.set("live", "first", 1, updated_by="ann")
     page = visit(server.url)
@@ -55,6 +56,7 @@ def test_page_shows_names_with_the_authenticated_principal(visit: Visits, server
     expect(page.locator("#history-list > li")).to_contain_text([shown])
 
 
+@pytest.mark.check
 def test_page_shows_what_changed_in_the_history_of_a_key(visit: Visits, server: HttpServer, store: StateStore) -> None:
     budget = {"title": "May", "left": 10_000, "by": ["search", "social"], "serial": 12345678901234567890}
     store.set("money", "budget", budget, updated_by="ann")
@@ -79,6 +81,7 @@ def test_page_shows_what_changed_in_the_history_of_a_key(visit: Visits, server: 
     expect(past).to_have_count(3)
 
 
+@pytest.mark.check
 def test_page_loads_a_long_history_in_parts(visit: Visits, server: HttpServer, store: StateStore) -> None:
     for number in range(45):
         store.set("long", "count", number, updated_by="ann")
@@ -95,6 +98,7 @@ def test_page_loads_a_long_history_in_parts(visit: Visits, server: HttpServer, s
     expect(page.get_by_role("button", name="Show older versions")).to_be_hidden()
 
 
+@pytest.mark.check
 def test_page_shows_a_claim_with_its_waiters(visit: Visits, server: HttpServer, store: StateStore) -> None:
     page = visit(server.url)
     expect(page.get_by_role("status")).to_have_text("Live")
@@ -172,6 +176,7 @@ def test_page_shows_thread_events_as_text(visit: Visits, server: HttpServer, sto
         expect(rows.filter(has_text=sentence).first).to_be_visible()
 
 
+@pytest.mark.check
 def test_page_of_an_empty_store_explains_what_to_do(own_server: HttpServer, visit: Visits) -> None:
     page = visit(own_server.url)
     expect(page.get_by_text("holdlog claim src/parser.py --agent ann")).to_be_visible()

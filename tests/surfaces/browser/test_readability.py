@@ -49,6 +49,7 @@ def board(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         standing.join()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [380, 820, 1600])
 def test_page_is_fully_readable(visit: Visits, board: HttpServer, scheme: str, width: int) -> None:

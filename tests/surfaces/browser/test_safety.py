@@ -26,6 +26,7 @@ VALUE = {
 }
 
 
+@pytest.mark.check
 def test_page_shows_markup_in_names_notes_and_values_as_text(
     visit: Visits, server: HttpServer, store: StateStore
 ) -> None:
@@ -54,6 +55,7 @@ def test_page_shows_markup_in_names_notes_and_values_as_text(
     store.release(f"custom://{IMAGE}", agent=TAG)
 
 
+@pytest.mark.check
 def test_page_finds_names_made_of_url_characters(visit: Visits, server: HttpServer, store: StateStore) -> None:
     for name in ("a/b?c#d", "100%", "%2F", "..", "ünï ☃", "a+b&c=d"):
         store.set("odd/names?", name, f"is {name}", updated_by="ann")

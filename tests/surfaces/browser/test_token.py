@@ -48,6 +48,7 @@ def enter(page: Page, text: str) -> None:
     page.get_by_role("button", name="Show the board").click()
 
 
+@pytest.mark.check
 def test_page_asks_for_a_token_and_keeps_it_in_its_tab(visit: Visits, guarded: HttpServer, everything: str) -> None:
     page = visit(guarded.url, failures=True)
     asked: list[str] = []
@@ -84,6 +85,7 @@ def test_page_rejects_a_malformed_token_at_once(visit: Visits, guarded: HttpServ
         expect(page.get_by_role("status")).to_have_text("Token needed")
 
 
+@pytest.mark.check
 def test_page_shows_what_its_token_may_read(visit: Visits, guarded: HttpServer, place: Path) -> None:
     narrow = token(place, "create", "--name", "narrow", "--allow", "read:plan")
     page = visit(guarded.url, failures=True)

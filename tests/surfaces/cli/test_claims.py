@@ -243,6 +243,7 @@ def test_bad_argument_is_reported_by_its_command_line_name(run: Terminal, line: 
     assert refused.partition(": ")[2].startswith(f"{option}: "), refused
 
 
+@pytest.mark.check
 def test_agents_command_lists_holders_and_connected_agents(run: Terminal) -> None:
     run("claim custom://a --agent ann")
     server = Wire("-m", "holdlog", "--db", run.db).open()

@@ -221,6 +221,7 @@ def test_bad_setting_is_reported_with_its_rule_and_variable(
     assert re.fullmatch(rf"holdlog serve: argument {option}: must be .* \(in HOLDLOG_{variable}\) .*\n", refused.err)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("words", ["list", "claims", "--help", "--version"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
 def test_full_disk_behind_the_output_is_reported_in_one_line(words: str, run: Terminal) -> None:

@@ -192,6 +192,7 @@ def test_demo_detects_a_server_that_answers_wrongly(change: str, finding: str, t
     assert not (tmp_path / "demo.svg").exists()
 
 
+@pytest.mark.check
 def test_demo_reports_a_server_that_does_not_start_in_one_line(tmp_path: Path) -> None:
     run = demo(WITH_SERVER, "-c", "import sys; sys.exit('no disk')", folder=tmp_path)
     assert (run.returncode, run.stderr) == (1, "")
@@ -200,6 +201,7 @@ def test_demo_reports_a_server_that_does_not_start_in_one_line(tmp_path: Path) -
     )
 
 
+@pytest.mark.check
 def test_demo_uses_colour_on_a_terminal(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     arguments = [sys.executable, "-c", WITH_SERVER, "-c", "raise SystemExit"]

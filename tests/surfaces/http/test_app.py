@@ -384,6 +384,7 @@ def test_client_that_sends_its_body_byte_by_byte_gets_a_timeout(monkeypatch: pyt
         assert answered(connection)[0] == 408
 
 
+@pytest.mark.check
 def test_client_that_waits_for_a_response_gets_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEADERS_SECONDS", 0.1)
     monkeypatch.setattr(connections, "BODY_SECONDS", 0.1)

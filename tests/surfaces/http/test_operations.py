@@ -376,6 +376,7 @@ async def test_open_event_streams_are_counted() -> None:
         assert number("holdlog_http_sent_bytes_total") == len(": hello\n\n")
 
 
+@pytest.mark.check
 async def test_mcp_calls_are_counted_as_tools_requests_and_commands(server: HttpServer) -> None:
     async with httpx2.AsyncClient(base_url=server.url) as curl:
         before = await figures(curl)

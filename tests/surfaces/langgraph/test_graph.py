@@ -106,6 +106,7 @@ def test_graph_nodes_of_two_processes_count_exactly_and_the_count_persists(
     assert {past.updated_by for past in history} == {"graph-1", "graph-2"}
 
 
+@pytest.mark.check
 def test_graph_node_with_an_outdated_version_conflicts_and_overwrites_nothing(made: dict[str, Any]) -> None:
     """Two runs of one graph in threads, whose nodes both read before either writes."""
     from langgraph.graph import START, StateGraph

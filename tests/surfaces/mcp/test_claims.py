@@ -311,6 +311,7 @@ async def test_worktrees_see_each_other_and_do_not_block(repository: Path) -> No
         assert [it["held_by"] for it in told] == ["ben"]
 
 
+@pytest.mark.check
 async def test_claiming_a_folder_without_its_slash_explains_what_it_covers(repository: Path) -> None:
     (repository / "src").mkdir()
     async with server_in(repository) as agent:
@@ -385,6 +386,7 @@ async def test_hint_for_a_missing_path_contains_the_name_of_the_caller(
         assert len(hint) <= 200
 
 
+@pytest.mark.check
 async def test_claim_of_a_file_about_to_be_created_gets_no_hint(repository: Path) -> None:
     (repository / "src").mkdir()
     async with server_in(repository) as agent:

@@ -235,6 +235,7 @@ async def test_unauthenticated_calls_have_no_principal() -> None:
         assert (recorded.envelope.caller.principal, recorded.envelope.caller.session) == (None, None)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("era", ERAS)
 async def test_losses_are_reported_to_their_principal_only(era: str) -> None:
     async with one_replica() as place:

@@ -102,6 +102,7 @@ def test_invalid_name_is_refused_in_every_argument(server: Wire, name: str, why:
             assert message.startswith(next(name for name, hole in arguments.items() if "HOLE" in str(hole)))
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize(
     ("tool", "arguments", "argument"),

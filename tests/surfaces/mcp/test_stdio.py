@@ -132,6 +132,7 @@ def test_every_value_that_json_can_hold_reaches_the_tool_over_stdio(wire: Wire, 
     assert text_of(wire.answer()) == seen
 
 
+@pytest.mark.check
 def test_request_ids_are_returned_as_they_were_sent(wire: Wire) -> None:
     for identity in (0, -1, 10**30, "", "é", "7", 7):
         assert wire.ask("tools/call", {"name": "echo", "arguments": {"value": 1}}, identity)["result"]

@@ -167,6 +167,7 @@ async def test_repeated_thread_call_is_done_once_despite_generated_names_and_tim
 # --- what is refused
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("messages", "place"),
     [

@@ -45,6 +45,7 @@ def serve(place: Place) -> Iterator[Serve]:
         server.wire.close()
 
 
+@pytest.mark.check
 @EVERY_STORE
 @pytest.mark.parametrize("outage", [0.0, *slow(60.0)])
 async def test_tools_work_while_nats_is_down_and_nothing_is_lost(

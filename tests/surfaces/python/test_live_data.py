@@ -372,6 +372,7 @@ def test_data_of_a_single_run_has_no_size_limit() -> None:
     assert len(kept(state)["files"]["big"]) == 1_000_000
 
 
+@pytest.mark.check
 def test_failed_write_leaves_live_data_unchanged_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     store = StateStore(":memory:")
     state = create_state(copy.deepcopy(FILES), store=store)
