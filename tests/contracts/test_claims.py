@@ -42,6 +42,7 @@ def test_lease_expires_when_it_is_due_and_reads_see_it_at_once(store: Store, clo
         run(store, ReleaseClaim(resource="a", agent="ann"), by())
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "command",
     [

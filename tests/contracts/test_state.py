@@ -655,6 +655,7 @@ def test_state_refuses_results_that_are_not_json(shared: StateStore) -> None:
 # --- for one run
 
 
+@pytest.mark.check
 def test_state_without_a_store_lasts_for_one_run() -> None:
     state = create_state({"n": 1})
     state.data["n"] = 2

@@ -270,6 +270,7 @@ def test_a_prefix_is_taken_literally(store: Store, prefix: str) -> None:
         assert keys(reader, prefix=prefix) == sorted(key for key in ODD_KEYS if key.startswith(prefix))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
 @pytest.mark.parametrize("prefix", ["", "a", "\U0010ffff"])
 def test_pages_of_records_together_are_the_complete_list(store: Store, size: int, prefix: str) -> None:

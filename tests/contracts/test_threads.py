@@ -294,6 +294,7 @@ def test_thread_version_at_a_position_and_at_a_time_is_found(store: Store, clock
 # --- what readers find
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kinds", [("message",), ("result",), ("message", "result"), ("data",), ("clear",), KINDS])
 def test_thread_events_between_versions_are_limited_to_the_given_number(
     store: Store, kinds: tuple[ItemKind, ...]

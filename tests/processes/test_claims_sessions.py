@@ -165,6 +165,7 @@ def test_server_restarted_in_a_session_adopts_its_claims(place: Place, serve: Se
     assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
 
 
+@pytest.mark.check
 @EVERY_STORE
 def test_sessions_of_one_server_are_distinct(place: Place, serve: Serve) -> None:
     server = serve()

@@ -192,6 +192,7 @@ def test_fifty_megabytes_are_refused_without_being_read_or_kept(running: HttpSer
     assert _memory(running) - before < 8_000_000
 
 
+@pytest.mark.check
 def test_clients_that_disconnect_leave_nothing_open(running: HttpServer) -> None:
     def files() -> int:
         return len(os.listdir(f"/proc/{running.process.pid}/fd"))

@@ -84,6 +84,7 @@ def test_value_lives_for_a_day_by_default_in_the_documents_program(url: str) -> 
         assert least < lives <= most
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["a/b", "%2F", "%", "ü €", "a?b#c&d=e;f", "+ +", "日本", "\\", '"', "a" * 512])
 def test_name_reaches_a_real_server_unchanged(url: str, name: str) -> None:
     headers = {"x-token": new_token(url)}

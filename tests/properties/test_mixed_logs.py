@@ -50,6 +50,7 @@ def redact(kind: Kind, position: int, column: str) -> None:
     kind.run(f"UPDATE stored_events SET {column} = NULL, {salted} = NULL, {column}_hash = {blob} {where}")
 
 
+@pytest.mark.check
 @settings(max_examples=30, deadline=None)
 @given(steps=STEPS)
 def test_a_log_of_both_formats_verifies_in_memory(steps: list[Step]) -> None:

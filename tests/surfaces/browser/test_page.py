@@ -39,6 +39,7 @@ def test_page_shows_writes_of_another_process_by_itself(visit: Visits, server: H
     expect(page.locator("#namespaces").get_by_role("button", name="elsewhere")).to_be_visible()
 
 
+@pytest.mark.check
 def test_page_shows_names_with_the_authenticated_principal(visit: Visits, server: HttpServer) -> None:
     ci = Caller(principal="token:ci", session="s1", server="calls")
     engine = open_holdlog(Path(server.process.args[5]))  # type: ignore[index]

@@ -60,6 +60,7 @@ def test_page_is_fully_readable(visit: Visits, board: HttpServer, scheme: str, w
     assert page.evaluate(PROBLEMS) == []
 
 
+@pytest.mark.check
 def test_keyboard_reaches_everything_in_page_order(visit: Visits, board: HttpServer) -> None:
     page = visit(board.url)
     expect(page.locator("#key-list a").first).to_be_visible()

@@ -76,6 +76,7 @@ def test_page_asks_for_a_token_and_keeps_it_in_its_tab(visit: Visits, guarded: H
     assert page.evaluate("sessionStorage.length") == 0
 
 
+@pytest.mark.check
 def test_page_rejects_a_malformed_token_at_once(visit: Visits, guarded: HttpServer) -> None:
     page = visit(guarded.url, failures=True)
     for text in ("holdlog_“pasted”", "x" * 40_000):

@@ -137,6 +137,7 @@ def test_token_out_option_leaves_no_file_when_no_token_was_made(file: str, tmp_p
         assert not path.exists()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o640, True), (0o600, False)])
 def test_redirecting_a_token_into_a_readable_file_prints_a_warning(
     file: str, tmp_path: Path, mode: int, warned: bool
@@ -259,6 +260,7 @@ def test_token_expires_by_default(file: str) -> None:
     assert listed(file)[0]["expires_in_seconds"] > 89 * 86_400
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("arguments", "told", "code"),
     [
@@ -300,6 +302,7 @@ def test_token_commands_other_than_create_do_not_create_a_store(file: str) -> No
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("action", [[], ["create"], ["list"], ["revoke"], ["rotate"]])
 def test_help_of_token_has_an_example(file: str, action: list[str]) -> None:
     done = subprocess.run(

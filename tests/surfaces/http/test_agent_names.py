@@ -92,6 +92,7 @@ async def test_names_of_the_server_user_and_of_other_tokens_are_refused(store: E
         assert (await client.get("/kv/n/k", headers={"x-token": ci})).status_code == 404
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "name", ["ci", "CI", "ci/tests", "token:ci", "token:ci/x", "claude", "devel", f"x{USER}", "x/dev"]
 )

@@ -199,6 +199,7 @@ async def test_idle_event_stream_sends_keep_alives(here: Site, monkeypatch: pyte
         assert told is not None
 
 
+@pytest.mark.check
 async def test_reconnecting_client_gets_every_event_exactly_once(here: Site) -> None:
     found: list[int] = []
     last = 0

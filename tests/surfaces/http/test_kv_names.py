@@ -38,6 +38,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.check
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(group=legal, key=legal, value=values)
 @example(group="a/b", key="/%2F/etc/passwd", value="x")

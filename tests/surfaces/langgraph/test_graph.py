@@ -144,6 +144,7 @@ def test_graph_node_with_an_outdated_version_conflicts_and_overwrites_nothing(ma
         assert (plan.value, plan.version) == ({"by": writer}, 2)
 
 
+@pytest.mark.check
 async def test_graph_of_coroutines_uses_the_store(made: dict[str, Any], tmp_path: Path) -> None:
     from langgraph.graph import START, StateGraph
 

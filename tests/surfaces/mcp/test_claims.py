@@ -400,6 +400,7 @@ async def test_claim_of_a_file_about_to_be_created_gets_no_hint(repository: Path
         assert (pool["resource"], "hint" in pool) == ("custom://port", False)
 
 
+@pytest.mark.check
 async def test_names_that_protect_nothing_are_refused_with_what_to_use(repository: Path) -> None:
     (repository / "src").mkdir()
     for name in ("a.py", "src/parser.py"):
@@ -445,6 +446,7 @@ async def test_server_for_many_clients_does_not_look_for_files(repository: Path,
 # --- moved
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("resource", ["a.md", "./a.md", "././/a.md"])
 async def test_resource_is_not_moved_to_itself(agent: Agent, resource: str) -> None:
     await agent("claim", resource="a.md", agent="ann")
@@ -453,6 +455,7 @@ async def test_resource_is_not_moved_to_itself(agent: Agent, resource: str) -> N
     assert (await agent("status", resource="a.md"))["held_by"] == "ann"
 
 
+@pytest.mark.check
 async def test_resource_in_a_workspace_is_not_moved_to_itself(repository: Path) -> None:
     async with server_in(repository) as agent:
         await agent("claim", resource="a.md", agent="ann")

@@ -105,6 +105,7 @@ async def test_session_ended_by_its_client_is_over() -> None:
         assert (await place.call(LEGACY, "get", PLACE)).status == 200
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("method", "headers", "status"),
     [

@@ -177,6 +177,7 @@ def test_arguments_out_of_range_wrong_missing_or_unknown_are_refused_by_name(
     assert refusal(server, tool, **arguments).startswith(argument)
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("seconds", [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1", b"null", b'""'])
 def test_wait_without_a_finite_timeout_is_refused(server: Wire, seconds: bytes) -> None:

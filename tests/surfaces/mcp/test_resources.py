@@ -134,6 +134,7 @@ async def test_ambiguous_resource_uri_is_refused_with_what_to_do(agent: Agent, u
     assert error.data == {"uri": uri}
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("uri", ["state://n", "state", "", "holdlog://secrets", "file:///etc/passwd", "claim:/a.md"])
 async def test_unknown_resource_uri_is_not_found(uri: str) -> None:
     for mode, code in (("legacy", -32002), ("auto", -32602)):

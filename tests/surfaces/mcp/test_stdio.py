@@ -140,6 +140,7 @@ def test_request_ids_are_returned_as_they_were_sent(wire: Wire) -> None:
     assert wire.line().startswith(b'{"jsonrpc":"2.0","id":"\\ud800","result"')
 
 
+@pytest.mark.check
 def test_two_concurrent_requests_with_one_id_are_both_answered(wire: Wire) -> None:
     wire.send(wire.call("echo", value="a"), wire.call("echo", value="b"))
     assert {text_of(wire.answer()), text_of(wire.answer())} == {"'a'", "'b'"}

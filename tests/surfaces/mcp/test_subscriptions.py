@@ -85,6 +85,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("mode", "place"),
     [(ERAS[0], "postgres"), (ERAS[1], "file"), *slow((ERAS[0], "file"), (ERAS[1], "postgres"))],

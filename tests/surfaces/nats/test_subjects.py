@@ -29,6 +29,7 @@ def test_any_name_becomes_one_subject_token_of_plain_characters(text: str) -> No
     assert TOKEN.fullmatch(token(text))
 
 
+@pytest.mark.check
 @given(NAMES, NAMES)
 def test_two_names_have_two_subject_tokens(one: str, other: str) -> None:
     assume(one != other)
