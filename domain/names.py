@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
@@ -233,3 +234,10 @@ def token_stream(name: str) -> str:
 def thread_stream(thread: str) -> str:
     """`thread:<id>`, percent-encoded."""
     return f"thread:{quote(thread, safe='')}"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known name that is most similar to a word, for "did you mean"; None if none is similar."""
+    from difflib import get_close_matches  # needed for errors only; importing it takes 2 ms
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)

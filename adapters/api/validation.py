@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Collection
-from difflib import get_close_matches
 from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -10,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from holdlog.adapters.api.pagination import MAX_PAGE
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.names import Agent, AllowedAgent, Beginning, Label, Name
+from holdlog.domain.names import Agent, AllowedAgent, Beginning, Label, Name, closest
 from holdlog.domain.refusals import InvalidError, TooLargeError
 from holdlog.domain.value import Json
 
@@ -100,8 +99,8 @@ def unknown_argument(name: str, known: Collection[str], *, is_name: bool = True)
     name that must not be repeated: the word resembles known names only by chance."""
     if not known:
         return f"{name}: unknown argument; this call takes none"
-    near = get_close_matches(name, known, n=1) if is_name else None
-    meant = f"did you mean {near[0]}? Known" if near else "known"
+    near = closest(name, known) if is_name else None
+    meant = f"did you mean {near}? Known" if near else "known"
     return f"{name}: unknown argument; {meant} arguments: {', '.join(known)}"
 
 

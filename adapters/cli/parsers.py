@@ -81,8 +81,8 @@ def as_option(error: str, names: Mapping[str, str]) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A question to append to an error about an unknown word; empty if no known word is similar."""
-    import difflib  # importing it takes as long as importing this whole file
+    from holdlog.domain.names import closest
 
     names = {name.lstrip("-"): name for name in known}  # the dashes of two options make them no more similar
-    similar = difflib.get_close_matches(word.lstrip("-"), names, 1)
-    return f"; did you mean {names[similar[0]]}?" if similar else ""
+    similar = closest(word.lstrip("-"), names)
+    return f"; did you mean {names[similar]}?" if similar else ""

@@ -4,7 +4,6 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from importlib.metadata import version as version_of
 from typing import Any, Final
 
@@ -29,7 +28,7 @@ from holdlog.adapters.mcp.schemas import input_schema, output_schema
 from holdlog.adapters.mcp.threads import ThreadTools
 from holdlog.adapters.mcp.tools import PROGRESS_EVERY, current_context, failed
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.domain.names import label
+from holdlog.domain.names import closest, label
 from holdlog.domain.refusals import InvalidError
 
 DEFAULT_PREFIX: Final = "holdlog_"
@@ -78,8 +77,8 @@ def _unknown_tool(name: str, known: Sequence[str], groups: Sequence[str], prefix
         if group not in groups and any(kind.name == bare for kind in kinds):
             offered = ",".join([*groups, group])
             return f"{prefix}{bare} is in the group {group}; this server does not offer it (--tools {offered})"
-    near = get_close_matches(bare, [tool.removeprefix(prefix) for tool in known], n=1)
-    return f"unknown tool; did you mean {prefix}{near[0]}?" if near else "unknown tool; tools/list lists all tools"
+    near = closest(bare, (tool.removeprefix(prefix) for tool in known))
+    return f"unknown tool; did you mean {prefix}{near}?" if near else "unknown tool; tools/list lists all tools"
 
 
 async def _arguments_of(context: MiddlewareContext[CallToolRequestParams]) -> list[str]:

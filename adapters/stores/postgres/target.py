@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
@@ -10,6 +9,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
+from holdlog.domain.names import closest
 from holdlog.domain.refusals import StoreError
 
 SCHEMES = ("postgresql", "postgres")
@@ -89,8 +89,8 @@ def _require_known(names: list[str]) -> None:
     known = {"schema", "ssl", *(option.keyword.decode() for option in Conninfo.get_defaults())}
     for name in names:
         if name not in known and _WORD.fullmatch(name):
-            near = get_close_matches(name.lower(), known, n=1)
-            meant = f"did you mean {near[0]}?" if near else "known options: schema, and those of libpq"
+            near = closest(name.lower(), known)
+            meant = f"did you mean {near}?" if near else "known options: schema, and those of libpq"
             raise StoreError(f"unknown option {name} in the URL; {meant}")
 
 
