@@ -11,6 +11,7 @@ from holdlog.domain.threads import deciding, thread
 from holdlog.domain.threads.commands import (
     MAX_COPIED,
     MAX_COPIED_CHARACTERS,
+    MAX_REPLAYED,
     Append,
     ChangeData,
     ForkThread,
@@ -86,8 +87,9 @@ def _decision_context(command: ThreadCommand, before: Thread, transaction: Trans
         case Append(thread=name):
             wanted = checksums_of(command)
             return DecisionContext(transaction.checksums(name, before.cleared, wanted) if wanted else ())
-        case ReplaceResults(thread=name):
-            return DecisionContext(transaction.checksums(name, before.cleared, None))
+        case ReplaceResults(thread=name, results=results):
+            fewer = before.results <= len(results)  # otherwise the new results cannot begin with the existing ones
+            return DecisionContext(transaction.checksums(name, before.cleared, None) if fewer else ())
         case ChangeData(thread=name, deleted=deleted, expected_data_version=expected):
             if expected is not None and expected != before.data_version:
                 return DecisionContext(changed=transaction.changed_keys(name, expected, MAX_DETAILS))
@@ -105,7 +107,9 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     if version > parent.version:
         raise InvalidError(f"parent_version: the parent ends at version {parent.version}; pass that or less")
     command = command.model_copy(update={"parent_version": version})
-    data = data_at(transaction, parent, version)
+    if version == parent.version:
+        _require_copyable(0, 0, parent.messages + parent.results)
+    data = data_at(transaction, parent, version, _require_copyable)
     items: list[NewMessage | NewResult] = []
     characters = sum(len(value.text) for value in data.values())
     for item in items_at(transaction, parent.thread, version):
@@ -113,10 +117,17 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
             continue  # its copy would be unreadable, with no record of why
         items.append(item_of(item.event))
         characters += len(items[-1].value.text)
-        if len(items) > MAX_COPIED or characters > MAX_COPIED_CHARACTERS:
-            break
-    if len(items) > MAX_COPIED:
+        _require_copyable(0, characters, len(items))
+    return command, Copy(data, items)
+
+
+def _require_copyable(changes: int, characters: int, items: int = 0) -> None:
+    """Refuse a fork as soon as its parent is known to be too large: all other writers wait while it is read."""
+    if changes > MAX_REPLAYED:
+        raise InvalidError(
+            f"parent_version: more than {MAX_REPLAYED} changes of data lead to it; fork the parent as it is now"
+        )
+    if items > MAX_COPIED:
         raise InvalidError(f"parent: has more than {MAX_COPIED} messages and results; a fork copies at most that many")
     if characters > MAX_COPIED_CHARACTERS:
         raise InvalidError(f"parent: has more than {MAX_COPIED_CHARACTERS} characters; a fork copies at most that many")
-    return command, Copy(data, items)

@@ -16,7 +16,9 @@ MAX_KEYS: Final = 1_000
 MAX_COPIED: Final = 10_000
 """Messages and results in a fork, and results that replace others."""
 MAX_COPIED_CHARACTERS: Final = 32 * 1024 * 1024
-"""Characters of JSON in a fork: all other writers wait while it is written."""
+"""Characters of JSON in a fork, and in results that replace others: all other writers wait while they are written."""
+MAX_REPLAYED: Final = 10_000
+"""Changes of data that a fork reads to find the data at an earlier version."""
 
 RequestDigest = Annotated[str | None, Field(max_length=64, serialization_alias="asked")]
 """A digest of the request, which identifies a repetition if the command contains generated parts, such as an id or a
@@ -72,6 +74,12 @@ class ReplaceResults(Command):
     thread: Name
     results: tuple[NewResult, ...] = Field(max_length=MAX_COPIED)
     by: AllowedAgent
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "ReplaceResults":
+        if sum(len(it.value.text) for it in self.results) > MAX_COPIED_CHARACTERS:
+            raise ValueError(f"results: must have at most {MAX_COPIED_CHARACTERS} characters together")
+        return self
 
 
 class ChangeData(Command):

@@ -64,7 +64,7 @@ def decide(
             return [_appended(item, by) for item in _new(items, context.checksums)]
         case ReplaceResults(results=results):
             require_started(thread)
-            return _replaced(results, context.checksums, by)
+            return _replaced(results, thread.results, context.checksums, by)
         case ChangeData(written=written, deleted=deleted, expected_data_version=expected):
             require_started(thread)
             _require_data_version(expected, thread, context)
@@ -84,12 +84,12 @@ def _require_data_version(expected: int | None, thread: Thread, context: Decisio
     )
 
 
-def _replaced(results: Sequence[NewResult], current: Sequence[str], by: str) -> list[ThreadEvent]:
-    """Keep the existing results if the new ones begin with them; otherwise clear them first."""
+def _replaced(results: Sequence[NewResult], kept: int, current: Sequence[str], by: str) -> list[ThreadEvent]:
+    """Keep the existing results, of which there are `kept`, if the new ones begin with them; otherwise clear them
+    first. `current`: their checksums; may be empty if they are more than the new ones."""
     wanted = {it.checksum: it for it in reversed(results)}
     ordered = [wanted[checksum] for checksum in dict.fromkeys(it.checksum for it in results)]
-    kept = len(current)
-    if [it.checksum for it in ordered[:kept]] == list(current):
+    if kept <= len(ordered) and [it.checksum for it in ordered[:kept]] == list(current):
         return [_appended(item, by) for item in ordered[kept:]]
     return [ResultsCleared(by=by), *(_appended(item, by) for item in ordered)]
 

@@ -1,6 +1,6 @@
 """The content of a thread at an earlier version."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from holdlog.domain.envelope import Recorded
@@ -13,17 +13,44 @@ _CHUNK: Final = 100
 """Events per page."""
 
 
-def data_at(reader: Reader, thread: Thread, version: int) -> dict[str, Json]:
-    """The data of a thread at a version, by key. Reads every change up to it, unless none came after it."""
-    if version >= thread.data_version:
-        return {datum.key: datum.value for datum in reader.thread_data(thread.thread, None)}
+def data_at(
+    reader: Reader, thread: Thread, version: int, require: Callable[[int, int], None] | None = None
+) -> dict[str, Json]:
+    """The data of a thread at a version, by key. Reads every change up to it, unless none came after it.
+    `require(changes, characters)`: called as the data grows, with the changes read and the characters of JSON so far;
+    raises to stop."""
     data: dict[str, Json] = {}
-    for change in _events(reader, thread.thread, ("data",), 0, version):
-        assert isinstance(change.event, ThreadDataChanged)
-        data |= change.event.values()
-        for key in change.event.deleted:
-            data.pop(key, None)
+    characters = 0
+
+    def add(key: str, value: Json | None) -> None:
+        nonlocal characters
+        before = data.pop(key, None)
+        characters -= len(before.text) if before is not None else 0
+        if value is not None:
+            data[key] = value
+            characters += len(value.text)
+
+    for changes, (written, deleted) in enumerate(_changes(reader, thread, version), 1):
+        for key, value in written.items():
+            add(key, value)
+        for key in deleted:
+            add(key, None)
+        if require is not None:
+            require(changes, characters)
     return dict(sorted(data.items()))
+
+
+def _changes(reader: Reader, thread: Thread, version: int) -> Iterator[tuple[dict[str, Json], Sequence[str]]]:
+    """The data now, as one change for each page of keys; or the changes up to the version, if others came after it."""
+    if version < thread.data_version:
+        for change in _events(reader, thread.thread, ("data",), 0, version):
+            assert isinstance(change.event, ThreadDataChanged)
+            yield change.event.values(), change.event.deleted
+        return
+    after: str | None = None
+    while page := reader.thread_data(thread.thread, None, after, _CHUNK):
+        yield {datum.key: datum.value for datum in page}, ()
+        after = page[-1].key
 
 
 def items_at(reader: Reader, thread: str, version: int) -> Iterator[Recorded[Event]]:

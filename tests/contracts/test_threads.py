@@ -248,7 +248,7 @@ def test_invalid_fork_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPa
         (fork("f", version=5), "parent_version: the parent ends at version 4; pass that or less"),
     ]
     monkeypatch.setattr(changing, "MAX_COPIED", 2)
-    for command, said in [*refusals, (fork("f"), "copies at most")]:
+    for command, said in [*refusals, (fork("f"), "copies at most"), (fork("f", version=4), "copies at most")]:
         with pytest.raises(InvalidError, match=said):
             did(store, command)
     assert did(store, fork("f", version=3)).appended == 2
@@ -270,6 +270,17 @@ def test_fork_too_large_for_one_transaction_is_refused_and_changes_nothing(
             did(store, fork("g"))
     with store.reader() as reader:
         assert [it.thread for it in reader.threads(None, -1)] == ["d", "f", "t"]
+
+
+def test_fork_far_back_in_a_long_history_of_data_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    did(store, start(a=0))
+    for number in range(1, 5):
+        did(store, change_data(a=number))
+    monkeypatch.setattr(changing, "MAX_REPLAYED", 3)
+    with pytest.raises(InvalidError, match="parent_version: more than 3 changes"):
+        did(store, fork("f", version=5))
+    for name, version in (("back", 4), ("now", 6)):
+        assert did(store, fork(name, version=version)).created
 
 
 def test_thread_version_at_a_position_and_at_a_time_is_found(store: Store, clock: Clock) -> None:

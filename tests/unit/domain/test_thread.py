@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from holdlog.domain.message import Event
 from holdlog.domain.refusals import DataConflictError, HoldlogError, InvalidError, NotFoundError
-from holdlog.domain.threads import deciding, thread
+from holdlog.domain.threads import commands, deciding, thread
 from holdlog.domain.threads.commands import (
     MAX_APPENDED,
     MAX_COPIED,
@@ -139,19 +139,20 @@ def test_first_of_two_results_with_one_checksum_is_kept() -> None:
 
 def test_replacing_results_with_a_continuation_appends_the_rest() -> None:
     given(STARTED).when(replace(*results("ab"))).then(found("a"), found("b"))
-    given(STARTED).when(replace(*results("abc")), checksums="ab").then(found("c"))
-    given(STARTED).when(replace(*results("ab")), checksums="ab").then()
+    given(STARTED, *map(found, "ab")).when(replace(*results("abc")), checksums="ab").then(found("c"))
+    given(STARTED, *map(found, "ab")).when(replace(*results("ab")), checksums="ab").then()
     given(STARTED).when(replace()).then()
 
 
 @pytest.mark.parametrize("wanted", ["b", "ba", "a", "xab", "", "ac"])
 def test_replacing_results_with_others_clears_and_appends_them(wanted: str) -> None:
-    given(STARTED).when(replace(*results(wanted)), checksums="ab").then(CLEARED, *map(found, wanted))
+    before = given(STARTED, *map(found, "ab"))
+    before.when(replace(*results(wanted)), checksums="ab").then(CLEARED, *map(found, wanted))
 
 
 def test_repeated_results_are_stored_once() -> None:
     given(STARTED).when(replace(*results("aba"))).then(found("a"), found("b"))
-    given(STARTED).when(replace(*results("aab")), checksums="ab").then()
+    given(STARTED, *map(found, "ab")).when(replace(*results("aab")), checksums="ab").then()
 
 
 # --- to change data
@@ -273,7 +274,7 @@ def test_checksum_of_a_result_is_an_md5_digest(wrong: str) -> None:
         NewResult(value=NULL, agent="writer", checksum=wrong)
 
 
-def test_every_part_of_a_thread_has_a_limit() -> None:
+def test_every_part_of_a_thread_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     one = message("hi")
     Append(thread="t", items=(one,) * MAX_APPENDED, by="ann")
     for items in ((), (one,) * (MAX_APPENDED + 1)):
@@ -281,6 +282,10 @@ def test_every_part_of_a_thread_has_a_limit() -> None:
             Append(thread="t", items=items, by="ann")
     with pytest.raises(ValidationError):
         ReplaceResults(thread="t", results=(result("a"),) * (MAX_COPIED + 1), by="ann")
+    monkeypatch.setattr(commands, "MAX_COPIED_CHARACTERS", 2 * len(result("a").value.text))
+    ReplaceResults(thread="t", results=(result("a"),) * 2, by="ann")
+    with pytest.raises(ValidationError, match="characters together"):
+        ReplaceResults(thread="t", results=(result("a"),) * 3, by="ann")
     keys = [f"k{number}" for number in range(MAX_KEYS + 1)]
     with pytest.raises(ValidationError):
         ChangeData(thread="t", written=dict.fromkeys(keys, NULL), by="ann")
