@@ -13,23 +13,34 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 FILES = {
+    "adapters/runtime/async_calls.py": "adapters/runtime/calls.py",
+    "adapters/python/async_held.py": "adapters/python/held.py",
     "adapters/python/async_store.py": "adapters/python/store.py",
     "adapters/python/state/async_history.py": "adapters/python/state/history.py",
 }
 
 NAMES = {
     "AbstractAsyncContextManager": "AbstractContextManager",
+    "AsyncCalls": "Calls",
+    "AsyncIterator": "Iterator",
     "AsyncStateStore": "StateStore",
+    "asynccontextmanager": "contextmanager",
     "AsyncThreadHistory": "ThreadHistory",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
 }
 TEXTS = {
+    "holdlog.adapters.python.async_held import held_async": "holdlog.adapters.python.held import held",
     "asyncio.sleep(": "time.sleep(",
     "import asyncio\n": "import time\n",
     "async with store.": "with store.",
     "`AsyncStateStore`": "`StateStore`",
     "`AsyncThreadHistory`": "`ThreadHistory`",
+    "The calls of coroutines": "The calls of threads",
+    "Runs requests for coroutines": "Runs requests for threads",
+    "of the library for coroutines": "of the library for threads",
+    "        await self.check_async(call.command, caller)\n": "",
+    "(command, caller, late)": "(command, caller)",
     "a network, for coroutines": "a network, for threads",
     "The library for coroutines": "The library for threads",
     "For coroutines; closes itself as an asynchronous context": "Thread-safe; closes itself as a context",

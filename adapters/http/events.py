@@ -61,7 +61,7 @@ async def events(request: Request) -> Response:
 
 async def _stream(request: Request, context: RequestContext, choice: EventFilter) -> Response:
     """Stream events after a position; without one, new events only."""
-    end = await context.engine.run_off_loop(lambda: _end(context.engine))
+    end = await context.engine.run_off_loop_async(lambda: _end(context.engine))
     given = request.headers.get("last-event-id") or request.query_params.get("after")
     after = end if given is None else _number(given, "Last-Event-ID or after")
     if after > end:

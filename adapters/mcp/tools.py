@@ -337,7 +337,7 @@ class Tools:
     async def _with_losses(self, result: responses.Result, who: Caller, receipt: str | None) -> responses.Result:
         """Add to the next response of any kind the lost claims of the session, or of the holder of a receipt, once."""
         try:
-            losses = await self._engine.losses(who, receipt and self._engine.identity.receipt(receipt))
+            losses = await self._engine.losses_async(who, receipt and self._engine.identity.receipt(receipt))
             if not losses:
                 return result
             return result.model_copy(update={"lost": await self._engine.read_async(self._requests.lost(losses))})

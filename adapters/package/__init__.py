@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from holdlog.adapters.nats.errors import EventsLostError, NatsError
     from holdlog.adapters.nats.payload import CloudEvent
     from holdlog.adapters.python.async_store import AsyncStateStore
+    from holdlog.adapters.python.block import HeldClaim
     from holdlog.adapters.python.copying import copy
-    from holdlog.adapters.python.held import HeldClaim
     from holdlog.adapters.python.state.async_history import AsyncThreadHistory
     from holdlog.adapters.python.state.creating import create_state
     from holdlog.adapters.python.state.history import ThreadHistory
@@ -137,7 +137,7 @@ _NAMES_IN = {
     "holdlog.adapters.stores.copying.copy": ("CopyReport",),
     "holdlog.adapters.python.async_store": ("AsyncStateStore",),
     "holdlog.adapters.python.store": ("StateStore",),
-    "holdlog.adapters.python.held": ("HeldClaim",),
+    "holdlog.adapters.python.block": ("HeldClaim",),
     "holdlog.adapters.nats.errors": ("EventsLostError", "NatsError"),
     "holdlog.adapters.nats.payload": ("CloudEvent",),
     "holdlog.adapters.python.subscriber": ("Subscription", "subscribe"),

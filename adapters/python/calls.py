@@ -9,7 +9,7 @@ from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.validation import number_of_seconds
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.requests import Requests
-from holdlog.adapters.python.held import HoldOptions
+from holdlog.adapters.python.block import HoldOptions
 
 UPDATE_ATTEMPTS: Final = 100
 """How often `update` tries before it raises the conflict."""

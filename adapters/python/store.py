@@ -14,6 +14,7 @@ from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest,
 from holdlog.adapters.api.validation import caller
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import named_session, open_holdlog
+from holdlog.adapters.python.block import HeldClaim
 from holdlog.adapters.python.calls import (
     UPDATE_ATTEMPTS,
     AnyAnswer,
@@ -23,7 +24,7 @@ from holdlog.adapters.python.calls import (
     back_off,
     hold_options,
 )
-from holdlog.adapters.python.held import HeldClaim, held
+from holdlog.adapters.python.held import held
 from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
 
 

@@ -131,7 +131,7 @@ class Tail:
             while self._news and self._backlogs:
                 self._news = False
                 start = self._position
-                batch = await self._engine.run_off_loop(partial(self._above, start))
+                batch = await self._engine.run_off_loop_async(partial(self._above, start))
                 if start != self._position:
                     self._news = True  # all followers left meanwhile, and others joined
                 elif batch:

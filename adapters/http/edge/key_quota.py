@@ -37,7 +37,7 @@ class KeyQuota:
             return
         if self._counting is None and (self._counted_at is None or self._clock() > self._counted_at + COUNTED_EVERY):
             self._counting = asyncio.create_task(self._count())
-        if self._full and await self._engine.run_off_loop(partial(self._adds, command)):
+        if self._full and await self._engine.run_off_loop_async(partial(self._adds, command)):
             raise OverLimitError(f"the store's quota of {self._most} keys is exhausted (--max-keys)", COUNTED_EVERY)
 
     async def _count(self) -> None:
