@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.requests import Requests
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import SESSION
 from holdlog.adapters.api.validation import text as checked_text
-from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.auth.identity import SALT, Identity, SessionId
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.liveness import Liveness, Process
@@ -54,7 +55,7 @@ def open_holdlog(
         memory = MemoryStore()
         server = Liveness()
         caller, identity = _identified(memory, session)
-        calls = Requests(settings, platform.now, platform.steady, server.connected, identity)
+        calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))
         return _kept(Engine(memory, ProcessNotifier(), caller, calls, server, settings, identity))
     if is_url(str(location)):
         return _kept(_open_database(str(location), session, settings, what))
@@ -65,7 +66,7 @@ def open_holdlog(
     notifier = MachineNotifier(path.with_name(path.name + ".bells"), store.changed)
     caller, identity = _identified(store, session)
     server = ProcessLiveness(path, caller.session or "", what)
-    calls = Requests(settings, platform.now, platform.steady, server.connected, identity)
+    calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))
     return _kept(Engine(store, notifier, caller, calls, server, settings, identity))
 
 
@@ -94,7 +95,7 @@ def _open_database(url: str, session: SessionId, settings: Settings, what: str) 
     notifier.session = server = PostgresLiveness(store, notifier.wake, what)
     caller, identity = _identified(store, session)
     server.session = caller.session or ""
-    calls = Requests(settings, store.now, store.steady, server.connected, identity)
+    calls = Requests(RequestRules(settings, store.now, store.steady, server.connected, identity))
     return Engine(store, notifier, caller, calls, server, settings, identity)
 
 

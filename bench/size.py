@@ -11,7 +11,8 @@ from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, Rounds, interleaved, number
 from holdlog.adapters.api.request import Settings
-from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.requests import Requests
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system.platform import now, steady
 from holdlog.adapters.runtime.command_handler import handle
@@ -23,7 +24,7 @@ GROUP = "size"
 BATCH = 1000
 CALLER = Caller(session="p-0123456789")
 """As the library names its process."""
-CALLS = Requests(Settings(), now, steady, bool, Identity("salt"))
+CALLS = Requests(RequestRules(Settings(), now, steady, bool, Identity("salt")))
 FLAT = 1.25
 """What counts as flat: the largest log at most this many times the smallest."""
 

@@ -8,12 +8,15 @@ from holdlog.domain.times import utc
 
 
 class HoldlogError(Exception):
-    """Base of all refusals. `code` names it in responses and in the table of refusals.
+    """Base of all refusals. `code` names it in responses and in the table of refusals; `http_status` (RFC 9110) and
+    `rpc_code` (JSON-RPC 2.0) are those of responses that carry only an error.
 
     `servers`: the processes whose liveness the refusal depends on; if one has ended, the same command may succeed.
     """
 
     code: ClassVar[str] = "error"
+    http_status: ClassVar[int] = 500
+    rpc_code: ClassVar[int] = -32603
     servers: tuple[str, ...] = ()
 
 
@@ -21,12 +24,15 @@ class InvalidError(HoldlogError, ValueError):
     """An argument breaks a rule; the message names the argument and the rule, never the value."""
 
     code = "invalid"
+    http_status = 400
+    rpc_code = -32602
 
 
 class TooLargeError(InvalidError):
     """A value, message or result exceeds the limit of bytes as JSON. `argument`: the one that does."""
 
     code = "too_large"
+    http_status = 413
 
     def __init__(self, limit: int, argument: str = "value") -> None:
         super().__init__(f"{argument}: must have at most {limit} bytes as JSON; split it, or store a reference to it")
@@ -36,12 +42,15 @@ class ReusedError(InvalidError):
     """A request_id was reused for a different request."""
 
     code = "reused"
+    http_status = 422
 
 
 class DeniedError(HoldlogError):
     """The caller's token does not allow the call. `needed`: the grant that would, such as `write:build-1`."""
 
     code = "denied"
+    http_status = 403
+    rpc_code = -32602
 
     def __init__(self, needed: str) -> None:
         super().__init__(f"the token does not allow this call; it needs a grant of {needed}")
@@ -67,6 +76,7 @@ class ConflictError(HoldlogError):
     it would delete the value. `is_own`: the caller itself made the current version."""
 
     code = "conflict"
+    http_status = 409
 
     def __init__(self, detail: ConflictDetail, operation: int = 0) -> None:
         name, expected, actual = f"{detail.namespace}/{detail.key}", detail.expected_version, detail.actual_version
@@ -95,6 +105,7 @@ class DataConflictError(HoldlogError):
     """The data of a thread changed since the version that the caller knows."""
 
     code = "conflict"
+    http_status = 409
 
     def __init__(self, detail: DataConflictDetail) -> None:
         super().__init__(
@@ -110,6 +121,8 @@ class NotFoundError(HoldlogError, LookupError):
     is its writer."""
 
     code = "not_found"
+    http_status = 404
+    rpc_code = -32002
 
     def __init__(self, message: str, facts: dict[str, Any]) -> None:
         super().__init__(message)
@@ -180,6 +193,7 @@ class BusyError(HoldlogError):
     """Another agent holds the resource."""
 
     code = "busy"
+    http_status = 409
 
     def __init__(self, hold: Hold) -> None:
         super().__init__(f"{hold.resource} is held by {hold.held_by}")
@@ -261,6 +275,7 @@ class FencedError(HoldlogError):
     the writer's name without a session, so the guard must include its receipt."""
 
     code = "fenced"
+    http_status = 409
 
     def __init__(
         self,
@@ -298,6 +313,7 @@ class UnavailableError(HoldlogError):
     """
 
     code = "unavailable"
+    http_status = 503
 
     def __init__(self, message: str, retry_after: float = 1.0, in_doubt: bool = False) -> None:
         super().__init__(message)
@@ -307,6 +323,8 @@ class UnavailableError(HoldlogError):
 
 class OverLimitError(UnavailableError):
     """The store's quota is exhausted; delete something first."""
+
+    http_status = 429
 
 
 class StoreError(HoldlogError):
@@ -327,3 +345,4 @@ class SealedError(StoreError):
     """The store moved elsewhere: it stays readable but accepts no more writes. Nothing happened."""
 
     code = "sealed"
+    http_status = 503

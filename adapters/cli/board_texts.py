@@ -23,11 +23,11 @@ class BoardWithSessions(claims.Board):
 
 
 def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> Query[BoardWithSessions]:
-    board: Query[claims.Board] = requests.board(agent, PAGE, after)
+    board: Query[claims.Board] = requests.claims.board(agent, PAGE, after)
 
     def answer(reader: Reader) -> BoardWithSessions:
         found = board.answer(reader)
-        shown = requests.spelled or str
+        shown = requests.rules.spelled or str
         grants = [(shown(claim.resource), grant) for claim in reader.claims(None, -1) for grant in claim.grants]
         sessions = {(name, grant.version): grant.session for name, grant in grants if grant.session is not None}
         return BoardWithSessions(**found.__dict__, sessions=sessions)

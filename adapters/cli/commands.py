@@ -109,7 +109,7 @@ Add = Callable[[str, str, Callable[[Any, argparse.Namespace], Result]], argparse
 
 
 def _add_state(add: Add) -> None:
-    get = add("get", "print a value", lambda it, o: it.read(it.requests.get(o.namespace, o.key)))
+    get = add("get", "print a value", lambda it, o: it.read(it.requests.values.get(o.namespace, o.key)))
     _add_address(get)
 
     put = add("set", "write a value", _set)
@@ -219,7 +219,9 @@ def _add_claims(add: Add) -> None:
     claim.add_argument("--agent", default=user(), metavar="NAME", help=who)
     release.add_argument("--agent", metavar="NAME", help=who)
 
-    wait = add("wait", "wait until a resource is free", lambda it, o: it.wait(it.requests.wait(o.resource, o.timeout)))
+    wait = add(
+        "wait", "wait until a resource is free", lambda it, o: it.wait(it.requests.claims.wait(o.resource, o.timeout))
+    )
     wait.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="wait this long (default: 50)")
     wait.add_argument("resource", metavar="RESOURCE", help="what to wait for")
 
@@ -251,7 +253,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         names = _NAMES_HERE | ({"note": "--reason"} if getattr(options, "force", False) else {})
         raise InvalidError(_with_options(as_option(str(error), names))) from None
     except HoldlogError as refusal:
-        result = engine.requests.refused(refusal)
+        result = engine.requests.expected(refusal)
     finally:
         engine.close()
     good = result.body()["status"] in _GOOD and not getattr(result, "held_elsewhere", None)
@@ -287,7 +289,7 @@ def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
 
 
 def _set(engine: Any, options: argparse.Namespace) -> Result:
-    call = engine.requests.set(
+    call = engine.requests.values.set(
         options.namespace,
         options.key,
         options.value,
@@ -300,7 +302,9 @@ def _set(engine: Any, options: argparse.Namespace) -> Result:
 
 
 def _delete(engine: Any, options: argparse.Namespace) -> Result:
-    call = engine.requests.delete(options.namespace, options.key, options.by, _expected(options), _guards(options))
+    call = engine.requests.values.delete(
+        options.namespace, options.key, options.by, _expected(options), _guards(options)
+    )
     return _write(engine, call, options)
 
 
@@ -342,18 +346,18 @@ def _status(engine: Any, options: argparse.Namespace) -> Result:
     if options.agent is not None or options.after is not None:
         name = "--after" if options.agent is None else "--agent"
         raise InvalidError(f"{name}: applies to the list of claims; leave out RESOURCE")
-    result: Result = engine.read(engine.requests.status(options.resource, options.version))
+    result: Result = engine.read(engine.requests.claims.status(options.resource, options.version))
     return result
 
 
 def _agents(engine: Any, options: argparse.Namespace) -> Result:
     """A row for each session, and for each connected process that holds nothing."""
-    found: Result = engine.read(engine.requests.agents(engine.liveness.processes(), options.agent))
+    found: Result = engine.read(engine.requests.claims.agents(engine.liveness.processes(), options.agent))
     return found
 
 
 def _claim(engine: Any, options: argparse.Namespace) -> Result:
-    call = engine.requests.claim(
+    call = engine.requests.claims.claim(
         options.resource,
         options.agent,
         options.also,
@@ -384,7 +388,7 @@ def _release(engine: Any, options: argparse.Namespace) -> Result:
             raise InvalidError("--force: name a RESOURCE, or with --agent NAME the agent whose claims you take")
         return _take_all(engine, options)
     options.agent = options.agent or user()
-    call = engine.requests.release(
+    call = engine.requests.claims.release(
         options.resource,
         options.agent,
         options.also,
@@ -415,14 +419,16 @@ def _take_all(engine: Any, options: argparse.Namespace) -> Result:
     released: list[Any] = []
     for start in range(0, len(held), MAX_RESOURCES):
         first, *others = held[start : start + MAX_RESOURCES]
-        call = engine.requests.release(first, user(), others, note=options.reason, forced=True, holder=options.agent)
+        call = engine.requests.claims.release(
+            first, user(), others, note=options.reason, forced=True, holder=options.agent
+        )
         released += getattr(result := _write(engine, call), "released", None) or ()
     return result.model_copy(update={"released": released}) if released else result
 
 
 def _sessions_of(engine: Any, agent: str) -> tuple[Any, list[str]]:
     """The sessions with exactly this agent name, and the resources that they hold."""
-    found = engine.read(engine.requests.agents(engine.liveness.processes(), agent))
+    found = engine.read(engine.requests.claims.agents(engine.liveness.processes(), agent))
     held = list(dict.fromkeys(it.resource for it in found.claims if it.held_by == agent))
     rows = [it for it in found.agents if it.agent == agent and it.claims]
     return found.model_copy(update={"agents": rows}), held
@@ -438,19 +444,19 @@ def _show_sessions(sessions: Any) -> None:
 
 def _list(engine: Any, options: argparse.Namespace) -> Result:
     if options.namespace is None:
-        listed: Result = engine.read(engine.requests.list_namespaces(after=options.after))
+        listed: Result = engine.read(engine.requests.values.namespaces(after=options.after))
     else:
-        listed = engine.read(engine.requests.list_records(options.namespace, options.prefix, after=options.after))
+        listed = engine.read(engine.requests.values.records(options.namespace, options.prefix, after=options.after))
     return listed
 
 
 def _history(engine: Any, options: argparse.Namespace) -> Result:
-    result: Result = engine.read(engine.requests.history(options.namespace, options.key, options.limit))
+    result: Result = engine.read(engine.requests.values.history(options.namespace, options.key, options.limit))
     return result
 
 
 def _watch(engine: Any, options: argparse.Namespace) -> Result:
-    call = engine.requests.watch(options.namespace, options.key, options.since, options.timeout)
+    call = engine.requests.values.watch(options.namespace, options.key, options.since, options.timeout)
     result: Result = engine.wait(call)
     return result
 

@@ -80,7 +80,7 @@ def run_log(options: argparse.Namespace) -> int:
     try:
         kinds = None if options.kinds is None else _kinds(options.kinds)
         filters = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
-        choice = engine.requests.choice(*filters)
+        choice = engine.requests.events.choice(*filters)
         if options.follow:
             return run_until_ended(_follow(engine, choice, options))
         found = (
@@ -111,7 +111,7 @@ def _kinds(text: str) -> list[str]:
 
 def _all(engine: "Engine", choice: "EventFilter", after: int) -> "Iterable[EventView]":
     while True:
-        page = engine.read(engine.requests.events(choice, after, PAGE))
+        page = engine.read(engine.requests.events.page(choice, after, PAGE))
         yield from page.events
         after = page.next_position
         if after >= page.bookmark:
@@ -149,7 +149,7 @@ async def _follow(engine: "Engine", choice: "EventFilter", options: argparse.Nam
     async with aclosing(follow(engine, choice, after, HEARTBEAT)) as coming:
         async for came in coming:
             for event in islice(came.events, left):
-                _show(event_view(event.recorded, engine.requests.spelled), options.json)
+                _show(event_view(event.recorded, engine.requests.rules.spelled), options.json)
             left = None if left is None else left - len(came.events)
             if left is not None and left <= 0:
                 return

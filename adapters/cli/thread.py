@@ -104,7 +104,7 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
         raise
     except HoldlogError as refusal:
         if options.json:
-            print(texts.printable(json.dumps(engine.requests.refused(refusal).body(), ensure_ascii=False)))
+            print(texts.printable(json.dumps(engine.requests.expected(refusal).body(), ensure_ascii=False)))
         else:
             texts.print_note(_what_to_do(refusal))
         return 1
@@ -139,24 +139,24 @@ def _more(body: Body) -> str:
 
 
 def _list(engine: "Engine", options: argparse.Namespace) -> Body:
-    return engine.read(engine.requests.threads(options.limit, options.after)).body()
+    return engine.read(engine.requests.threads.listed(options.limit, options.after)).body()
 
 
 def _read(engine: "Engine", options: argparse.Namespace) -> Body:
-    return engine.read(engine.requests.thread_read(options.id, options.limit, options.after)).body()
+    return engine.read(engine.requests.threads.page(options.id, options.limit, options.after)).body()
 
 
 def _data(engine: "Engine", options: argparse.Namespace) -> Body:
     from holdlog.adapters.api.request import Query
 
     if options.key is not None:
-        return engine.read(engine.requests.thread_get(options.id, options.key)).body()
+        return engine.read(engine.requests.thread_data.get(options.id, options.key)).body()
 
     def whole(reader: "Reader") -> "ThreadData":
         """Read all pages of one snapshot."""
-        page = engine.requests.thread_data(options.id).answer(reader)
+        page = engine.requests.thread_data.page(options.id).answer(reader)
         while page.next_after is not None:
-            following = engine.requests.thread_data(options.id, page.next_after).answer(reader)
+            following = engine.requests.thread_data.page(options.id, page.next_after).answer(reader)
             page = following.model_copy(update={"data": page.data | following.data})
         return page
 

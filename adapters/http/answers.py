@@ -14,22 +14,6 @@ from holdlog.adapters.api.values.responses import Result
 from holdlog.domain import refusals
 from holdlog.domain.refusals import HoldlogError
 
-STATUSES: Final[dict[type[HoldlogError], int]] = {
-    refusals.TooLargeError: 413,
-    refusals.ReusedError: 422,
-    refusals.InvalidError: 400,
-    refusals.DeniedError: 403,
-    refusals.NotFoundError: 404,
-    refusals.ConflictError: 409,
-    refusals.DataConflictError: 409,
-    refusals.FencedError: 409,
-    refusals.BusyError: 409,
-    refusals.OverLimitError: 429,
-    refusals.UnavailableError: 503,
-    refusals.SealedError: 503,
-}
-
-
 CONFLICT: Final = (
     'The value is now at version {0}. Adapt your request to actual_value, then repeat it with If-Match: "{0}".'
 )
@@ -87,16 +71,10 @@ def raw(message: str, status: int, headers: dict[str, str] | None = None) -> byt
 async def refused(request: Request, error: Exception) -> Response:
     """The response to a refusal that a route raised."""
     assert isinstance(error, HoldlogError)
-    status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
+    if isinstance(error, refusals.ReusedError):
+        return failed("Idempotency-Key: was already used for a different request; choose a new one", error.http_status)
     headers = {}
     if isinstance(error, refusals.UnavailableError):
         headers["retry-after"] = str(math.ceil(error.retry_after))
-    if isinstance(error, refusals.DeniedError):
-        return answer(responses.Denied(needed=error.needed, message=str(error)), status)
-    if isinstance(error, refusals.ReusedError):
-        return failed("Idempotency-Key: was already used for a different request; choose a new one", status)
     calls = request.scope["state"]["served"].requests
-    try:
-        return answer(calls.refused(error), status, headers)
-    except HoldlogError:
-        return failed(calls.describe(error), status, headers)
+    return answer(calls.refused(error), error.http_status, headers)

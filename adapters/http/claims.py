@@ -19,9 +19,9 @@ async def claims(request: Request) -> Response:
     if resource is not None:
         given = arguments(request.scope, "version")
         version = number(given, "version", 0) if "version" in given else None
-        return answer(await context.engine.read_async(context.requests.status(decoded(resource), version)))
+        return answer(await context.engine.read_async(context.requests.claims.status(decoded(resource), version)))
     given = arguments(request.scope, "agent", "after", "limit")
-    board = context.requests.board(given.get("agent"), number(given, "limit", BOARD_PAGE), given.get("after"))
+    board = context.requests.claims.board(given.get("agent"), number(given, "limit", BOARD_PAGE), given.get("after"))
     return answer(await context.engine.read_async(board))
 
 

@@ -49,14 +49,14 @@ async def events(request: Request) -> Response:
     streams = STREAM in request.headers.get("accept", "") and request.method == "GET"
     _require_known(query, () if streams else _PAGE)
     kinds = [kind for given in query.getlist("kinds") for kind in given.split(",")] or None
-    choice = context.requests.choice(kinds=kinds, **{name: query[name] for name in _FILTERS if name in query})
+    choice = context.requests.events.choice(kinds=kinds, **{name: query[name] for name in _FILTERS if name in query})
     if streams:
         return await _stream(request, context, choice)
     after, limit = _number(query.get("after", "0"), "after"), _number(query.get("limit", str(EVENTS_PAGE)), "limit")
     seconds = seconds_of(query.get("wait", "0"), "wait")
     if not seconds:
-        return answer(await context.engine.read_async(context.requests.events(choice, after, limit)))
-    return await long_poll(request.receive, context, context.requests.coming_events(choice, after, limit, seconds))
+        return answer(await context.engine.read_async(context.requests.events.page(choice, after, limit)))
+    return await long_poll(request.receive, context, context.requests.events.next_page(choice, after, limit, seconds))
 
 
 async def _stream(request: Request, context: RequestContext, choice: EventFilter) -> Response:
@@ -111,7 +111,7 @@ class EventStream(Response):
             await _send(send, _bookmark(position))
         except HoldlogError as error:
             await _send(
-                send, f"event: end\ndata: {json.dumps({'message': self._context.requests.describe(error)})}\n\n"
+                send, f"event: end\ndata: {json.dumps({'message': self._context.requests.rules.describe(error)})}\n\n"
             )
 
 

@@ -8,8 +8,9 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 
 from holdlog.adapters.api.pagination import chunks
 from holdlog.adapters.api.request import CommandRequest, Query
+from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.validation import checked, whole
-from holdlog.adapters.api.values.requests import Requests, time_to_live
+from holdlog.adapters.api.values.requests import time_to_live
 from holdlog.adapters.langgraph.filters import matches, require_known
 from holdlog.adapters.langgraph.items import VersionedSearchItem, found_item, is_item, item
 from holdlog.adapters.langgraph.namespaces import Labels, below, listed, text_of
@@ -105,7 +106,7 @@ class Batch:
 def _read_of(calls: Requests, operation: Op) -> StoreRead:
     match operation:
         case GetOp(namespace=labels, key=key):
-            record = calls.record(text_of(labels), key).answer
+            record = calls.values.record(text_of(labels), key).answer
             return lambda reader: item(reader, record(reader), labels)
         case SearchOp() as search:
             _require_page(search)
@@ -124,9 +125,11 @@ def _written(calls: Requests, by: str, put: PutOp) -> Operation:
         raise InvalidNamespaceError("a namespace must have at least one label")
     namespace, expected = text_of(put.namespace), getattr(put, "expected_version", None)
     if put.value is None:
-        command = calls.delete(namespace, put.key, by, expected).command
+        command = calls.values.delete(namespace, put.key, by, expected).command
     else:
-        command = calls.set(namespace, put.key, _object(put.value), by, expected, ttl_seconds=_seconds(put.ttl)).command
+        command = calls.values.set(
+            namespace, put.key, _object(put.value), by, expected, ttl_seconds=_seconds(put.ttl)
+        ).command
     assert isinstance(command, Transact)
     return command.operations[0]
 

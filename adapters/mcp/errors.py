@@ -10,8 +10,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.values.presenter import named
-from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.mcp.resources.addresses import UnknownAddressError
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, NotFoundError, StoreError
 
@@ -45,17 +45,16 @@ def translated(ctx: ServerRequestContext[Any, Any], uri: str, requests: Requests
 
 
 def _error(error: HoldlogError, requests: Requests) -> tuple[int, str, dict[str, Any]]:
+    """The code, message and data of the error."""
+    body = requests.refused(error).body()
     match error:
         case UnknownAddressError():
             return NOT_FOUND_BEFORE, str(error), {}
-        case InvalidError():
-            return INVALID_PARAMS, str(error), {}
-        case DeniedError(needed=needed):
-            return INVALID_PARAMS, str(error), {"status": "denied", "needed": needed}
         case NotFoundError():
-            return NOT_FOUND_BEFORE, "there is no value now", requests.refused(error).body()
-        case StoreError():
-            return INTERNAL_ERROR, requests.describe(error), {}
+            return error.rpc_code, "there is no value now", body
+        case DeniedError(needed=needed):
+            return error.rpc_code, str(error), {"status": "denied", "needed": needed}
+        case InvalidError() | StoreError():
+            return error.rpc_code, body["message"], {}
         case _:
-            body = requests.refused(error).body()
-            return INTERNAL_ERROR, str(body.get("message", "refused")), body
+            return error.rpc_code, str(body.get("message", "refused")), body

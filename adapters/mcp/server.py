@@ -21,12 +21,12 @@ from holdlog.adapters.api.validation import MAX_SHOWN, first_finding
 from holdlog.adapters.api.values.presenter import named
 from holdlog.adapters.auth.identity import SessionId
 from holdlog.adapters.mcp.calling import context_of
-from holdlog.adapters.mcp.groups import ALIASES, GROUPS, INSTRUCTIONS, ToolKind
+from holdlog.adapters.mcp.groups import ALIASES, GROUPS, INSTRUCTIONS
 from holdlog.adapters.mcp.resources.announced import serve_resources
 from holdlog.adapters.mcp.resources.subscriptions import Subscriptions
 from holdlog.adapters.mcp.schemas import input_schema, output_schema
-from holdlog.adapters.mcp.threads import ThreadTools
-from holdlog.adapters.mcp.tools import PROGRESS_EVERY, current_context, failed
+from holdlog.adapters.mcp.tools import TOOLS
+from holdlog.adapters.mcp.tools.group import PROGRESS_EVERY, ToolKind, current_context, failed
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.names import closest, label
 from holdlog.domain.refusals import InvalidError
@@ -73,8 +73,8 @@ def _unknown_tool(name: str, known: Sequence[str], groups: Sequence[str], prefix
     """The error for a tool that does not exist, or that is in a group that the server does not offer. The prefix of all
     names makes no two of them similar."""
     bare = name[:MAX_SHOWN].removeprefix(prefix)
-    for group, kinds in GROUPS.items():
-        if group not in groups and any(kind.name == bare for kind in kinds):
+    for group, tools in TOOLS.items():
+        if group not in groups and any(kind.name == bare for kind in tools.kinds()):
             offered = ",".join([*groups, group])
             return f"{prefix}{bare} is in the group {group}; this server does not offer it (--tools {offered})"
     near = closest(bare, (tool.removeprefix(prefix) for tool in known))
@@ -131,9 +131,9 @@ def build_server(
         mask_error_details=True,
         strict_input_validation=True,
     )
-    tools = ThreadTools(prefix, progress_every)
     for group in groups:
-        for kind in GROUPS[group]:
+        tools = TOOLS[group](prefix, progress_every)
+        for kind in tools.kinds():
             server.add_tool(_tool(kind, group, getattr(tools, kind.name), prefix))
     server.subscriptions = serve_resources(server._mcp_server, local, groups, prefix)
     return server

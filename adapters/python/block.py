@@ -136,7 +136,7 @@ class Block:
                 return None
             raise BusyError(outcome.hold)
         assert isinstance(outcome, ClaimAcquired)
-        self._claim = HeldClaim(self._ending, outcome, answer, self._engine.requests.claimable)
+        self._claim = HeldClaim(self._ending, outcome, answer, self._engine.requests.rules.claimable)
         self._own = tuple(grant for grant in self._claim.grants if grant not in self._before)
         if outcome.already:
             self._own = ()
@@ -208,7 +208,7 @@ class Block:
                     return None
             if recorded.envelope.version <= version:
                 break
-        board = load_board(reader, [resource], self._engine.requests.steady(), at=0)
+        board = load_board(reader, [resource], self._engine.requests.rules.steady(), at=0)
         return fence(FencingCondition(resource=resource, version=version), self._who, board)
 
 

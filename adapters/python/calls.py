@@ -6,9 +6,9 @@ from typing import Any, Final, TypeVar
 
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.request import ClaimRequest
+from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.validation import number_of_seconds
 from holdlog.adapters.api.values import responses
-from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.python.block import HoldOptions
 
 UPDATE_ATTEMPTS: Final = 100
@@ -37,7 +37,7 @@ def hold_options(
     outcome: str | None,
 ) -> HoldOptions:
     def request(seconds: float) -> ClaimRequest[Any]:
-        return calls.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
+        return calls.claims.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
 
     return HoldOptions(request, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
 

@@ -67,12 +67,12 @@ class StateStore:
         if the writer no longer holds one of the claims, and ConflictError if the version differs; its `.detail` has the
         current value.
         """
-        call = self._requests.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
+        call = self._requests.values.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
         return self._write(call, reason, request_id)
 
     def get(self, namespace: str, key: str) -> responses.StateRecord:
         """Return the current value. Raises NotFoundError."""
-        return self._engine.read(self._requests.get(namespace, key))
+        return self._engine.read(self._requests.values.get(namespace, key))
 
     def delete(
         self,
@@ -87,14 +87,14 @@ class StateStore:
     ) -> responses.DeleteResult:
         """Delete the value; its history is kept, and the next write continues the version numbers. `expected_version`,
         `guard`: as for `set`. Raises NotFoundError, ConflictError, FencedError."""
-        call = self._requests.delete(namespace, key, deleted_by, expected_version, guard)
+        call = self._requests.values.delete(namespace, key, deleted_by, expected_version, guard)
         return self._write(call, reason, request_id)
 
     def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
     ) -> responses.ClearResult:
         """Delete every value of a namespace in one transaction, whatever their versions."""
-        return self._write(self._requests.clear_namespace(namespace, deleted_by), reason, request_id)
+        return self._write(self._requests.values.clear(namespace, deleted_by), reason, request_id)
 
     def update(
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
@@ -120,29 +120,29 @@ class StateStore:
     ) -> responses.RecordList:
         """Return a page of the values of a namespace, sorted by key, at one position of the log; `next_after` is set if
         there are more. A page also ends at 1 MiB, but has at least one value."""
-        return self._engine.read(self._requests.list_records(namespace, prefix, limit, after_key, deleted))
+        return self._engine.read(self._requests.values.records(namespace, prefix, limit, after_key, deleted))
 
     def list_keys(self, namespace: str) -> list[responses.StateRecord]:
         """Return all values of a namespace, sorted by key, at one position of the log."""
-        return self._engine.read(self._requests.all_records(namespace))
+        return self._engine.read(self._requests.values.all_records(namespace))
 
     def list_namespaces(self) -> list[str]:
         """Return the namespaces that have values, sorted by name."""
-        return self._engine.read(self._requests.all_namespaces())
+        return self._engine.read(self._requests.values.all_namespaces())
 
     def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> list[responses.Past]:
         """Return the changes of a key, newest first; empty if there are none."""
-        return self._engine.read(self._requests.all_history(namespace, key, limit, before_version))
+        return self._engine.read(self._requests.values.all_history(namespace, key, limit, before_version))
 
     def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
         """Return all values of a namespace with their whole histories, at one position of the log."""
-        return self._engine.read(self._requests.all_exported(namespace, include_deleted))
+        return self._engine.read(self._requests.values.all_exported(namespace, include_deleted))
 
     def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
         """Block until the key has a version above `since_version` (0: until it exists) or the timeout passes."""
-        return self._engine.wait(self._requests.watch(namespace, key, since_version, timeout_seconds))
+        return self._engine.wait(self._requests.values.watch(namespace, key, since_version, timeout_seconds))
 
     def events(
         self,
@@ -163,10 +163,10 @@ class StateStore:
         keys), `resource` (with what overlaps it) and `thread` select events of any of these; `kinds`: such as
         `ValueWritten` or `claim`; `agent`: only events of this agent and its sub-agents.
         """
-        choice = self._requests.choice(namespace, prefix, kinds, resource, agent, thread)
+        choice = self._requests.events.choice(namespace, prefix, kinds, resource, agent, thread)
         if wait_seconds:
-            return self._engine.wait(self._requests.coming_events(choice, after, limit, wait_seconds))
-        return self._engine.read(self._requests.events(choice, after, limit))
+            return self._engine.wait(self._requests.events.next_page(choice, after, limit, wait_seconds))
+        return self._engine.read(self._requests.events.page(choice, after, limit))
 
     def claim(
         self,
@@ -186,7 +186,7 @@ class StateStore:
         that is. `wait_seconds`: how long to queue for it. `mode`: `exclusive` or `shared`. `note`: shown to other
         agents. Every write of the agent renews the lease; `claimed` renews it automatically.
         """
-        call = self._requests.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
+        call = self._requests.claims.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
         return self._claim(call, request_id)
 
     def claimed(
@@ -231,33 +231,33 @@ class StateStore:
     ) -> ReleaseAnswer:
         """Release a resource, or everything that the agent holds; the first waiter gets it at once. `outcome`: what was
         done to it (`released`, `modified`, `created`, `deleted`, `moved`), shown to the next holder with the `note`."""
-        call = self._requests.release(resource, agent, also, outcome, moved_to, note)
+        call = self._requests.claims.release(resource, agent, also, outcome, moved_to, note)
         try:
             answer: ReleaseAnswer = self._write(call, None, request_id)
         except HoldlogError as refusal:
-            answer = self._requests.refused(refusal)  # type: ignore[assignment]
+            answer = self._requests.expected(refusal)  # type: ignore[assignment]
         return _with_lost(answer, self._engine.lost(self._engine.caller))
 
     def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
         """Return the holder of a resource; `current` is True if the grant `version` is live. As in responses to `claim`
         and `release`, `lost` lists the claims that this session lost, each once."""
-        answer = self._engine.read(self._requests.status(resource, version))
+        answer = self._engine.read(self._requests.claims.status(resource, version))
         return _with_lost(answer, self._engine.lost(self._engine.caller))
 
     def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
         """List claims and queues, in pages by resource; with `agent`, only those of this agent and its sub-agents."""
-        return self._engine.read(self._requests.board(agent, limit, after))
+        return self._engine.read(self._requests.claims.board(agent, limit, after))
 
     def register(
         self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> claims.RegisteredAgent:
         """Register a description of an agent; omitted fields keep their values."""
-        return self._write(self._requests.register(agent, name, model, purpose), None, None)
+        return self._write(self._requests.claims.register(agent, name, model, purpose), None, None)
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
         """Block until nobody holds the resource or the timeout passes. This only notifies; it does not claim the
         resource."""
-        return self._engine.wait(self._requests.wait(resource, timeout_seconds))
+        return self._engine.wait(self._requests.claims.wait(resource, timeout_seconds))
 
     def close(self) -> None:
         """Finish running calls and close the store."""
@@ -275,7 +275,7 @@ class StateStore:
         try:
             answer: ClaimAnswer = self._engine.claim(call, caller(self._engine.caller, request_id=request_id))
         except HoldlogError as refusal:
-            answer = self._requests.refused(refusal)  # type: ignore[assignment]
+            answer = self._requests.expected(refusal)  # type: ignore[assignment]
         return _with_lost(answer, self._engine.lost(self._engine.caller))
 
     def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
@@ -285,7 +285,7 @@ class StateStore:
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
     ) -> responses.SetResult:
         try:
-            record = self._engine.read(self._requests.get(namespace, key))
+            record = self._engine.read(self._requests.values.get(namespace, key))
             value, version = record.value, record.version
         except NotFoundError:
             value, version = None, 0

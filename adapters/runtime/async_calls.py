@@ -75,7 +75,7 @@ class AsyncCalls(OpenStore):
     async def lost_async(self, caller: Caller, receipt: str | None = None) -> list[Lost]:
         """Like `losses`, with the current holders."""
         losses = await self.losses_async(caller, receipt)
-        return await self.read_async(self.requests.lost(losses)) if losses else []
+        return await self.read_async(self.requests.claims.lost(losses)) if losses else []
 
     async def _decided_async(
         self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None

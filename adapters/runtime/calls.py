@@ -72,7 +72,7 @@ class Calls(OpenStore):
     def lost(self, caller: Caller, receipt: str | None = None) -> list[Lost]:
         """Like `losses`, with the current holders."""
         losses = self.losses(caller, receipt)
-        return self.read(self.requests.lost(losses)) if losses else []
+        return self.read(self.requests.claims.lost(losses)) if losses else []
 
     def _decided(self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None) -> Outcome:
         """Run the command. If a holder whose process has ended is in its way, end that holder's claims and run it

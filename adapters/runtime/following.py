@@ -59,4 +59,4 @@ async def _page(engine: Engine, choice: EventFilter, after: int) -> EventPage:
 
 
 def _new_events(engine: Engine, page: EventPage) -> NewEvents:
-    return NewEvents([RenderedEvent(recorded, engine.requests.spelled) for recorded in page.events], page.scanned)
+    return NewEvents([RenderedEvent(recorded, engine.requests.rules.spelled) for recorded in page.events], page.scanned)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, Query, Settings
-from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
@@ -60,7 +60,7 @@ class OpenStore:
         self.lease_maintenance = LeaseMaintenance(
             store,
             self.writer,
-            calls.steady,
+            calls.rules.steady,
             server.connected,
             settings.grace,
             settings.idle_limit,
@@ -69,7 +69,7 @@ class OpenStore:
         self._grace = settings.grace
         self.settings = settings
         self.keeps = settings.keeps
-        self._began = calls.steady()
+        self._began = calls.rules.steady()
         self._process = os.getpid()
         self._followers: dict[asyncio.AbstractEventLoop, LogTailer] = {}
         self._waits_end = False
@@ -208,7 +208,7 @@ class OpenStore:
         if not server:
             return
         self.caller = self.caller.model_copy(update={"server": ""})
-        lived = self.requests.steady() - self._began
+        lived = self.requests.rules.steady() - self._began
         try:
             with self.store.reader() as reader:
                 if server not in reader.leases.servers():

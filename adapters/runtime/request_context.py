@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller

@@ -149,7 +149,7 @@ class Tail:
     def _above(self, position: int) -> list[RenderedEvent]:
         with self._engine.store.reader() as reader:
             return [
-                RenderedEvent(recorded, self._engine.requests.spelled)
+                RenderedEvent(recorded, self._engine.requests.rules.spelled)
                 for recorded in reader.log(position, READ_AT_ONCE)
             ]
 

@@ -42,7 +42,7 @@ class Verifier:
             return STATIC
         changes = self._engine.token_changes
         found = self._remembered.get(hashed)
-        if found is not None and found.counts(time.monotonic(), changes, self._engine.requests.now()):
+        if found is not None and found.counts(time.monotonic(), changes, self._engine.requests.rules.clock()):
             return found.principal
         began = time.monotonic()
         if (name := name_in(text)) is not None:

@@ -118,7 +118,7 @@ async def serve(port: int) -> None:
     store = open_holdlog(MEMORY)
     store.keeps = False
     for key in ("static-text", "123", "watched"):
-        await store.write_async(store.requests.set("conformance", key, {"key": key}, "suite", 0), store.caller)
+        await store.write_async(store.requests.values.set("conformance", key, {"key": key}, "suite", 0), store.caller)
     endpoint = Endpoint(fixture_server())
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

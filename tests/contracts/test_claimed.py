@@ -83,7 +83,7 @@ def state(kind: Callable[..., Library], place: str) -> Iterator[Library]:
 
 def force(state: Library, resource: str, reason: str = "stuck") -> None:
     """A person takes the claim away."""
-    call = state._requests.release(resource, "boss", note=reason, forced=True)
+    call = state._requests.claims.release(resource, "boss", note=reason, forced=True)
     state._engine.write(call, state._engine.caller)
 
 
@@ -159,7 +159,7 @@ def test_claimed_block_on_a_held_resource_is_busy_and_changes_nothing(state: Lib
 def test_two_claimed_blocks_that_wait_for_each_other_are_a_deadlock(state: Library) -> None:
     state.claim("a.md", agent="ben")
     with state.claimed("b.md", agent="ann"):
-        waits = state._requests.claim("b.md", "ben", wait_seconds=30).command
+        waits = state._requests.claims.claim("b.md", "ben", wait_seconds=30).command
         state._engine.writer.run(waits, state._engine.caller)
         with (
             pytest.raises(DeadlockError, match="deadlock 2 agents"),
@@ -184,7 +184,7 @@ def test_claimed_block_queues_for_longer_than_one_call_may(kind: Callable[..., L
             return len(seen) == 3
 
         until(another_call)
-        state._engine.write(state._requests.release("a.md", "ben"), state._engine.caller)
+        state._engine.write(state._requests.claims.release("a.md", "ben"), state._engine.caller)
         return seen
 
     with ThreadPoolExecutor(1) as pool:
@@ -470,7 +470,8 @@ async def test_claim_cancelled_while_it_gets_its_ticket_is_never_granted(place: 
                 await task
         await until_async(
             lambda: (
-                [it.present for queue in engine.read(store._requests.board()).queues for it in queue.line] == [False]
+                [it.present for queue in engine.read(store._requests.claims.board()).queues for it in queue.line]
+                == [False]
             )
         )
         await store.release("a.md", agent="ben")
@@ -499,7 +500,8 @@ async def test_claim_cancelled_right_after_it_got_its_ticket_is_never_granted(
             await task
         await until_async(
             lambda: (
-                [it.present for queue in engine.read(store._requests.board()).queues for it in queue.line] == [False]
+                [it.present for queue in engine.read(store._requests.claims.board()).queues for it in queue.line]
+                == [False]
             )
         )
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from holdlog.adapters.api.events import paging
 from holdlog.adapters.api.pagination import MAX_PAGE_BYTES
 from holdlog.adapters.api.request import Settings
-from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.requests import Requests
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.values.responses import Events, EventView
 from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.auth.identity import Identity
@@ -36,12 +37,12 @@ LONG = 50.0
 
 
 def calls_of(store: Store) -> Requests:
-    return Requests(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
+    return Requests(RequestRules(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt")))
 
 
 def page(store: Store, after: int = 0, limit: int = 100, calls: Requests | None = None, **choice: Any) -> Events:
     calls = calls or calls_of(store)
-    call = calls.events(calls.choice(**choice), after, limit)
+    call = calls.events.page(calls.events.choice(**choice), after, limit)
     with store.snapshot() as reader:
         return call.answer(reader)
 
@@ -101,12 +102,12 @@ def test_event_of_a_null_value_shows_null(store: Store) -> None:
 
 
 def test_events_of_claims_and_agents_are_listed(engine: Engine) -> None:
-    engine.claim(engine.requests.claim("src/", "ann", also=["b.py"], note="ten minutes"), NOBODY)
-    engine.claim(engine.requests.claim("b.py", "bob", also=["c.py"], wait_seconds=0.01), NOBODY)
-    engine.write(engine.requests.release("src/", "ann", outcome="moved", moved_to="lib/"), NOBODY)
-    engine.write(engine.requests.release("b.py", "admin", forced=True, note="away"), NOBODY)
-    engine.write(engine.requests.register("ann", name="Ann", purpose="tests"), NOBODY)
-    events = engine.read(engine.requests.events(engine.requests.choice())).body()["events"]
+    engine.claim(engine.requests.claims.claim("src/", "ann", also=["b.py"], note="ten minutes"), NOBODY)
+    engine.claim(engine.requests.claims.claim("b.py", "bob", also=["c.py"], wait_seconds=0.01), NOBODY)
+    engine.write(engine.requests.claims.release("src/", "ann", outcome="moved", moved_to="lib/"), NOBODY)
+    engine.write(engine.requests.claims.release("b.py", "admin", forced=True, note="away"), NOBODY)
+    engine.write(engine.requests.claims.register("ann", name="Ann", purpose="tests"), NOBODY)
+    events = engine.read(engine.requests.events.page(engine.requests.events.choice())).body()["events"]
     by_kind = {event["kind"]: event for event in events}
     assert [events[0][it] for it in ("kind", "resource", "by", "agent", "note")] == [
         "ClaimGranted",
@@ -294,30 +295,32 @@ def test_events_are_filtered_by_place_kind_and_agent(store: Store) -> None:
 @settings(max_examples=50, deadline=None)
 @given(*[st.sampled_from(["a", "a/", "a/b", "a/b/", "ab", "custom://a", "custom://a/"])] * 2)
 def test_resource_filter_selects_events_of_overlapping_resources(changed: str, asked: str) -> None:
-    calls = Requests(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
+    calls = Requests(RequestRules(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt")))
     with StateStore(":memory:") as memory:
         memory.claim(changed, agent="ann")
         with memory._engine.store.reader() as reader:
-            found = calls.events(calls.choice(resource=asked)).answer(reader)
+            found = calls.events.page(calls.events.choice(resource=asked)).answer(reader)
     assert bool(found.events) == overlap(changed, asked)
 
 
 def test_events_outside_the_grants_and_their_names_are_hidden(engine: Engine) -> None:
-    engine.write(engine.requests.set("open", "k", 1, "ann", None), NOBODY)
-    engine.write(engine.requests.set("hidden", "k", "secret", "ann", None), NOBODY)
-    engine.claim(engine.requests.claim("docs/a.md", "ann"), NOBODY)
-    engine.claim(engine.requests.claim("docs/a.md", "bob", also=["hidden.py", "docs/b.md"], wait_seconds=0.01), NOBODY)
-    engine.write(engine.requests.release("docs/a.md", "ann", outcome="moved", moved_to="hidden/a.md"), NOBODY)
+    engine.write(engine.requests.values.set("open", "k", 1, "ann", None), NOBODY)
+    engine.write(engine.requests.values.set("hidden", "k", "secret", "ann", None), NOBODY)
+    engine.claim(engine.requests.claims.claim("docs/a.md", "ann"), NOBODY)
+    engine.claim(
+        engine.requests.claims.claim("docs/a.md", "bob", also=["hidden.py", "docs/b.md"], wait_seconds=0.01), NOBODY
+    )
+    engine.write(engine.requests.claims.release("docs/a.md", "ann", outcome="moved", moved_to="hidden/a.md"), NOBODY)
     calls = engine.requests.within(Grants.parse(["read:open", "claim:docs/*"]))
-    found = engine.read(calls.events(calls.choice()))
+    found = engine.read(calls.events.page(calls.events.choice()))
     assert {event.stream for event in found.events} == {"record:open/k", "claim:docs/a.md"}
     assert [event.also for event in found.events if event.kind == "ClaimQueued"] == [["docs/b.md"]]  # type: ignore[attr-defined]
     assert "hidden" not in found.model_dump_json()
     assert found.next_position == found.bookmark
     for denied in ({"namespace": "hidden"}, {"resource": "hidden.py"}):
         with pytest.raises(DeniedError):
-            calls.choice(**denied)  # type: ignore[arg-type]
-    assert len(engine.read(calls.events(calls.choice(namespace="open"))).events) == 1
+            calls.events.choice(**denied)  # type: ignore[arg-type]
+    assert len(engine.read(calls.events.page(calls.events.choice(namespace="open"))).events) == 1
 
 
 # --- while others write
@@ -405,7 +408,7 @@ def test_long_poll_with_more_of_the_log_to_scan_returns_at_once(place: str, monk
 def test_long_poll_lasts_no_longer_than_the_wait_limit(place: str) -> None:
     engine = open_holdlog(place, Settings(max_wait=0.01))
     calls = engine.requests
-    assert engine.wait(calls.coming_events(calls.choice(), 0, 1, 3600.0)).events == []
+    assert engine.wait(calls.events.next_page(calls.events.choice(), 0, 1, 3600.0)).events == []
     engine.close()
 
 

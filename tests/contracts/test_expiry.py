@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.requests import Requests
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.values import responses as results
-from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
@@ -54,7 +55,7 @@ SECOND = 1_000_000
 @pytest.fixture
 def engine(store: Store, clock: Clock) -> Iterator[Engine]:
     server, settings = Liveness(), Settings()
-    calls = Requests(settings, clock, clock.steady, server.connected, IDENTITY)
+    calls = Requests(RequestRules(settings, clock, clock.steady, server.connected, IDENTITY))
     holdlog = Engine(store, ProcessNotifier(), NOBODY, calls, server, settings, IDENTITY)
     yield holdlog
     holdlog.close()
@@ -75,7 +76,7 @@ def next_end(store: Store) -> int | None:
 
 
 def get(engine: Engine, key: str = "k") -> results.StateRecord:
-    return engine.read(engine.requests.get("n", key))
+    return engine.read(engine.requests.values.get("n", key))
 
 
 def missing(engine: Engine, key: str = "k") -> dict[str, Any]:
@@ -85,7 +86,7 @@ def missing(engine: Engine, key: str = "k") -> dict[str, Any]:
 
 
 def listed(engine: Engine, deleted: bool = False) -> list[tuple[str, int]]:
-    found = engine.read(engine.requests.list_records("n", deleted=deleted))
+    found = engine.read(engine.requests.values.records("n", deleted=deleted))
     return [(it.key, it.version) for it in found.records]
 
 
@@ -100,11 +101,11 @@ def seen_by_all_reads(engine: Engine) -> Any:
         got,
         listed(engine),
         listed(engine, deleted=True),
-        engine.read(calls.list_namespaces()).namespaces,
-        engine.read(calls.all_namespaces()),
-        engine.read(calls.all_records("n")),
-        [record.key for record in engine.read(calls.export("n")).records],
-        [(it.key, it.version, it.updated_at) for it in engine.read(calls.export("n", True)).records],
+        engine.read(calls.values.namespaces()).namespaces,
+        engine.read(calls.values.all_namespaces()),
+        engine.read(calls.values.all_records("n")),
+        [record.key for record in engine.read(calls.values.export("n")).records],
+        [(it.key, it.version, it.updated_at) for it in engine.read(calls.values.export("n", True)).records],
     )
 
 
@@ -116,7 +117,7 @@ def test_value_with_a_time_to_live_shows_its_expiry(engine: Engine, clock: Clock
     clock.move(15.5)
     found = get(engine)
     assert (found.value, found.expires_at, found.expires_in_seconds) == (1, utc(START + 60 * SECOND), 44.5)
-    (kept,) = engine.read(engine.requests.all_records("n"))
+    (kept,) = engine.read(engine.requests.values.all_records("n"))
     assert kept == found
 
 
@@ -152,10 +153,10 @@ def test_expired_value_is_listed_among_the_deleted_only(engine: Engine, clock: C
     clock.move(60)
     assert listed(engine) == [("a", 1), ("l", 1), ("z", 1)]
     assert listed(engine, deleted=True) == [("k", 2)]
-    (namespace,) = engine.read(engine.requests.list_namespaces()).namespaces
+    (namespace,) = engine.read(engine.requests.values.namespaces()).namespaces
     assert namespace.count == 3
-    assert [it.key for it in engine.read(engine.requests.export("n")).records] == ["a", "l", "z"]
-    exported = engine.read(engine.requests.export("n", include_deleted=True)).records
+    assert [it.key for it in engine.read(engine.requests.values.export("n")).records] == ["a", "l", "z"]
+    exported = engine.read(engine.requests.values.export("n", include_deleted=True)).records
     assert [(it.key, it.version, it.value) for it in exported] == [
         ("a", 1, 1),
         ("k", 2, None),
@@ -167,7 +168,7 @@ def test_expired_value_is_listed_among_the_deleted_only(engine: Engine, clock: C
 def test_namespace_with_only_expired_values_is_not_listed(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     clock.move(60)
-    assert engine.read(engine.requests.all_namespaces()) == []
+    assert engine.read(engine.requests.values.all_namespaces()) == []
 
 
 def test_recording_an_expiry_changes_nothing_for_readers(engine: Engine, clock: Clock) -> None:
@@ -277,7 +278,7 @@ def test_history_and_export_show_an_expiry_at_the_time_it_was_due(engine: Engine
     change(engine.store, put_for("k", 1, seconds=60), by="bob")
     clock.move(100)
     notice(engine.store)
-    newest, _ = engine.read(engine.requests.history("n", "k")).history
+    newest, _ = engine.read(engine.requests.values.history("n", "k")).history
     assert newest.body() == {
         "version": 2,
         "value": None,
@@ -286,7 +287,7 @@ def test_history_and_export_show_an_expiry_at_the_time_it_was_due(engine: Engine
         "event_type": "expire",
         "position": 2,
     }
-    (record,) = engine.read(engine.requests.export("n", include_deleted=True)).records
+    (record,) = engine.read(engine.requests.values.export("n", include_deleted=True)).records
     assert record.history[0] == newest
 
 
@@ -297,9 +298,12 @@ def test_unrecorded_expiry_is_not_in_the_history(engine: Engine, clock: Clock) -
     with pytest.raises(NotFoundError) as gone:
         get(engine)
     assert gone.value.facts["version"] == 2
-    versions = [it.version for it in engine.read(engine.requests.history("n", "k")).history]
+    versions = [it.version for it in engine.read(engine.requests.values.history("n", "k")).history]
     notice(engine.store)
-    assert (versions, [it.version for it in engine.read(engine.requests.history("n", "k")).history]) == ([1], [2, 1])
+    assert (versions, [it.version for it in engine.read(engine.requests.values.history("n", "k")).history]) == (
+        [1],
+        [2, 1],
+    )
 
 
 def test_event_without_expiry_keeps_its_old_stored_form(store: Store) -> None:
@@ -417,7 +421,7 @@ def test_event_after_a_refused_transaction_is_not_older_than_the_log(tmp_path: P
 
 def test_watch_reports_a_recorded_expiry(engine: Engine, clock: Clock, in_thread: Any) -> None:
     change(engine.store, put_for("k", 1, seconds=60), by="bob")
-    watching = in_thread(engine, engine.requests.watch("n", "k", 1, 50))
+    watching = in_thread(engine, engine.requests.values.watch("n", "k", 1, 50))
     clock.move(60)
     notice(engine.store)
     engine.notifier.notify()
@@ -428,16 +432,16 @@ def test_watch_reports_a_recorded_expiry(engine: Engine, clock: Clock, in_thread
 
 def test_watch_reports_an_unrecorded_expiry_once(engine: Engine, clock: Clock, in_thread: Any) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
-    watching = in_thread(engine, engine.requests.watch("n", "k", 1, 50))
+    watching = in_thread(engine, engine.requests.values.watch("n", "k", 1, 50))
     clock.move(60)
     engine.notifier.notify()
     answer = watching.result(PATIENCE)
     assert (answer.status, answer.version) == ("deleted", 2)
-    assert engine.wait(engine.requests.watch("n", "k", answer.version, 0)).status == "timeout"
+    assert engine.wait(engine.requests.values.watch("n", "k", answer.version, 0)).status == "timeout"
     notice(engine.store)
-    assert engine.wait(engine.requests.watch("n", "k", answer.version, 0)).status == "timeout"
+    assert engine.wait(engine.requests.values.watch("n", "k", answer.version, 0)).status == "timeout"
     write(engine.store, "k", 2)
-    assert engine.wait(engine.requests.watch("n", "k", answer.version, 0)).version == 3
+    assert engine.wait(engine.requests.values.watch("n", "k", answer.version, 0)).version == 3
 
 
 def test_watch_from_version_0_waits_until_an_expired_key_is_set_again(
@@ -445,8 +449,8 @@ def test_watch_from_version_0_waits_until_an_expired_key_is_set_again(
 ) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     clock.move(60)
-    assert engine.wait(engine.requests.watch("n", "k", 0, 0)).status == "timeout"
-    watching = in_thread(engine, engine.requests.watch("n", "k", 0, 50))
+    assert engine.wait(engine.requests.values.watch("n", "k", 0, 0)).status == "timeout"
+    watching = in_thread(engine, engine.requests.values.watch("n", "k", 0, 50))
     write(engine.store, "k", 2)
     engine.notifier.notify()
     assert watching.result(PATIENCE).version == 3
@@ -475,10 +479,10 @@ def in_thread() -> Iterator[Callable[..., Any]]:
 )
 def test_time_to_live_out_of_range_is_refused_by_name(engine: Engine, seconds: Any) -> None:
     with pytest.raises(InvalidError, match=r"ttl_seconds: must be a number of seconds from 0\.000001 to 315360000"):
-        engine.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds)
+        engine.requests.values.set("n", "k", 1, "ann", None, ttl_seconds=seconds)
 
 
 @pytest.mark.parametrize(("seconds", "lasts"), [(0.000_001, 1), (1, SECOND), (MAX_TTL_SECONDS, 315_360_000 * SECOND)])
 def test_time_to_live_is_exact_to_the_microsecond(engine: Engine, seconds: float, lasts: int) -> None:
-    engine.write(engine.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds), NOBODY)
+    engine.write(engine.requests.values.set("n", "k", 1, "ann", None, ttl_seconds=seconds), NOBODY)
     assert next_end(engine.store) == START + lasts

@@ -176,10 +176,10 @@ async def test_only_waiters_concerned_by_an_event_check_again(engine: Engine) ->
 
 async def test_other_tasks_run_while_many_waiters_are_woken() -> None:
     engine = open_holdlog(":memory:")
-    engine.claim(engine.requests.claim("r", "ann"), NOBODY)
-    waiting = [asyncio.create_task(engine.wait_async(engine.requests.wait("r", LONG))) for _ in range(400)]
+    engine.claim(engine.requests.claims.claim("r", "ann"), NOBODY)
+    waiting = [asyncio.create_task(engine.wait_async(engine.requests.claims.wait("r", LONG))) for _ in range(400)]
     await until_async(lambda: engine.lease_maintenance.waiters == 400)
-    engine.write(engine.requests.release("r", "ann"), NOBODY)
+    engine.write(engine.requests.claims.release("r", "ann"), NOBODY)
     turns = 0
     while any(not it.done() for it in waiting):
         await asyncio.sleep(0)
@@ -201,15 +201,15 @@ async def test_many_waiters_of_one_loop_use_one_notification_listener(engine: En
 
 
 async def test_shutdown_answers_all_waiters_as_if_they_had_timed_out(engine: Engine) -> None:
-    engine.claim(engine.requests.claim("r", "ann"), NOBODY)
-    in_line = engine.requests.claim("r", "bob", wait_seconds=LONG)
+    engine.claim(engine.requests.claims.claim("r", "ann"), NOBODY)
+    in_line = engine.requests.claims.claim("r", "bob", wait_seconds=LONG)
     waiting = [
-        asyncio.create_task(engine.wait_async(engine.requests.wait("r", LONG))),
-        asyncio.create_task(engine.wait_async(engine.requests.watch("n", "k", 0, LONG))),
+        asyncio.create_task(engine.wait_async(engine.requests.claims.wait("r", LONG))),
+        asyncio.create_task(engine.wait_async(engine.requests.values.watch("n", "k", 0, LONG))),
         asyncio.create_task(engine.claim_async(in_line, NOBODY)),
-        asyncio.create_task(asyncio.to_thread(engine.wait, engine.requests.wait("r", LONG))),
+        asyncio.create_task(asyncio.to_thread(engine.wait, engine.requests.claims.wait("r", LONG))),
         asyncio.create_task(
-            asyncio.to_thread(engine.claim, engine.requests.claim("r", "cid", wait_seconds=LONG), NOBODY)
+            asyncio.to_thread(engine.claim, engine.requests.claims.claim("r", "cid", wait_seconds=LONG), NOBODY)
         ),
     ]
     await until_async(lambda: engine.lease_maintenance.waiters == 5)
@@ -221,10 +221,12 @@ async def test_shutdown_answers_all_waiters_as_if_they_had_timed_out(engine: Eng
 
 
 async def test_shutdown_refuses_new_waits(engine: Engine) -> None:
-    engine.claim(engine.requests.claim("r", "ann"), NOBODY)
+    engine.claim(engine.requests.claims.claim("r", "ann"), NOBODY)
     engine.finish_waiting()
     async with asyncio.timeout(PATIENCE):
-        assert (await engine.wait_async(engine.requests.wait("r", LONG))).status == "timeout"
-        assert (await engine.claim_async(engine.requests.claim("r", "bob", wait_seconds=LONG), NOBODY)).status == "busy"
-    assert engine.wait(engine.requests.watch("n", "k", 0, LONG)).status == "timeout"
-    assert engine.wait(engine.requests.wait("free", LONG)).status == "available"
+        assert (await engine.wait_async(engine.requests.claims.wait("r", LONG))).status == "timeout"
+        assert (
+            await engine.claim_async(engine.requests.claims.claim("r", "bob", wait_seconds=LONG), NOBODY)
+        ).status == "busy"
+    assert engine.wait(engine.requests.values.watch("n", "k", 0, LONG)).status == "timeout"
+    assert engine.wait(engine.requests.claims.wait("free", LONG)).status == "available"

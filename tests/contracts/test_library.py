@@ -223,7 +223,7 @@ def test_update_retries_when_another_agent_wrote_in_between(state: Library, plac
 
     def count(value: int) -> int:
         if (theirs := next(others, None)) is not None:
-            writer.write(writer.requests.set("n", "k", theirs, "bob", None), writer.caller)
+            writer.write(writer.requests.values.set("n", "k", theirs, "bob", None), writer.caller)
         return value + 1
 
     assert state.update("n", "k", count, updated_by="ann").version == 4
@@ -239,7 +239,7 @@ def test_update_gives_up_after_a_hundred_attempts(state: Library) -> None:
     def disturbed(value: Any) -> int:
         nonlocal attempts
         attempts += 1
-        writer.write(writer.requests.set("n", "k", attempts, "bob", None), writer.caller)
+        writer.write(writer.requests.values.set("n", "k", attempts, "bob", None), writer.caller)
         return 0
 
     with pytest.raises(ConflictError):
@@ -465,12 +465,12 @@ def test_closed_store_raises_store_closed(kind: Callable[..., Library], place: s
     state.close()
     engine.close()
     for call in (
-        lambda: engine.read(engine.requests.get("n", "k")),
-        lambda: engine.read(engine.requests.list_records("n")),
-        lambda: engine.write(engine.requests.set("n", "k", 1, "ann", None), engine.caller),
-        lambda: engine.wait(engine.requests.wait("r")),
-        lambda: asyncio.run(engine.claim_async(engine.requests.claim("r", "ann"), engine.caller)),
-        lambda: asyncio.run(engine.wait_async(engine.requests.watch("n", "k", 0))),
+        lambda: engine.read(engine.requests.values.get("n", "k")),
+        lambda: engine.read(engine.requests.values.records("n")),
+        lambda: engine.write(engine.requests.values.set("n", "k", 1, "ann", None), engine.caller),
+        lambda: engine.wait(engine.requests.claims.wait("r")),
+        lambda: asyncio.run(engine.claim_async(engine.requests.claims.claim("r", "ann"), engine.caller)),
+        lambda: asyncio.run(engine.wait_async(engine.requests.values.watch("n", "k", 0))),
     ):
         with pytest.raises(StoreError, match="closed"):
             call()

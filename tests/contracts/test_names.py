@@ -76,19 +76,19 @@ def before(engine: Engine, command: AcquireClaim) -> None:
 def test_calls_that_read_or_release_accept_refused_names(engine: Engine, resource: str) -> None:
     calls = engine.requests
     before(engine, take_as_before(resource))
-    assert engine.read(calls.status(resource)).status == "claimed"
-    assert engine.wait(calls.wait(resource, 0)).status == "timeout"
-    (guard,) = calls.guards([{"resource": resource, "version": 1}])
+    assert engine.read(calls.claims.status(resource)).status == "claimed"
+    assert engine.wait(calls.claims.wait(resource, 0)).status == "timeout"
+    (guard,) = calls.rules.guards([{"resource": resource, "version": 1}])
     assert guard.resource == resource
-    assert [it.resource for it in engine.read(calls.board("ann")).claims] == [resource]
-    choice = calls.choice(None, None, None, resource, "ann", None)
-    assert [it.kind for it in engine.read(calls.events(choice)).events] == ["ClaimGranted"]
-    assert engine.write(calls.release(resource, "ann"), engine.caller).status == "released"
+    assert [it.resource for it in engine.read(calls.claims.board("ann")).claims] == [resource]
+    choice = calls.events.choice(None, None, None, resource, "ann", None)
+    assert [it.kind for it in engine.read(calls.events.page(choice)).events] == ["ClaimGranted"]
+    assert engine.write(calls.claims.release(resource, "ann"), engine.caller).status == "released"
 
 
 @pytest.mark.parametrize("resource", [it for it in OLD_NAMES if it not in ("a.py, b.py", "src/parser.py:10-20")])
 def test_a_new_claim_under_a_refused_name_is_refused_by_its_argument(engine: Engine, resource: str) -> None:
-    claim, release = engine.requests.claim, engine.requests.release
+    claim, release = engine.requests.claims.claim, engine.requests.claims.release
     calls: list[tuple[str, Callable[[], object]]] = [
         ("resource", lambda: claim(resource, "ann")),
         ("also[0]", lambda: claim("a", "ann", also=[resource])),
@@ -108,15 +108,15 @@ def test_every_write_refuses_an_agent_that_looks_like_another(engine: Engine, ag
     result = {"agent_name": agent, "output": [], "created_at": "2026-01-01T00:00:00Z"}
     message = {"type": "text", "role": "user", "content": "x"}
     writes: list[tuple[str, Callable[[], object]]] = [
-        ("agent", lambda: calls.claim("a", agent)),
-        ("agent", lambda: calls.release("a", agent)),
-        ("agent", lambda: calls.register(agent, "Ann")),
-        ("updated_by", lambda: calls.set("n", "k", 1, agent, 0)),
-        ("deleted_by", lambda: calls.delete("n", "k", agent, 1)),
-        ("deleted_by", lambda: calls.clear_namespace("n", agent)),
-        ("agent", lambda: calls.thread_start(agent, "t")),
-        ("agent", lambda: calls.thread_append("t", agent, [message])),
-        ("results[0].agent_name", lambda: calls.thread_append("t", "ann", results=[result])),
+        ("agent", lambda: calls.claims.claim("a", agent)),
+        ("agent", lambda: calls.claims.release("a", agent)),
+        ("agent", lambda: calls.claims.register(agent, "Ann")),
+        ("updated_by", lambda: calls.values.set("n", "k", 1, agent, 0)),
+        ("deleted_by", lambda: calls.values.delete("n", "k", agent, 1)),
+        ("deleted_by", lambda: calls.values.clear("n", agent)),
+        ("agent", lambda: calls.threads.start(agent, "t")),
+        ("agent", lambda: calls.threads.append("t", agent, [message])),
+        ("results[0].agent_name", lambda: calls.threads.append("t", "ann", results=[result])),
     ]
     for argument, make in writes:
         with pytest.raises(InvalidError) as refusal:
@@ -127,13 +127,13 @@ def test_every_write_refuses_an_agent_that_looks_like_another(engine: Engine, ag
 def test_history_of_a_refused_agent_name_is_readable_and_its_claim_can_be_taken(engine: Engine) -> None:
     calls = engine.requests
     before(engine, take_as_before("a.py", OLD_AGENT))
-    (held,) = engine.read(calls.board(OLD_AGENT)).claims
+    (held,) = engine.read(calls.claims.board(OLD_AGENT)).claims
     assert held.held_by == OLD_AGENT
-    choice = calls.choice(None, None, None, None, OLD_AGENT, None)
-    assert [it.by for it in engine.read(calls.events(choice)).events] == [OLD_AGENT]
-    released = engine.write(calls.release("a.py", "boss", note="cannot be named", forced=True), engine.caller)
+    choice = calls.events.choice(None, None, None, None, OLD_AGENT, None)
+    assert [it.by for it in engine.read(calls.events.page(choice)).events] == [OLD_AGENT]
+    released = engine.write(calls.claims.release("a.py", "boss", note="cannot be named", forced=True), engine.caller)
     assert released.status == "released"
-    assert engine.read(calls.board()).claims == []
+    assert engine.read(calls.claims.board()).claims == []
 
 
 def test_a_log_with_refused_names_is_sound_and_rebuilt(place: str) -> None:
@@ -149,11 +149,11 @@ def test_a_log_with_refused_names_is_sound_and_rebuilt(place: str) -> None:
     assert rebuild(shadow[1]).events == len(OLD_NAMES)
     shadow[0].close()
     with contextlib.closing(open_holdlog(place)) as engine:
-        assert {it.resource for it in engine.read(engine.requests.board()).claims} == set(OLD_NAMES)
+        assert {it.resource for it in engine.read(engine.requests.claims.board()).claims} == set(OLD_NAMES)
 
 
 def test_names_in_all_scripts_are_claimed_under_their_own_name(engine: Engine) -> None:
     for resource in ("資料（最終）.docx", "my file.py", "app/[id]/page.tsx", "custom://слияние", "cafe\u0301.md"):
-        claimed = engine.claim(engine.requests.claim(resource, "日本"), engine.caller)
+        claimed = engine.claim(engine.requests.claims.claim(resource, "日本"), engine.caller)
         assert isinstance(claimed, results.Claimed)
         assert claimed.resource == unicodedata.normalize("NFC", resource)

@@ -18,7 +18,7 @@ SIZES = [LIMIT, 1, 10, LIMIT, LIMIT, 3, LIMIT, LIMIT, LIMIT, LIMIT, LIMIT, 1, 1,
 
 
 def write(engine: Engine, key: str, size: int) -> None:
-    engine.write(engine.requests.set("n", key, "é" * (size // 2), "ann", None), engine.caller)
+    engine.write(engine.requests.values.set("n", key, "é" * (size // 2), "ann", None), engine.caller)
 
 
 def size_of(page: Result) -> int:
@@ -28,7 +28,7 @@ def size_of(page: Result) -> int:
 def lists(engine: Engine, limit: int = 1000, deleted: bool = False) -> Iterator[RecordList]:
     after: str | None = None
     while True:
-        page = engine.read(engine.requests.list_records("n", "", limit, after, deleted))
+        page = engine.read(engine.requests.values.records("n", "", limit, after, deleted))
         yield page
         if (after := page.next_after) is None:
             return
@@ -37,7 +37,7 @@ def lists(engine: Engine, limit: int = 1000, deleted: bool = False) -> Iterator[
 def histories(engine: Engine, limit: int = 1000) -> Iterator[History]:
     before: int | None = None
     while True:
-        page = engine.read(engine.requests.history("n", "k", limit, before))
+        page = engine.read(engine.requests.values.history("n", "k", limit, before))
         yield page
         if (before := page.next_before) is None:
             return
@@ -46,7 +46,7 @@ def histories(engine: Engine, limit: int = 1000) -> Iterator[History]:
 def exports(engine: Engine, include_deleted: bool = False) -> Iterator[Export]:
     after: str | None = None
     while True:
-        page = engine.read(engine.requests.export("n", include_deleted, after))
+        page = engine.read(engine.requests.values.export("n", include_deleted, after))
         yield page
         if (after := page.next_after) is None:
             return
@@ -79,14 +79,14 @@ def test_exports_of_large_histories_come_in_pages_that_make_the_whole(engine: En
         for size in SIZES[: number % 9 + 1]:  # nine of them have more bytes than a page
             write(engine, key, size)
         if number % 4 == 0:
-            engine.write(engine.requests.delete("n", key, "ann", None), engine.caller)
+            engine.write(engine.requests.values.delete("n", key, "ann", None), engine.caller)
     pages = list(exports(engine, include_deleted))
     live = [key for number, key in enumerate(keys) if number % 4]
     assert [it.key for page in pages for it in page.records] == (keys if include_deleted else live)
     for page in pages:
         assert page.record_count == 1 or size_of(page) < BOUND
         assert all([it.version for it in record.history][-1] == 1 for record in page.records)
-    whole = engine.read(engine.requests.all_exported("n", include_deleted))
+    whole = engine.read(engine.requests.values.all_exported("n", include_deleted))
     assert whole.records == [record for page in pages for record in page.records]
     assert (whole.next_after, whole.history_count) == (None, sum(page.history_count for page in pages))
 

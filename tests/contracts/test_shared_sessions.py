@@ -29,7 +29,7 @@ def test_the_library_reports_a_lost_claim_once(place: Path | str) -> None:
     with StateStore(place) as mine:
         mine.claim("custom://r", agent="x")
         engine = mine._engine
-        engine.write(engine.requests.release("custom://r", "boss", note="off duty", forced=True), engine.caller)
+        engine.write(engine.requests.claims.release("custom://r", "boss", note="off duty", forced=True), engine.caller)
         lost = mine.status("custom://r").lost
         assert lost is not None
         assert [(it.resource, it.why, it.reason) for it in lost] == [("custom://r", "forced", "off duty")]

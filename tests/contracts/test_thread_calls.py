@@ -25,7 +25,7 @@ def replace_results(engine: Engine, *contents: str) -> None:
 
 
 def page(engine: Engine, **bounds: Any) -> ThreadItems:
-    found = engine.read(engine.requests.thread_read("t", **bounds))
+    found = engine.read(engine.requests.threads.page("t", **bounds))
     assert isinstance(found, ThreadItems)
     return found
 
@@ -36,11 +36,11 @@ def said(found: ThreadItems) -> list[str]:
 
 def append(engine: Engine, *messages: str, results: tuple[str, ...] = ()) -> None:
     told = [text(it) for it in messages], [result(it) for it in results]
-    engine.write(engine.requests.thread_append("t", "ann", *told), NOBODY)
+    engine.write(engine.requests.threads.append("t", "ann", *told), NOBODY)
 
 
 def test_thread_pages_return_the_current_items_from_either_end(engine: Engine) -> None:
-    engine.write(engine.requests.thread_start("ann", "t", {"k": 1}), NOBODY)
+    engine.write(engine.requests.threads.start("ann", "t", {"k": 1}), NOBODY)
     for number in range(3):
         append(engine, f"m-{number}", results=(f"r-{number}",))
     replace_results(engine, "r-9")
@@ -59,7 +59,7 @@ def test_thread_pages_return_the_current_items_from_either_end(engine: Engine) -
 
 
 def test_thread_page_between_empty_bounds_has_no_cursor(engine: Engine) -> None:
-    engine.write(engine.requests.thread_start("ann", "t"), NOBODY)
+    engine.write(engine.requests.threads.start("ann", "t"), NOBODY)
     append(engine, *"abc")
     for bounds in ({"before_version": 0}, {"before_version": 1}, {"after_version": 3, "before_version": 2}):
         found = page(engine, **bounds)
@@ -67,7 +67,7 @@ def test_thread_page_between_empty_bounds_has_no_cursor(engine: Engine) -> None:
 
 
 def test_reader_of_a_thread_sees_every_message_once_while_others_append_and_clear(engine: Engine) -> None:
-    engine.write(engine.requests.thread_start("ann", "t"), NOBODY)
+    engine.write(engine.requests.threads.start("ann", "t"), NOBODY)
 
     def write(name: str) -> None:
         for number in range(20):
@@ -81,7 +81,7 @@ def test_reader_of_a_thread_sees_every_message_once_while_others_append_and_clea
     seen: list[str] = []
     after = 0
     while sum(not it.startswith("r") for it in seen) < 40:
-        found = engine.wait(engine.requests.thread_coming("t", after, 3, wait_seconds=30))
+        found = engine.wait(engine.requests.threads.next_page("t", after, 3, wait_seconds=30))
         assert isinstance(found, ThreadItems)
         assert found.items or found.cleared > after
         seen += said(found)
@@ -94,10 +94,10 @@ def test_reader_of_a_thread_sees_every_message_once_while_others_append_and_clea
 
 def test_page_of_thread_data_uses_memory_for_one_page_only(engine: Engine) -> None:
     data = {f"k{number:02}": "x" * 200_000 for number in range(60)}
-    engine.write(engine.requests.thread_start("ann", "t", data), NOBODY)
+    engine.write(engine.requests.threads.start("ann", "t", data), NOBODY)
     tracemalloc.start()
     try:
-        found = engine.read(engine.requests.thread_data("t", "k10"))
+        found = engine.read(engine.requests.thread_data.page("t", "k10"))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -107,7 +107,7 @@ def test_page_of_thread_data_uses_memory_for_one_page_only(engine: Engine) -> No
 
 def test_threads_are_listed_by_name_in_pages(engine: Engine) -> None:
     for name in ("b", "a/b", "Z", "ä"):
-        engine.write(engine.requests.thread_start("ann", name), NOBODY)
-    first = engine.read(engine.requests.threads(limit=3))
+        engine.write(engine.requests.threads.start("ann", name), NOBODY)
+    first = engine.read(engine.requests.threads.listed(limit=3))
     assert [it.thread_id for it in first.threads] == ["Z", "a/b", "b"]
-    assert [it.thread_id for it in engine.read(engine.requests.threads(after=first.next_after)).threads] == ["ä"]
+    assert [it.thread_id for it in engine.read(engine.requests.threads.listed(after=first.next_after)).threads] == ["ä"]

@@ -106,7 +106,7 @@ def test_thread_is_visible_with_read_on_its_id_alone(store: Store) -> None:
     began = found.body()["events"][0]
     assert (began["kind"], "parent_version" in began) == ("ThreadStarted", False)
     with pytest.raises(DeniedError):
-        calls.choice(thread="run-7")
+        calls.events.choice(thread="run-7")
     assert len(page(store, calls=calls, thread="open-2").events) == len(KINDS)
 
 
@@ -147,21 +147,21 @@ async def test_wait_for_messages_times_out_when_only_data_changed(place: str) ->
         start(engine)
         append(engine, said("one"))
         change_data(engine, {"plan": 1})
-        page = await engine.wait_async(engine.requests.thread_coming("run-7", 2, wait_seconds=0.01))
+        page = await engine.wait_async(engine.requests.threads.next_page("run-7", 2, wait_seconds=0.01))
         assert (page.version, page.body()["items"]) == (3, [])
 
 
 def test_only_events_of_a_thread_wake_its_waiters(store: Store) -> None:
     calls = calls_of(store)
-    assert calls.choice(thread="run 7").concerns == ("thread:run%207",)
-    assert calls.choice(thread="t", namespace="n").concerns == ("record:n/*", "thread:t")
-    assert calls.choice(agent="ann").concerns == ("*",)
+    assert calls.events.choice(thread="run 7").concerns == ("thread:run%207",)
+    assert calls.events.choice(thread="t", namespace="n").concerns == ("record:n/*", "thread:t")
+    assert calls.events.choice(agent="ann").concerns == ("*",)
 
 
 async def test_follower_of_a_thread_gets_its_events_alone(engine: Engine) -> None:
     story(engine)
     start(engine, "other")
-    following = follow(engine, engine.requests.choice(thread="run-7"), 0, 0.01)
+    following = follow(engine, engine.requests.events.choice(thread="run-7"), 0, 0.01)
     async with asyncio.timeout(PATIENCE):
         came = await anext(following)
         assert [it.kind for it in came.events] == KINDS

@@ -28,27 +28,27 @@ LONG = 50.0
 
 
 def put(engine: Engine, value: Any, key: str = "k") -> responses.SetResult:
-    return engine.write(engine.requests.set("n", key, value, "ann", None), NOBODY)
+    return engine.write(engine.requests.values.set("n", key, value, "ann", None), NOBODY)
 
 
 def drop(engine: Engine, key: str = "k") -> responses.DeleteResult:
-    return engine.write(engine.requests.delete("n", key, "bob", None), NOBODY)
+    return engine.write(engine.requests.values.delete("n", key, "bob", None), NOBODY)
 
 
 def claim(engine: Engine, agent: str = "ann") -> Any:
-    return engine.claim(engine.requests.claim("r", agent), NOBODY)
+    return engine.claim(engine.requests.claims.claim("r", agent), NOBODY)
 
 
 def release(engine: Engine, agent: str = "ann") -> Any:
-    return engine.write(engine.requests.release("r", agent), NOBODY)
+    return engine.write(engine.requests.claims.release("r", agent), NOBODY)
 
 
 def watch(engine: Engine, since: int, seconds: float = LONG) -> BlockingQuery[Any]:
-    return engine.requests.watch("n", "k", since, seconds)
+    return engine.requests.values.watch("n", "k", since, seconds)
 
 
 def wait(engine: Engine, seconds: float = LONG) -> BlockingQuery[Any]:
-    return engine.requests.wait("r", seconds)
+    return engine.requests.claims.wait("r", seconds)
 
 
 class InThread:
@@ -140,7 +140,7 @@ def test_deletion_wakes_watchers_of_the_key(engine: Engine, waiter: Waiter) -> N
 def test_clearing_a_namespace_wakes_watchers_of_its_keys(engine: Engine, waiter: Waiter) -> None:
     version = put(engine, 1).version
     watching = waiter.start(engine, watch(engine, version))
-    engine.write(engine.requests.clear_namespace("n", "bob"), NOBODY)
+    engine.write(engine.requests.values.clear("n", "bob"), NOBODY)
     assert watching.result(PATIENCE).status == "deleted"
 
 
@@ -448,7 +448,7 @@ def test_waits_work_across_processes_in_both_directions(mine: Engine, file: Path
     try:
         assert process.stdout.readline() == "open\n"
         for version in range(10):
-            watching = waiter.start(mine, mine.requests.watch("n", "pong", version, LONG))
+            watching = waiter.start(mine, mine.requests.values.watch("n", "pong", version, LONG))
             process.stdin.write(f"{version}\n")
             process.stdin.flush()
             put(mine, f"ball {version}", key="ping")

@@ -11,14 +11,15 @@ from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.threads import responses as threads
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.mcp.groups import GROUPS, ToolKind
 from holdlog.adapters.mcp.server import build_server
+from holdlog.adapters.mcp.tools import TOOLS
+from holdlog.adapters.mcp.tools.group import ToolKind
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "answers.md").read_text()
 SECTIONS = {
     title.splitlines()[0]: title.split("\n", 1)[1] for title in re.split(r"^##+ ", DOCUMENT, flags=re.MULTILINE)[1:]
 }
-KINDS = [kind for kinds in GROUPS.values() for kind in kinds]
+KINDS = [kind for group in TOOLS.values() for kind in group.kinds()]
 ROWS = {
     "claims": claims.Held,
     "also` and `released": claims.Version,
@@ -63,7 +64,7 @@ def test_answers_document_lists_every_answer_with_its_fields(kind: ToolKind) -> 
 
 
 async def test_answers_document_lists_every_argument() -> None:
-    tools = await build_server(open_holdlog(":memory:"), tuple(GROUPS)).list_tools()
+    tools = await build_server(open_holdlog(":memory:"), tuple(TOOLS)).list_tools()
     assert len(tools) > 20
     for tool in tools:
         told = SECTIONS[tool.name.removeprefix("holdlog_")].strip().split("\n\n")[0]

@@ -20,7 +20,8 @@ from psycopg import sql
 
 from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.api.request import Settings
-from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.requests import Requests
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_lead
 from holdlog.adapters.nats.options import nats_options
@@ -240,7 +241,7 @@ def test_callers_get_errors_while_the_database_is_gone_and_succeed_afterwards(se
         with pytest.raises(UnavailableError) as refusal:
             store.get("n", "k")
         elsewhere, here = (
-            Requests(Settings(keeps=keeps), now, steady, Liveness().connected, Identity("salt"))
+            Requests(RequestRules(Settings(keeps=keeps), now, steady, Liveness().connected, Identity("salt")))
             .refused(refusal.value)
             .body()["message"]
             for keeps in (False, True)

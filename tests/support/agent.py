@@ -12,7 +12,8 @@ from fastmcp.client.transports import StdioTransport
 from jsonschema import Draft202012Validator
 
 from holdlog.adapters.api.request import Settings
-from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.requests import Requests
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.groups import GROUPS
@@ -100,7 +101,7 @@ def engine(
     else:
         settings, server, clock = settings or Settings(), Liveness(), clock or Clock()
         store = store or MemoryStore(clock, clock.steady)
-        calls = Requests(settings, clock, clock.steady, server.connected, IDENTITY)
+        calls = Requests(RequestRules(settings, clock, clock.steady, server.connected, IDENTITY))
         holdlog = Engine(store, ProcessNotifier(), Caller(session="here"), calls, server, settings, IDENTITY)
     yield holdlog
     holdlog.close()

@@ -28,4 +28,4 @@ class Curl(httpx2.AsyncClient):
         self.store = store
 
     def record(self, group: str, key: str) -> StateRecord:
-        return self.store.read(self.store.requests.get(group, key))
+        return self.store.read(self.store.requests.values.get(group, key))

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Final, NamedTuple
 
+from holdlog.adapters.api import refusals
 from holdlog.adapters.api.claims import presenter as claims
-from holdlog.adapters.api.threads import presenter as threads
 from holdlog.adapters.api.values import presenter as values
 from holdlog.adapters.http import answers
-from holdlog.adapters.mcp import kv
 from holdlog.adapters.mcp.server import DEFAULT_PREFIX
+from holdlog.adapters.mcp.tools import kv
 
-MODULES: Final[tuple[ModuleType, ...]] = (claims, values, threads, kv, answers)
+MODULES: Final[tuple[ModuleType, ...]] = (claims, values, refusals, kv, answers)
 _EXAMPLE: Final = "custom://" + "x" * 64
 """What `{}` becomes in a hint that is formatted: the longest custom name, which is longer than any version."""
 

@@ -19,8 +19,8 @@ import holdlog
 from holdlog.adapters.cli.main import build_parser
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http.openapi.document import PATHS, document
-from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
+from holdlog.adapters.mcp.tools import TOOLS
 from holdlog.projections.fold import EVENTS
 
 FILE: Final = Path(__file__).parent / "fixtures" / "public_api.json"
@@ -32,7 +32,9 @@ def public_api() -> dict[str, Any]:
     return {
         "library": {name: _described(getattr(holdlog, name)) for name in holdlog.__all__ if name != "__version__"},
         "tools": asyncio.run(_tools()),
-        "responses": {kind.name: [_shape(it) for it in kind.answers] for kinds in GROUPS.values() for kind in kinds},
+        "responses": {
+            kind.name: [_shape(it) for it in kind.answers] for group in TOOLS.values() for kind in group.kinds()
+        },
         "commands": _commands(build_parser()[0]),
         "http": _http(),
         "events": {topic: list(event.model_fields) for topic, event in sorted(EVENTS.items())},
@@ -79,7 +81,7 @@ def _default(value: Any) -> str:
 
 
 async def _tools() -> dict[str, Any]:
-    tools = await build_server(open_holdlog(":memory:"), tuple(GROUPS)).list_tools()
+    tools = await build_server(open_holdlog(":memory:"), tuple(TOOLS)).list_tools()
     return {tool.name: _without_wording(tool.parameters) for tool in tools}
 
 

@@ -86,8 +86,8 @@ def test_name_that_imitates_an_authenticated_one_is_quoted(name: str) -> None:
 
 def test_log_quotes_every_name_that_imitates_an_authenticated_one(place: str) -> None:
     with closing(open_holdlog(place if "://" in place else Path(place))) as engine:
-        engine.claim(engine.requests.claim("a", "ann"), engine.caller)
-        engine.write(engine.requests.release("a", "x (jwt y)", note="x", forced=True), engine.caller)
+        engine.claim(engine.requests.claims.claim("a", "ann"), engine.caller)
+        engine.write(engine.requests.claims.release("a", "x (jwt y)", note="x", forced=True), engine.caller)
     listed = cli(place, "log")
     assert 'ann lost a, taken by "x (jwt y)": x' in listed
     assert listed.count("x (jwt y)") == listed.count('"x (jwt y)"')
@@ -95,93 +95,93 @@ def test_log_quotes_every_name_that_imitates_an_authenticated_one(place: str) ->
 
 def test_answers_about_values_name_the_principal(engine: Engine) -> None:
     calls = engine.requests
-    engine.write(calls.set("n", "k", 1, "root", None), CI)
-    engine.write(calls.set("n", "own", 1, "root", None), Caller())
-    assert engine.read(calls.get("n", "k")).body()["principal"] == "token:ci"
-    assert "principal" not in engine.read(calls.get("n", "own")).body()
-    listed = engine.read(calls.list_records("n")).body()["records"]
+    engine.write(calls.values.set("n", "k", 1, "root", None), CI)
+    engine.write(calls.values.set("n", "own", 1, "root", None), Caller())
+    assert engine.read(calls.values.get("n", "k")).body()["principal"] == "token:ci"
+    assert "principal" not in engine.read(calls.values.get("n", "own")).body()
+    listed = engine.read(calls.values.records("n")).body()["records"]
     assert [it.get("principal") for it in listed] == ["token:ci", None]
     assert ["principal" in it for it in listed] == [True, False]
-    conflict = refused(engine, calls.set("n", "k", 2, "ann", 7), Caller(), ConflictError)
+    conflict = refused(engine, calls.values.set("n", "k", 2, "ann", 7), Caller(), ConflictError)
     assert (conflict["actual_updated_by"], conflict["actual_principal"]) == ("root", "token:ci")
-    assert engine.wait(calls.watch("n", "k", 0, 0)).body()["principal"] == "token:ci"
-    engine.write(calls.delete("n", "k", "root", None), ANN)
-    assert [it["principal"] for it in engine.read(calls.history("n", "k")).body()["history"]] == [
+    assert engine.wait(calls.values.watch("n", "k", 0, 0)).body()["principal"] == "token:ci"
+    engine.write(calls.values.delete("n", "k", "root", None), ANN)
+    assert [it["principal"] for it in engine.read(calls.values.history("n", "k")).body()["history"]] == [
         "jwt:ann@example.org",
         "token:ci",
     ]
-    exported = engine.read(calls.export("n", include_deleted=True)).body()["records"]
+    exported = engine.read(calls.values.export("n", include_deleted=True)).body()["records"]
     assert exported[0]["principal"] == "jwt:ann@example.org"
     assert [it["principal"] for it in exported[0]["history"]] == ["jwt:ann@example.org", "token:ci"]
-    assert engine.wait(calls.watch("n", "k", 1, 0)).body()["principal"] == "jwt:ann@example.org"
+    assert engine.wait(calls.values.watch("n", "k", 1, 0)).body()["principal"] == "jwt:ann@example.org"
     with pytest.raises(LookupError) as missing:
-        engine.read(calls.get("n", "k"))
+        engine.read(calls.values.get("n", "k"))
     assert calls.refused(missing.value).body()["principal"] == "jwt:ann@example.org"  # type: ignore[arg-type]
 
 
 def test_value_that_expired_keeps_the_principal_of_its_writer(engine: Engine) -> None:
     calls = engine.requests
-    engine.write(calls.set("n", "k", 1, "root", None, ttl_seconds=0.01), CI)
-    until(lambda: not engine.read(calls.record("n", "k")).live)
-    engine.write(calls.set("n", "k", 2, "ann", None), Caller())
-    history = engine.read(calls.history("n", "k")).body()["history"]
+    engine.write(calls.values.set("n", "k", 1, "root", None, ttl_seconds=0.01), CI)
+    until(lambda: not engine.read(calls.values.record("n", "k")).live)
+    engine.write(calls.values.set("n", "k", 2, "ann", None), Caller())
+    history = engine.read(calls.values.history("n", "k")).body()["history"]
     assert [(it["event_type"], it["updated_by"], it.get("principal")) for it in history] == [
         ("write", "ann", None),
         ("expire", "root", "token:ci"),
         ("write", "root", "token:ci"),
     ]
-    events = engine.read(calls.events(calls.choice(namespace="n"))).events
+    events = engine.read(calls.events.page(calls.events.choice(namespace="n"))).events
     assert [it.model_dump().get("principal") for it in events] == ["token:ci", "token:ci", None]
 
 
 def test_answers_about_claims_name_the_principals_of_holders_and_waiters(engine: Engine) -> None:
     calls = engine.requests
-    engine.claim(calls.claim("a", "root"), CI)
-    busy = refused(engine, calls.claim("a", "ann"), ANN, BusyError)
+    engine.claim(calls.claims.claim("a", "root"), CI)
+    busy = refused(engine, calls.claims.claim("a", "ann"), ANN, BusyError)
     assert (busy["held_by"], busy["held_by_principal"]) == ("root", "token:ci")
-    assert engine.read(calls.status("a")).body()["held_by_principal"] == "token:ci"
-    assert engine.wait(calls.wait("a", 0)).body()["held_by_principal"] == "token:ci"
-    not_holder = refused(engine, calls.release("a", "ann"), ANN, NotHolderError)
+    assert engine.read(calls.claims.status("a")).body()["held_by_principal"] == "token:ci"
+    assert engine.wait(calls.claims.wait("a", 0)).body()["held_by_principal"] == "token:ci"
+    not_holder = refused(engine, calls.claims.release("a", "ann"), ANN, NotHolderError)
     assert not_holder["held_by_principal"] == "token:ci"
     fenced = refused(
-        engine, calls.set("n", "k", 1, "ann", None, guard=[{"resource": "a", "version": 1}]), ANN, FencedError
+        engine, calls.values.set("n", "k", 1, "ann", None, guard=[{"resource": "a", "version": 1}]), ANN, FencedError
     )
     assert fenced["held_by_principal"] == "token:ci"
-    engine.claim(calls.claim("s", "root", mode="shared"), CI)
-    engine.claim(calls.claim("s", "root", mode="shared"), ANN)
-    shared = engine.read(calls.status("s")).body()
+    engine.claim(calls.claims.claim("s", "root", mode="shared"), CI)
+    engine.claim(calls.claims.claim("s", "root", mode="shared"), ANN)
+    shared = engine.read(calls.claims.status("s")).body()
     assert (shared["holders"], shared["holder_principals"]) == (["root", "root"], ["token:ci", "jwt:ann@example.org"])
-    busy = refused(engine, calls.claim("s", "ben"), Caller(session="s3", server="calls"), BusyError)
+    busy = refused(engine, calls.claims.claim("s", "ben"), Caller(session="s3", server="calls"), BusyError)
     assert busy["holder_principals"] == ["token:ci", "jwt:ann@example.org"]
-    released = engine.write(calls.release("a", "root", outcome="modified"), CI).body()
+    released = engine.write(calls.claims.release("a", "root", outcome="modified"), CI).body()
     assert "granted_to_principal" not in released
-    again = engine.claim(calls.claim("a", "ann"), ANN).body()
+    again = engine.claim(calls.claims.claim("a", "ann"), ANN).body()
     assert (again["previous_holder"], again["previous_holder_principal"]) == ("root", "token:ci")
 
 
 def test_board_shows_namesakes_of_two_principals_separately(engine: Engine) -> None:
     calls = engine.requests
-    engine.claim(calls.claim("a", "root"), CI)
-    engine.claim(calls.claim("b", "root"), ANN)
-    engine.write(calls.register("root", name="Root", model="gpt"), CI)
-    board = engine.read(calls.board()).body()
+    engine.claim(calls.claims.claim("a", "root"), CI)
+    engine.claim(calls.claims.claim("b", "root"), ANN)
+    engine.write(calls.claims.register("root", name="Root", model="gpt"), CI)
+    board = engine.read(calls.claims.board()).body()
     assert [(it["held_by"], it["held_by_principal"]) for it in board["claims"]] == [
         ("root", "token:ci"),
         ("root", "jwt:ann@example.org"),
     ]
     agents = [(it["agent"], it["principal"], it["claims"], it.get("name")) for it in board["agents"]]
     assert agents == [("root", "jwt:ann@example.org", 1, None), ("root", "token:ci", 1, "Root")]
-    assert engine.read(calls.status("a")).body()["agent_name"] == "Root"
-    assert "agent_name" not in engine.read(calls.status("b")).body()
+    assert engine.read(calls.claims.status("a")).body()["agent_name"] == "Root"
+    assert "agent_name" not in engine.read(calls.claims.status("b")).body()
 
 
 def test_agents_have_one_row_per_session(place: str) -> None:
     where = place if "://" in place else Path(place)
     with closing(open_holdlog(where, what="first")) as one, closing(open_holdlog(where, what="second")) as two:
-        one.claim(one.requests.claim("a", "ann"), one.caller)
-        one.claim(one.requests.claim("b", "ann"), one.caller)
-        two.claim(two.requests.claim("c", "ann"), two.caller)
-        two.claim(two.requests.claim("d", "root"), CI)
+        one.claim(one.requests.claims.claim("a", "ann"), one.caller)
+        one.claim(one.requests.claims.claim("b", "ann"), one.caller)
+        two.claim(two.requests.claims.claim("c", "ann"), two.caller)
+        two.claim(two.requests.claims.claim("d", "root"), CI)
         from holdlog.domain.claims.commands import AcquireClaim
         from holdlog.domain.claims.lease import SECOND
 
@@ -198,8 +198,8 @@ def test_agents_have_one_row_per_session(place: str) -> None:
 
 def test_row_of_a_session_marks_a_name_that_mixes_scripts(place: str) -> None:
     with closing(open_holdlog(place if "://" in place else Path(place))) as engine:
-        engine.claim(engine.requests.claim("a", "\u0430nn"), engine.caller)
-        engine.claim(engine.requests.claim("b", "анна"), engine.caller)
+        engine.claim(engine.requests.claims.claim("a", "\u0430nn"), engine.caller)
+        engine.claim(engine.requests.claims.claim("b", "анна"), engine.caller)
         rows = json.loads(cli(place, "agents", "--json"))["agents"]
     assert {it["agent"]: it.get("mixed_scripts") for it in rows} == {"\u0430nn": True, "анна": None}
 
@@ -209,16 +209,16 @@ def test_deadlocks_and_grants_from_the_queue_name_principals(engine: Engine) -> 
     from holdlog.domain.claims.lease import SECOND
 
     calls, run = engine.requests, engine.writer.run
-    engine.claim(calls.claim("a", "root"), CI)
-    engine.claim(calls.claim("b", "root"), ANN)
+    engine.claim(calls.claims.claim("a", "root"), CI)
+    engine.claim(calls.claims.claim("b", "root"), ANN)
     assert isinstance(run(AcquireClaim(resource="b", agent="root", wait=30 * SECOND), CI), Queued)
-    ring = refused(engine, calls.claim("a", "root", wait_seconds=1), ANN, DeadlockError)
+    ring = refused(engine, calls.claims.claim("a", "root", wait_seconds=1), ANN, DeadlockError)
     assert sorted(it["principal"] for it in ring["cycle"]) == ["jwt:ann@example.org", "token:ci"]
-    queue = engine.read(calls.board()).body()["queues"][0]
+    queue = engine.read(calls.claims.board()).body()["queues"][0]
     assert [(it["agent"], it["principal"]) for it in queue["line"]] == [("root", "token:ci")]
-    released = engine.write(calls.release("b", "root"), ANN).body()
+    released = engine.write(calls.claims.release("b", "root"), ANN).body()
     assert (released["granted_to"], released["granted_to_principal"]) == ("root", "token:ci")
-    events = engine.read(calls.events(calls.choice(resource="b"))).events
+    events = engine.read(calls.events.page(calls.events.choice(resource="b"))).events
     assert [(it.kind, it.model_dump()["principal"]) for it in events] == [
         ("ClaimGranted", "jwt:ann@example.org"),
         ("ClaimQueued", "token:ci"),
@@ -226,7 +226,7 @@ def test_deadlocks_and_grants_from_the_queue_name_principals(engine: Engine) -> 
         ("ClaimGranted", "token:ci"),
     ]
     run(ReleaseClaim(resource="b", agent="boss", forced=True, note="why"), Caller())
-    (taken,) = engine.read(calls.events(calls.choice(resource="b"), after=events[-1].position)).events
+    (taken,) = engine.read(calls.events.page(calls.events.choice(resource="b"), after=events[-1].position)).events
     assert (taken.by, "principal" in taken.model_dump(), taken.model_dump()["holder_principal"]) == (
         "boss",
         False,
@@ -236,29 +236,29 @@ def test_deadlocks_and_grants_from_the_queue_name_principals(engine: Engine) -> 
 
 def test_principal_with_slashes_can_claim(engine: Engine) -> None:
     caller = Caller(principal="jwt:spiffe://cluster//agent/", session="s1", server="calls")
-    engine.claim(engine.requests.claim("a", "ann"), caller)
-    assert engine.read(engine.requests.status("a")).body()["held_by_principal"] == caller.principal
+    engine.claim(engine.requests.claims.claim("a", "ann"), caller)
+    assert engine.read(engine.requests.claims.status("a")).body()["held_by_principal"] == caller.principal
 
 
 def test_answers_about_threads_name_the_principals(engine: Engine) -> None:
     calls = engine.requests
-    engine.write(calls.thread_start("root", "t"), CI)
-    engine.write(calls.thread_append("t", "root", [SAID]), ANN)
-    (item,) = engine.read(calls.thread_read("t")).body()["items"]
+    engine.write(calls.threads.start("root", "t"), CI)
+    engine.write(calls.threads.append("t", "root", [SAID]), ANN)
+    (item,) = engine.read(calls.threads.page("t")).body()["items"]
     assert (item["by"], item["principal"]) == ("root", "jwt:ann@example.org")
-    facts = engine.read(calls.thread("t")).body()
+    facts = engine.read(calls.threads.facts("t")).body()
     assert (facts["started_by_principal"], facts["updated_by_principal"]) == ("token:ci", "jwt:ann@example.org")
-    listed = engine.read(calls.threads()).body()["threads"]
+    listed = engine.read(calls.threads.listed()).body()["threads"]
     assert listed[0]["updated_by_principal"] == "jwt:ann@example.org"
 
 
 def test_command_line_shows_the_principal_next_to_every_name(place: str) -> None:
     with closing(open_holdlog(place if "://" in place else Path(place))) as engine:
         calls = engine.requests
-        engine.write(calls.set("n", "k", {"long": "x" * 100}, "root", None), CI)
-        engine.claim(calls.claim("a", "root"), CI)
-        engine.write(calls.thread_start("root", "t", {"plan": 1}), CI)
-        engine.write(calls.thread_append("t", "root", [SAID]), CI)
+        engine.write(calls.values.set("n", "k", {"long": "x" * 100}, "root", None), CI)
+        engine.claim(calls.claims.claim("a", "root"), CI)
+        engine.write(calls.threads.start("root", "t", {"plan": 1}), CI)
+        engine.write(calls.threads.append("t", "root", [SAID]), CI)
     shown = "root (token ci)"
     assert shown in cli(place, "history", "n", "k")
     assert shown in cli(place, "list", "n")
@@ -278,9 +278,9 @@ def test_command_line_shows_the_principal_next_to_every_name(place: str) -> None
 
 async def test_http_responses_name_the_principal_in_headers_and_bodies(curl: Curl) -> None:
     calls = curl.store.requests
-    curl.store.write(calls.set("n", "k", "v", "root", None), CI)
-    curl.store.write(calls.set("n", "own", "v", "root", None), Caller())
-    curl.store.write(calls.set("n", "jwt", "v", "root", None), Caller(principal="jwt:bös"))
+    curl.store.write(calls.values.set("n", "k", "v", "root", None), CI)
+    curl.store.write(calls.values.set("n", "own", "v", "root", None), Caller())
+    curl.store.write(calls.values.set("n", "jwt", "v", "root", None), Caller(principal="jwt:bös"))
     head = (await curl.head("/kv/n/k")).headers
     assert (head["holdlog-updated-by"], head["holdlog-principal"]) == ("root", "token:ci")
     assert "holdlog-principal" not in (await curl.get("/kv/n/own")).headers

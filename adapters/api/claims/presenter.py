@@ -5,8 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.api.claims import responses
 from holdlog.adapters.api.values import presenter
-from holdlog.adapters.api.values.responses import Lost, Result
-from holdlog.domain import refusals
+from holdlog.adapters.api.values.responses import Lost
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.acquire import MAX_WAITERS_SHOWN
 from holdlog.domain.claims.board import ClaimBoard, LiveHold, Waiting
@@ -14,7 +13,7 @@ from holdlog.domain.claims.claim import Grant, PastHold
 from holdlog.domain.claims.commands import ClaimAcquired, Queued, QueuedTicket, ReleaseOutcome
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.names import mixed_scripts
-from holdlog.domain.refusals import Hold, HoldlogError
+from holdlog.domain.refusals import Hold
 from holdlog.domain.times import utc
 
 
@@ -96,7 +95,7 @@ def _renewal(receipt: str | None, is_kept: bool) -> str | None:
 
 def queued(outcome: Queued, moment: Moment, receipt: str | None = None, cap: float | None = None) -> responses.Busy:
     hint = (_QUEUED_RECEIPT if receipt else _QUEUED).format(outcome.position)
-    facts = _busy(outcome.hold, moment) | {"hint": hint, "receipt": receipt}
+    facts = busy(outcome.hold, moment) | {"hint": hint, "receipt": receipt}
     return responses.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
 
 
@@ -267,39 +266,8 @@ def past(resource: str, of: str | None, ended: PastHold | None) -> dict[str, Any
     }
 
 
-def refused(refusal: HoldlogError, moment: Moment) -> Result:
-    """Convert a refusal to a response. Raises the refusal again if it is not an expected outcome."""
-    match refusal:
-        case refusals.BusyError(hold=hold):
-            return responses.Busy(**_busy(hold, moment))
-        case refusals.DeadlockError(resource=resource, cycle=cycle):
-            return responses.Deadlock(
-                resource=resource, cycle=[responses.Step(**link._asdict()) for link in cycle], hint=_DEADLOCK
-            )
-        case refusals.NotFoundError(facts=facts) if "resource" in facts:
-            return responses.NeverClaimed(**facts, hint=_NEVER_CLAIMED)
-        case refusals.NotHolderError():
-            hint = _ENDED_BY_OTHERS if refusal.reason else _NOT_HOLDER[refusal.cause]
-            return responses.NotHolder(
-                resource=refusal.resource,
-                held_by=refusal.held_by,
-                held_by_principal=refusal.held_by_principal,
-                reason=refusal.reason,
-                hint=hint,
-            )
-        case refusals.ExpiredError():
-            own = _EXPIRED if refusal.of_this_session else _EXPIRED_ELSEWHERE
-            return responses.Expired(
-                resource=refusal.resource,
-                held_by=refusal.held_by,
-                held_by_principal=refusal.held_by_principal,
-                hint=_REPLAYED if refusal.replayed else own,
-            )
-        case _:
-            return presenter.refused(refusal)
-
-
-def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
+def busy(hold: Hold, moment: Moment) -> dict[str, Any]:
+    """The fields of a `busy` response."""
     if hold.former:
         hint = _FORMER
     elif hold.same_name:
@@ -441,34 +409,6 @@ _UPGRADE = (
     "You share it with other agents. Call release() for your shared claim first, then claim() with mode=exclusive and"
     " wait_seconds=30."
 )
-_DEADLOCK = (
-    "Waiting would never end: the agents in cycle wait for each other. Finish your work on one of your resources in"
-    " cycle, call release() for it, then claim() again."
-)
-_NEVER_CLAIMED = (
-    "Nobody has claimed this resource yet. Check its spelling: call status() with agent set to your name to list what"
-    " you hold."
-)
-_NOT_HOLDER = {
-    "agent": "Nothing was released: another agent holds it. Call status() with this resource to see its claim.",
-    "session": "Nothing was released: another session with your agent name holds it, and only that session can release"
-    " it. Call status() with this resource to see its claim.",
-    "token": "Nothing was released: an agent with your name but another token holds it. Call status() with this"
-    " resource to see its claim.",
-    "receipt": "Nothing was released: it is claimed under your agent name, without a session. If that was you, call"
-    " release() again with the receipt you were given.",
-}
-_ENDED_BY_OTHERS = (
-    "A person ended your claim; see reason. Stop working on it; if you still need it, call claim() again."
-)
-_EXPIRED = (
-    "Your claim had expired. Check whether others changed the resource, and call claim() before you edit it again."
-)
-_EXPIRED_ELSEWHERE = (
-    "Another session with your name held it until its lease expired. Call claim() first, then check the resource"
-    " before you edit: work may be half done."
-)
-_REPLAYED = "The claim granted to this request has ended. Call claim() again with a new request id."
 _ALREADY = "You already hold it. A sub-agent needs a different name, such as claude-7f3a/task."
 _RESUMED = "A former session with your name held it. Work may be half done: look before you edit."
 _FOLDER = (

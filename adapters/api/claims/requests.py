@@ -3,31 +3,28 @@
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from itertools import islice
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
 from holdlog.adapters.api.claims import presenter, responses
-from holdlog.adapters.api.claims.presenter import Moment
 from holdlog.adapters.api.claims.sessions import rows
 from holdlog.adapters.api.pagination import MAX_PAGE, chunks, page
-from holdlog.adapters.api.request import BlockingQuery, ClaimRequest, CommandRequest, Query, Settings
+from holdlog.adapters.api.request import BlockingQuery, ClaimRequest, CommandRequest, Query
+from holdlog.adapters.api.rules import PLAIN, RequestRules
 from holdlog.adapters.api.validation import (
-    MAX_SHOWN,
     STORED_AGENT,
     after_argument,
     checked,
     number_of_seconds,
     page_size,
     text,
-    unknown_argument,
     whole,
 )
-from holdlog.adapters.api.values.responses import Lost, Result, Unavailable, renamed
-from holdlog.adapters.auth.grants import EVERYTHING, Grants
-from holdlog.adapters.auth.identity import Identity, new_receipt
+from holdlog.adapters.api.values.responses import Lost, Result
+from holdlog.adapters.auth.grants import EVERYTHING
+from holdlog.adapters.auth.identity import new_receipt
 from holdlog.adapters.operating_system.liveness import Process
 from holdlog.domain.agent import Register, RegisterOutcome
 from holdlog.domain.claims.board import ClaimBoard
@@ -45,9 +42,7 @@ from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.claims.resource import ClaimableResource, Resource, custom_name
 from holdlog.domain.commands import Outcome
 from holdlog.domain.ports import Reader
-from holdlog.domain.record import FencingCondition
-from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError
-from holdlog.domain.token import Scope
+from holdlog.domain.refusals import DeniedError, InvalidError
 from holdlog.projections.waiting import what_overlaps
 
 BOARD_PAGE: Final = 100
@@ -69,36 +64,10 @@ _log = logging.getLogger("holdlog")
 
 
 class ClaimRequests:
-    """Builds requests about claims. `clock`: microseconds UTC; `steady`: the clock of leases; `connected`: whether a
-    process is alive."""
+    """Builds requests about claims."""
 
-    grants: Grants = EVERYTHING
-    """What the caller may do; lists show only what it may see."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        clock: Callable[[], int],
-        steady: Callable[[], int],
-        connected: Callable[[str], bool],
-        identity: Identity,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self.steady = steady
-        self._connected = connected
-        self._identity = identity
-
-    def within(self, grants: Grants) -> Self:
-        """Return the same requests, restricted to these grants (docs/tokens.md); lists and boards show only what they
-        allow."""
-        calls = copy(self)
-        calls.grants = grants
-        return calls
-
-    def now(self) -> int:
-        """The store's time in microseconds UTC."""
-        return self._clock()
+    def __init__(self, rules: RequestRules) -> None:
+        self._rules = rules
 
     def claim(
         self,
@@ -115,39 +84,43 @@ class ClaimRequests:
         """Claim resources. `receipt`: the receipt from the response with the grant or ticket, for callers without a
         session."""
         if lease_seconds is None:
-            lease = self._settings.lease
+            lease = self._rules.settings.lease
         else:
             lease = number_of_seconds(lease_seconds, "lease_seconds", 1.0, LONGEST_LEASE)
-        wait, cap = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
+        wait, cap = self._rules.capped(number_of_seconds(wait_seconds, "wait_seconds"))
         arguments: dict[str, Any] = {
-            "resource": self.claimable(resource),
+            "resource": self._rules.claimable(resource),
             "agent": agent,
-            "also": self._resources(also, "also", self.claimable),
-            "alternatives": self._resources(alternatives, "alternatives", self.claimable),
+            "also": self._resources(also, "also", self._rules.claimable),
+            "alternatives": self._resources(alternatives, "alternatives", self._rules.claimable),
             "mode": mode,
             "note": note,
             "lease": round(lease * SECOND),
             "explicit": lease_seconds is not None,
-            "most": self._settings.max_claims,
+            "most": self._rules.settings.max_claims,
         }
         fresh = new_receipt()
-        receipts = {self._receipt(text): text for text in (fresh, receipt) if text is not None}
-        arguments["new_receipt"] = self._receipt(fresh)
-        arguments["receipt"] = None if receipt is None else self._receipt(receipt)
+        receipts = {self._rules.receipt(text): text for text in (fresh, receipt) if text is not None}
+        arguments["new_receipt"] = self._rules.receipt(fresh)
+        arguments["receipt"] = None if receipt is None else self._rules.receipt(receipt)
         command = checked(lambda: AcquireClaim(**arguments, wait=round(wait * SECOND)))
         given = dict(zip(_resources_of(command), (resource, *also, *alternatives), strict=True))
         for name in given:
-            self._require("claim", name)
+            self._rules.require("claim", name)
         again = command.model_copy(update={"wait": 0}) if wait else command
 
         def answer(outcome: Outcome, reader: Reader) -> Result:
             if isinstance(outcome, Queued):
-                return self.shown(presenter.queued(outcome, self._moment(), receipts.get(outcome.receipt or ""), cap))
+                return self._rules.shown(
+                    presenter.queued(outcome, self._rules.moment(), receipts.get(outcome.receipt or ""), cap)
+                )
             assert isinstance(outcome, ClaimAcquired)
             elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
-            instead, keeps = self._instead_of(outcome, given), self._settings.keeps
+            instead, keeps = self._instead_of(outcome, given), self._rules.settings.keeps
             shown = receipts.get(outcome.receipt or "")
-            return self.shown(presenter.acquired(outcome, self._moment(), elsewhere, folder, keeps, shown, instead))
+            return self._rules.shown(
+                presenter.acquired(outcome, self._rules.moment(), elsewhere, folder, keeps, shown, instead)
+            )
 
         return ClaimRequest(command, again, answer, wait)
 
@@ -168,25 +141,25 @@ class ClaimRequests:
         person, `agent`, takes the claim from its holders, or only from those named `holder`; `note` is the reason.
         `receipt`: as for `claim`."""
         arguments: dict[str, Any] = {
-            "resource": None if resource is None else self.resource(resource),
+            "resource": None if resource is None else self._rules.resource(resource),
             "agent": agent,
-            "also": self._resources(also, "also", self.resource),
+            "also": self._resources(also, "also", self._rules.resource),
             "outcome": outcome,
-            "moved_to": None if moved_to is None else self.claimable(moved_to, "moved_to"),
+            "moved_to": None if moved_to is None else self._rules.claimable(moved_to, "moved_to"),
             "note": note,
             "version": version,
             "forced": forced,
             "holder": holder,
-            "receipt": None if receipt is None else self._receipt(receipt),
+            "receipt": None if receipt is None else self._rules.receipt(receipt),
         }
         command = checked(lambda: ReleaseClaim(**arguments))
         for name in (*filter(None, [command.resource]), *command.also):
-            self._require("admin" if forced else "claim", name)
+            self._rules.require("admin" if forced else "claim", name)
 
         def answer(outcome: Outcome) -> responses.Released | responses.AlreadyFree:
             assert isinstance(outcome, ReleaseOutcome)
             several = command.resource is None or bool(command.also)
-            return self.shown(presenter.released(outcome, command.resource, several))
+            return self._rules.shown(presenter.released(outcome, command.resource, several))
 
         return CommandRequest(command, answer)
 
@@ -194,7 +167,7 @@ class ClaimRequests:
         self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> CommandRequest[responses.RegisteredAgent]:
         command = checked(lambda: Register(agent=agent, name=name, model=model, purpose=purpose))
-        if not self.grants.allows_some("claim", "write-values", "write-threads"):
+        if not self._rules.grants.allows_some("claim", "write-values", "write-threads"):
             raise DeniedError("claim or write for any name")
 
         def answer(outcome: Outcome) -> responses.RegisteredAgent:
@@ -204,17 +177,19 @@ class ClaimRequests:
         return CommandRequest(command, answer)
 
     def status(self, resource: str, version: int | None = None) -> Query[responses.Available | responses.Held]:
-        resource = self.resource(resource)
+        resource = self._rules.resource(resource)
         if version is not None:
             whole(version, "version")
-        self._require_to_see(resource)
+        self._rules.require_to_see(resource)
 
         def answer(reader: Reader) -> responses.Available | responses.Held:
             board = self._board(reader, [resource])
             holders = [hold.grant.agent for hold in presenter.blocking_holds(resource, board)]
             elsewhere = self._elsewhere(resource, reader)
             profiles = reader.agents(holders)
-            return self.shown(presenter.status(resource, board, self._moment(), version, profiles, elsewhere))
+            return self._rules.shown(
+                presenter.status(resource, board, self._rules.moment(), version, profiles, elsewhere)
+            )
 
         return Query(answer)
 
@@ -232,7 +207,7 @@ class ClaimRequests:
             board = self._board(reader, names)
             agents = {lease.agent for lease in board.leases.values()}
             profiles = {profile.agent: profile for profile in reader.agents(sorted(agents))}
-            return self.shown(presenter.board(names, board, self._moment(), profiles, agent, more))
+            return self._rules.shown(presenter.board(names, board, self._rules.moment(), profiles, agent, more))
 
         return Query(answer, large=True)
 
@@ -243,34 +218,34 @@ class ClaimRequests:
 
         def answer(reader: Reader) -> responses.AgentSessions:
             names = [claim.resource for claim in self._claims(reader, None, MAX_PAGE)]
-            board, moment = self._board(reader, names), self._moment()
+            board, moment = self._board(reader, names), self._rules.moment()
             agents = sorted({lease.agent for lease in board.leases.values()})
             profiles = {profile.agent: profile for profile in reader.agents(agents)}
             shown = presenter.board(names, board, moment, profiles, agent, more=False)
             found = rows(board, moment, profiles, agent, processes)
-            return self.shown(responses.AgentSessions(**shown.__dict__ | {"agents": found}))
+            return self._rules.shown(responses.AgentSessions(**shown.__dict__ | {"agents": found}))
 
         return Query(answer, large=True)
 
     def wait(
         self, resource: str, timeout_seconds: float = 30
     ) -> BlockingQuery[responses.Available | responses.WaitTimeout]:
-        resource = self.resource(resource)
-        seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
-        self._require_to_see(resource)
+        resource = self._rules.resource(resource)
+        seconds, cap = self._rules.capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
+        self._rules.require_to_see(resource)
 
         def read(reader: Reader, elapsed: float) -> responses.Available | None:
             board = self._board(reader, [resource])
             if presenter.blocking_holds(resource, board):
                 return None
-            return self.shown(presenter.available(resource, board, elapsed))
+            return self._rules.shown(presenter.available(resource, board, elapsed))
 
         def timed_out(reader: Reader, elapsed: float) -> responses.Available | responses.WaitTimeout:
             board = self._board(reader, [resource])
             holds = presenter.blocking_holds(resource, board)
             if not holds:
-                return self.shown(presenter.available(resource, board, elapsed))
-            return self.shown(presenter.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
+                return self._rules.shown(presenter.available(resource, board, elapsed))
+            return self._rules.shown(presenter.wait_timeout(resource, holds[0], self._rules.moment(), elapsed, cap))
 
         return BlockingQuery(read, timed_out, seconds, what_overlaps(resource))
 
@@ -283,97 +258,22 @@ class ClaimRequests:
             def holder_of(resource: str) -> Grant | None:
                 return next((hold.grant for hold in presenter.blocking_holds(resource, board)), None)
 
-            return [self.shown(loss) for loss in presenter.lost(losses, holder_of)]
+            return [self._rules.shown(loss) for loss in presenter.lost(losses, holder_of)]
 
         return Query(answer)
 
-    def guards(self, given: object) -> tuple[FencingCondition, ...]:
-        """Fencing conditions of a write: `[{"resource": …, "version": …}]`, with the `receipt` of a claim that was made
-        without a session."""
-        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-            raise InvalidError("guard: must be a list of objects with resource and version")
-        guards = []
-        for number, item in enumerate(given):
-            argument = f"guard[{number}]"
-            if isinstance(item, dict) and (unknown := [name for name in item if name not in _GUARD_FIELDS]):
-                shown = (
-                    unknown[0] if _PLAIN.fullmatch(str(unknown[0])) and len(str(unknown[0])) <= MAX_SHOWN else "a field"
-                )
-                raise InvalidError(f"{argument}: {unknown_argument(shown, _GUARD_FIELDS)}")
-            if not isinstance(item, dict) or set(item) - {"receipt"} != {"resource", "version"}:
-                raise InvalidError(
-                    f"{argument}: must be an object with resource and version, and receipt if you were given one"
-                )
-            resource = self.resource(item["resource"], f"{argument}.resource")
-            version = whole(item["version"], f"{argument}.version")
-            receipt = self._receipt(item["receipt"]) if item.get("receipt") is not None else None
-            guards.append(FencingCondition.model_construct(resource=resource, version=version, receipt=receipt))
-        return tuple(guards)
-
-    def refused(self, refusal: HoldlogError) -> Result:
-        """Convert a refusal to a response. Raises the refusal again if no request about claims or values expects it."""
-        answer = self.shown(presenter.refused(refusal, self._moment()))
-        if isinstance(answer, Unavailable):
-            return answer.model_copy(update={"message": self.describe(refusal)})
-        return answer
-
-    def describe(self, error: HoldlogError) -> str:
-        """An error in one line. Callers over HTTP must not learn where the database is: that part goes to the log."""
-        text = str(error)
-        if self._settings.keeps or not text.startswith("the database "):
-            return text
-        _log.warning("%s", text)
-        return text.partition(": ")[0]
-
-    def resource(self, given: str, argument: str = "resource") -> str:
-        """The canonical name of a resource."""
-        workspaces = self._settings.workspaces
-        if workspaces is not None and isinstance(given, str):
-            try:
-                return workspaces.canonical(given)
-            except ValueError as error:
-                raise InvalidError(f"{argument}: {error}") from None
-        return text(given, argument, _RESOURCE)
-
-    def claimable(self, given: str, argument: str = "resource") -> str:
-        """Like `resource`, but for a new claim: also rejects names that protect nothing."""
-        workspaces = self._settings.workspaces
-        if workspaces is not None and isinstance(given, str):
-            try:
-                return workspaces.claimable(given)
-            except ValueError as error:
-                raise InvalidError(f"{argument}: {error}") from None
-        return text(given, argument, _CLAIMABLE)
-
-    def _receipt(self, given: object) -> str:
-        """The salted hash, as stored in leases. Raises InvalidError."""
-        if not isinstance(given, str) or not 1 <= len(given) <= MAX_RECEIPT or not given.isascii():
-            raise InvalidError(
-                f"receipt: must be the receipt returned with your claim, at most {MAX_RECEIPT} characters"
-            )
-        return self._identity.receipt(given)
-
-    def _require(self, scope: Scope, name: str) -> None:
-        """Check a grant. `name`: as stored. Raises DeniedError."""
-        if self.grants is not EVERYTHING:
-            self.grants.require(scope, name)
-
-    def _require_to_see(self, resource: str) -> None:
-        if self.grants is not EVERYTHING and not self.grants.sees_claim(resource):
-            raise DeniedError(f"read-claims:{resource}")
+    def spellings(self, given: str) -> tuple[str, ...]:
+        """The resources whose claims affect the status of this one: itself, and the same path in other workspaces."""
+        resource = self._rules.resource(given)
+        workspaces = self._rules.settings.workspaces
+        return (resource, *(other for _, other in (workspaces.elsewhere(resource) if workspaces is not None else ())))
 
     def _claims(self, reader: Reader, after: str | None, limit: int) -> list[Claim]:
         """Like `reader.claims`, but only those that the caller may see."""
-        if self.grants is EVERYTHING:
+        if self._rules.grants is EVERYTHING:
             return reader.claims(after, limit)
         found = chunks(reader.claims, after, lambda it: it.resource)
-        return list(islice((it for it in found if self.grants.sees_claim(it.resource)), limit))
-
-    def spellings(self, given: str) -> tuple[str, ...]:
-        """The resources whose claims affect the status of this one: itself, and the same path in other workspaces."""
-        resource = self.resource(given)
-        workspaces = self._settings.workspaces
-        return (resource, *(other for _, other in (workspaces.elsewhere(resource) if workspaces is not None else ())))
+        return list(islice((it for it in found if self._rules.grants.sees_claim(it.resource)), limit))
 
     def _resources(self, given: Sequence[str], argument: str, spelled: Callable[[str, str], str]) -> tuple[str, ...]:
         if isinstance(given, str) or not isinstance(given, Sequence):
@@ -383,26 +283,13 @@ class ClaimRequests:
         return tuple(spelled(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
 
     def _board(self, reader: Reader, resources: Sequence[str]) -> ClaimBoard:
-        return load_board(reader, resources, self.steady(), self._clock())
-
-    def shown(self, answer: Shown) -> Shown:
-        """Rewrite a response for the caller: resources get names that this process's agents can pass back, and
-        `moved_to` is removed if the caller may not see it."""
-        moved = getattr(answer, "moved_to", None)
-        if moved is not None and self.grants is not EVERYTHING and not self.grants.sees_claim(moved):
-            hint = (getattr(answer, "hint", None) or "").replace(presenter.MOVED, presenter.MOVED_UNSEEN)
-            answer = answer.model_copy(update={"moved_to": None, "hint": hint or None})
-        workspaces = self._settings.workspaces
-        return answer if workspaces is None else renamed(answer, workspaces.shown)
-
-    def _moment(self) -> Moment:
-        return Moment(self._clock(), self.steady(), self._connected, round(self._settings.grace * SECOND))
+        return load_board(reader, resources, self._rules.steady(), self._rules.clock())
 
     def _elsewhere(self, resource: str, reader: Reader) -> list[responses.Elsewhere]:
-        workspaces = self._settings.workspaces
+        workspaces = self._rules.settings.workspaces
         spellings = workspaces.elsewhere(resource) if workspaces is not None else []
-        if self.grants is not EVERYTHING:
-            spellings = [(name, other) for name, other in spellings if self.grants.sees_claim(other)]
+        if self._rules.grants is not EVERYTHING:
+            spellings = [(name, other) for name, other in spellings if self._rules.grants.sees_claim(other)]
         if not spellings:
             return []
         board = self._board(reader, [other for _, other in spellings])
@@ -414,24 +301,19 @@ class ClaimRequests:
 
     def _is_folder(self, outcome: ClaimAcquired) -> bool:
         """Whether a folder was claimed by its name alone."""
-        workspaces = self._settings.workspaces
+        workspaces = self._rules.settings.workspaces
         names = (outcome.resource, *(name for name, _ in outcome.also))
         return workspaces is not None and any(workspaces.is_folder(name) for name in names)
 
     def _instead_of(self, outcome: ClaimAcquired, given: Mapping[str, str]) -> str | None:
         """The custom name to suggest for the first granted path without a file, derived from the name that the caller
         passed. None over HTTP, where callers share one view of all paths and their files may be on another machine."""
-        workspaces = self._settings.workspaces
-        if workspaces is None or not self._settings.keeps or outcome.already:
+        workspaces = self._rules.settings.workspaces
+        if workspaces is None or not self._rules.settings.keeps or outcome.already:
             return None
         names = (outcome.resource, *(name for name, _ in outcome.also))
         missing = (given[name] for name in names if name in given and workspaces.is_missing(name, given[name]))
         return next((_custom(name) for name in missing), None)
-
-    def _capped(self, seconds: float) -> tuple[float, float | None]:
-        """Seconds to wait, and the cap if it applied."""
-        cap = self._settings.max_wait
-        return (seconds, None) if seconds <= cap else (cap, cap)
 
 
 def _resources_of(command: AcquireClaim) -> tuple[str, ...]:
@@ -443,4 +325,4 @@ def _custom(given: str) -> str:
     name = custom_name(given)
     if name is None or len(name) > MAX_SUGGESTED or '"' in name:
         return "custom://merge"
-    return f"custom://{name}" if _PLAIN.fullmatch(name) else f'"custom://{name}"'
+    return f"custom://{name}" if PLAIN.fullmatch(name) else f'"custom://{name}"'

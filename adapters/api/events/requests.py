@@ -1,35 +1,26 @@
 """Requests for events: check the arguments, then define what to run and how to respond."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from holdlog.adapters.api.claims.requests import ClaimRequests
 from holdlog.adapters.api.events.event_filter import EventFilter, topics_of
 from holdlog.adapters.api.events.event_view import event_view
 from holdlog.adapters.api.events.paging import read_page
 from holdlog.adapters.api.request import BlockingQuery, Query
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import BEGINNING, NAME, STORED_AGENT, number_of_seconds, page_size, text, whole
 from holdlog.adapters.api.values.responses import Events
-from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
 
 EVENTS_PAGE: Final = 100
 
 
-class EventRequests(ClaimRequests):
-    """Leaves out events that the caller may not see, as if they did not exist."""
+class EventRequests:
+    """Builds requests for events. Leaves out events that the caller may not see, as if they did not exist."""
 
-    @property
-    def spelled(self) -> Callable[[str], str] | None:
-        """How responses spell a stored resource; None: unchanged."""
-        workspaces = self._settings.workspaces
-        return None if workspaces is None else workspaces.shown
-
-    @property
-    def _sees(self) -> Callable[[str], bool] | None:
-        """Which streams the caller may see; None: all."""
-        return None if self.grants is EVERYTHING else self.grants.sees
+    def __init__(self, rules: RequestRules) -> None:
+        self._rules = rules
 
     def choice(
         self,
@@ -47,46 +38,46 @@ class EventRequests(ClaimRequests):
         choice = EventFilter(
             namespace=None if namespace is None else text(namespace, "namespace", NAME),
             prefix="" if prefix is None else text(prefix, "prefix", BEGINNING),
-            resource=None if resource is None else self.resource(resource),
+            resource=None if resource is None else self._rules.resource(resource),
             thread=None if thread is None else text(thread, "thread", NAME),
             topics=topics_of(kinds),
             agent=None if agent is None else text(agent, "agent", STORED_AGENT),
-            sees=self._sees,
+            sees=self._rules.sees,
         )
         if choice.namespace is not None:
-            self._require("read-values", choice.namespace)
+            self._rules.require("read-values", choice.namespace)
         if choice.thread is not None:
-            self._require("read-threads", choice.thread)
+            self._rules.require("read-threads", choice.thread)
         if choice.resource is not None:
-            self._require_to_see(choice.resource)
+            self._rules.require_to_see(choice.resource)
         return choice
 
-    def events(self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE) -> Query[Events]:
+    def page(self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE) -> Query[Events]:
         """A page as it is now. The query raises InvalidError for a position beyond the end of the log."""
         position, size = whole(after, "after"), page_size(limit)
-        return Query(lambda reader: self._events(reader, choice, position, size), large=True)
+        return Query(lambda reader: self._page(reader, choice, position, size), large=True)
 
-    def coming_events(
+    def next_page(
         self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE, wait_seconds: float = 0
     ) -> BlockingQuery[Events]:
         """The next page with events. An empty one on a timeout, or if the log has more to scan than fits one call."""
         position, size = whole(after, "after"), page_size(limit)
-        seconds, _ = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
+        seconds, _ = self._rules.capped(number_of_seconds(wait_seconds, "wait_seconds"))
 
         def read(reader: Reader, elapsed: float) -> Events | None:
             nonlocal position
-            page = self._events(reader, choice, position, size)
+            page = self._page(reader, choice, position, size)
             if page.events or page.next_position < page.bookmark:
                 return page
             position = page.next_position  # do not scan the same part again
             return None
 
         def timed_out(reader: Reader, elapsed: float) -> Events:
-            return self._events(reader, choice, position, size)
+            return self._page(reader, choice, position, size)
 
         return BlockingQuery(read, timed_out, seconds, choice.concerns, large=True)
 
-    def _events(self, reader: Reader, choice: EventFilter, after: int, limit: int) -> Events:
+    def _page(self, reader: Reader, choice: EventFilter, after: int, limit: int) -> Events:
         page = read_page(reader, choice, after, limit)
-        events = [event_view(recorded, self.spelled, choice.sees) for recorded in page.events]
+        events = [event_view(recorded, self._rules.spelled, choice.sees) for recorded in page.events]
         return Events(events=events, next_position=page.scanned, bookmark=page.end)

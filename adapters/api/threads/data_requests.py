@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdlog.adapters.api.events.requests import EventRequests
 from holdlog.adapters.api.pagination import chunks, datum_bytes, page
 from holdlog.adapters.api.request import CommandRequest, Query
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.threads import presenter, responses
 from holdlog.adapters.api.validation import AGENT, NAME, after_argument, checked, json_value, text, whole
 from holdlog.domain.commands import Outcome
@@ -16,13 +16,16 @@ from holdlog.domain.threads.thread import Datum, Thread, require_started
 from holdlog.domain.value import Json
 
 
-class ThreadDataRequests(EventRequests):
+class ThreadDataRequests:
     """Builds requests about the data of threads. `expected_data_version`: None = any version."""
 
-    def thread_get(self, thread_id: str, key: str) -> Query[responses.ThreadValue]:
+    def __init__(self, rules: RequestRules) -> None:
+        self._rules = rules
+
+    def get(self, thread_id: str, key: str) -> Query[responses.ThreadValue]:
         """The query raises NotFoundError."""
         name = text(thread_id, "thread_id", NAME)
-        find = self.thread_datum(name, key)
+        find = self.datum(name, key)
 
         def answer(reader: Reader) -> responses.ThreadValue:
             datum, version = find.answer(reader)
@@ -30,7 +33,7 @@ class ThreadDataRequests(EventRequests):
 
         return Query(answer)
 
-    def thread_datum(self, thread_id: str, key: str) -> Query[tuple[Datum, int]]:
+    def datum(self, thread_id: str, key: str) -> Query[tuple[Datum, int]]:
         """The stored value behind `thread_get`, and the data_version. The query raises NotFoundError."""
         name, key, find = self._find(thread_id, key)
 
@@ -42,7 +45,7 @@ class ThreadDataRequests(EventRequests):
 
         return Query(answer)
 
-    def thread_has(self, thread_id: str, key: str) -> Query[responses.ThreadKey]:
+    def has(self, thread_id: str, key: str) -> Query[responses.ThreadKey]:
         name, key, find = self._find(thread_id, key)
 
         def answer(reader: Reader) -> responses.ThreadKey:
@@ -51,9 +54,9 @@ class ThreadDataRequests(EventRequests):
 
         return Query(answer)
 
-    def thread_data(self, thread_id: str, after: str | None = None) -> Query[responses.ThreadData]:
+    def page(self, thread_id: str, after: str | None = None) -> Query[responses.ThreadData]:
         """All keys with their values, or as many as fit a page."""
-        name, after = self._readable_thread(thread_id), after_argument(after, "after_key")
+        name, after = readable_thread(self._rules, thread_id), after_argument(after, "after_key")
 
         def answer(reader: Reader) -> responses.ThreadData:
             thread = started(reader, name)
@@ -68,17 +71,17 @@ class ThreadDataRequests(EventRequests):
 
         return Query(answer, large=True)
 
-    def thread_set(
+    def set(
         self, thread_id: str, key: str, value: Any, agent: str, expected_data_version: int | None
     ) -> CommandRequest[responses.DataChanged]:
-        return self.thread_change(thread_id, {text(key, "key", NAME): value}, (), agent, expected_data_version)
+        return self.change(thread_id, {text(key, "key", NAME): value}, (), agent, expected_data_version)
 
-    def thread_delete(
+    def delete(
         self, thread_id: str, key: str, agent: str, expected_data_version: int | None
     ) -> CommandRequest[responses.DataChanged]:
         """The response raises NotFoundError if the key did not exist."""
         key = text(key, "key", NAME)
-        write = self.thread_change(thread_id, {}, (key,), agent, expected_data_version)
+        write = self.change(thread_id, {}, (key,), agent, expected_data_version)
 
         def answer(outcome: Outcome) -> responses.DataChanged:
             changed = write.answer(outcome)
@@ -88,31 +91,24 @@ class ThreadDataRequests(EventRequests):
 
         return CommandRequest(write.command, answer)
 
-    def thread_change(
+    def change(
         self, thread_id: str, written: Any, deleted: Sequence[str], agent: str, expected_data_version: int | None
     ) -> CommandRequest[responses.DataChanged]:
         """Write and delete several keys at once."""
         name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
         expected = None if expected_data_version is None else whole(expected_data_version, "expected_data_version")
-        members, gone = self._members(written), tuple(text(key, "data", NAME) for key in deleted)
+        members, gone = members_of(self._rules, written), tuple(text(key, "data", NAME) for key in deleted)
         if not members and not gone:
             raise InvalidError("data: must have at least one key")
         command = checked(
             lambda: ChangeData(thread=name, written=members, deleted=gone, expected_data_version=expected, by=by)
         )
-        self._require("write-threads", name)
+        self._rules.require("write-threads", name)
         return CommandRequest(command, lambda outcome: presenter.changed(outcome, command))
-
-    # --- steps
-
-    def _readable_thread(self, thread_id: str) -> str:
-        name = text(thread_id, "thread_id", NAME)
-        self._require("read-threads", name)
-        return name
 
     def _find(self, thread_id: str, key: str) -> tuple[str, str, Callable[[Reader], tuple[Datum | None, int]]]:
         name, key = text(thread_id, "thread_id", NAME), text(key, "key", NAME)
-        self._require("read-threads", name)
+        self._rules.require("read-threads", name)
 
         def find(reader: Reader) -> tuple[Datum | None, int]:
             """Return the value and its version, which match even if another write falls between the two reads."""
@@ -122,20 +118,27 @@ class ThreadDataRequests(EventRequests):
 
         return name, key, find
 
-    def _members(self, given: object) -> dict[str, Json]:
-        if not isinstance(given, dict):
-            raise InvalidError("data: must be an object")
-        if len(given) > MAX_KEYS:
-            raise InvalidError(f"data: must have at most {MAX_KEYS} keys")
-        limit = self._settings.max_value_bytes
-        members = {text(key, "data", NAME): json_value(value, limit) for key, value in given.items()}
-        if len(members) < len(given):
-            raise InvalidError("data: has the same key in two Unicode spellings")
-        return members
-
 
 def started(reader: Reader, name: str) -> Thread:
     """Return the thread. Raises NotFoundError."""
     thread = reader.thread(name)
     require_started(thread)
     return thread
+
+
+def members_of(rules: RequestRules, given: object) -> dict[str, Json]:
+    if not isinstance(given, dict):
+        raise InvalidError("data: must be an object")
+    if len(given) > MAX_KEYS:
+        raise InvalidError(f"data: must have at most {MAX_KEYS} keys")
+    limit = rules.settings.max_value_bytes
+    members = {text(key, "data", NAME): json_value(value, limit) for key, value in given.items()}
+    if len(members) < len(given):
+        raise InvalidError("data: has the same key in two Unicode spellings")
+    return members
+
+
+def readable_thread(rules: RequestRules, thread_id: str) -> str:
+    name = text(thread_id, "thread_id", NAME)
+    rules.require("read-threads", name)
+    return name

@@ -1,15 +1,13 @@
 """Convert outcomes, threads and refusals to responses. Hints are fixed text, as in adapters/api/values/presenter.py."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from holdlog.adapters.api.threads import responses as results
-from holdlog.adapters.api.values.responses import Result
 from holdlog.domain import refusals
 from holdlog.domain.commands import Outcome
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.refusals import DataConflictDetail, HoldlogError
 from holdlog.domain.threads.commands import ChangeData, ThreadChanged
 from holdlog.domain.threads.thread import MessageAppended, ResultAppended, Thread
 from holdlog.domain.times import utc
@@ -89,28 +87,3 @@ def for_model(recorded: Sequence[Recorded[Event]]) -> list[Any]:
 
 def key_missing(thread: str, key: str) -> refusals.NotFoundError:
     return refusals.NotFoundError(f"thread {thread} has no key {key} in its data", {"thread_id": thread, "key": key})
-
-
-def refused(refusal: HoldlogError) -> Result | None:
-    """Convert a refusal about threads to a response; None for other refusals."""
-    match refusal:
-        case refusals.DataConflictError(detail=detail):
-            return conflict(detail)
-        case refusals.NotFoundError(facts={"thread_id": str(), "key": str()}):
-            return results.ThreadNotFound(**refusal.facts, hint=_NO_KEY)
-        case refusals.NotFoundError(facts={"thread_id": str()}):
-            return results.ThreadNotFound(**refusal.facts, hint=_NO_THREAD)
-        case _:
-            return None
-
-
-def conflict(detail: DataConflictDetail) -> results.DataConflict:
-    return results.DataConflict(**detail.model_dump(), hint=_CONFLICT)
-
-
-_CONFLICT: Final = (
-    "The thread's data changed: see changed_keys. Call thread_get() to read it, then repeat your call with its"
-    " data_version as expected_data_version."
-)
-_NO_THREAD: Final = "Nobody started this thread. Check its spelling, or call thread_start() with this thread_id."
-_NO_KEY: Final = "The thread's data has no such key now. Call thread_get() without key to list its data."

@@ -6,8 +6,9 @@ from uuid import uuid4
 
 from holdlog.adapters.api.pagination import MAX_PAGE, chunks, page
 from holdlog.adapters.api.request import BlockingQuery, CommandRequest, Query
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.threads import presenter, responses
-from holdlog.adapters.api.threads.data_requests import ThreadDataRequests, started
+from holdlog.adapters.api.threads.data_requests import members_of, readable_thread, started
 from holdlog.adapters.api.threads.payloads import digest_of, parse_items
 from holdlog.adapters.api.threads.reading import ThreadSlice, read_page
 from holdlog.adapters.api.validation import (
@@ -20,12 +21,11 @@ from holdlog.adapters.api.validation import (
     text,
     whole,
 )
-from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.commands import Outcome
 from holdlog.domain.names import thread_stream
 from holdlog.domain.ports import Reader
-from holdlog.domain.refusals import HoldlogError, InvalidError
+from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.commands import Append, ForkThread, StartThread
 from holdlog.domain.threads.thread import Thread
 
@@ -35,10 +35,14 @@ FORMATS: Final = ("items", "model")
 Pages = responses.ThreadItems | responses.ThreadMessages
 
 
-class ThreadRequests(ThreadDataRequests):
-    """Reading a thread requires `read-threads` on its name; starting or changing it requires `write-threads`."""
+class ThreadRequests:
+    """Builds requests about threads. Reading a thread requires `read-threads` on its name; starting or changing it
+    requires `write-threads`."""
 
-    def thread_start(
+    def __init__(self, rules: RequestRules) -> None:
+        self._rules = rules
+
+    def start(
         self,
         agent: str,
         thread_id: str | None = None,
@@ -49,7 +53,7 @@ class ThreadRequests(ThreadDataRequests):
         """Without `thread_id`, one is generated. `data`: of a new thread; `parent`: fork it, at a version or as it
         is."""
         by, name = text(agent, "agent", AGENT), text(uuid4().hex if thread_id is None else thread_id, "thread_id", NAME)
-        members = self._members({} if data is None else data)
+        members = members_of(self._rules, {} if data is None else data)
         at = None if parent_version is None else whole(parent_version, "parent_version")
         command: StartThread | ForkThread
         if parent is None:
@@ -65,8 +69,8 @@ class ThreadRequests(ThreadDataRequests):
             command = checked(
                 lambda: ForkThread(thread=name, parent=forked, parent_version=at, by=by, request_digest=digest)
             )
-            self._require("read-threads", forked)
-        self._require("write-threads", "*" if thread_id is None else name)  # no grant can name a generated id
+            self._rules.require("read-threads", forked)
+        self._rules.require("write-threads", "*" if thread_id is None else name)  # no grant can name a generated id
 
         def answer(outcome: Outcome) -> responses.Started | responses.Resumed:
             made = presenter.started(outcome)
@@ -74,18 +78,18 @@ class ThreadRequests(ThreadDataRequests):
 
         return CommandRequest(command, answer)
 
-    def thread_append(
+    def append(
         self, thread_id: str, agent: str, messages: Any = None, results: Any = None
     ) -> CommandRequest[responses.Appended]:
         """Messages, then results, as JSON objects; a result without a time gets that of the store's clock."""
         name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
-        found = parse_items(messages, results, self._clock(), self._settings.max_value_bytes)
+        found = parse_items(messages, results, self._rules.clock(), self._rules.settings.max_value_bytes)
         digest = digest_of("append", name, by, messages, results) if found.made_up else None
         command = checked(lambda: Append(thread=name, items=found.items, by=by, request_digest=digest))
-        self._require("write-threads", name)
+        self._rules.require("write-threads", name)
         return CommandRequest(command, presenter.appended)
 
-    def thread_read(
+    def page(
         self,
         thread_id: str,
         limit: int = READ_PAGE,
@@ -97,10 +101,10 @@ class ThreadRequests(ThreadDataRequests):
         after = None if after_version is None else whole(after_version, "after_version")
         before = None if before_version is None else whole(before_version, "before_version")
         size, form = page_size(limit), _form(form)
-        name = self._readable_thread(thread_id)
+        name = readable_thread(self._rules, thread_id)
         return Query(lambda reader: _page(read_page(reader, name, after, before, size), form), large=True)
 
-    def thread_coming(
+    def next_page(
         self,
         thread_id: str,
         after_version: int | None,
@@ -116,8 +120,8 @@ class ThreadRequests(ThreadDataRequests):
         if before_version is not None:
             raise InvalidError("wait_seconds: cannot be combined with before_version")
         after, size, form = whole(after_version, "after_version"), page_size(limit), _form(form)
-        seconds, _ = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
-        name = self._readable_thread(thread_id)
+        seconds, _ = self._rules.capped(number_of_seconds(wait_seconds, "wait_seconds"))
+        name = readable_thread(self._rules, thread_id)
 
         def read(reader: Reader, elapsed: float) -> Pages | None:
             found = read_page(reader, name, after, None, size)
@@ -128,12 +132,12 @@ class ThreadRequests(ThreadDataRequests):
 
         return BlockingQuery(read, timed_out, seconds, (thread_stream(name),), large=True)
 
-    def thread(self, thread_id: str) -> Query[responses.ThreadFacts]:
+    def facts(self, thread_id: str) -> Query[responses.ThreadFacts]:
         """The query raises NotFoundError."""
-        name = self._readable_thread(thread_id)
+        name = readable_thread(self._rules, thread_id)
         return Query(lambda reader: responses.ThreadFacts(**self._facts(started(reader, name))))
 
-    def threads(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[responses.ThreadList]:
+    def listed(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[responses.ThreadList]:
         size, after = page_size(limit), after_argument(after, "after")
 
         def answer(reader: Reader) -> responses.ThreadList:
@@ -148,13 +152,8 @@ class ThreadRequests(ThreadDataRequests):
 
         return Query(answer, large=True)
 
-    def refused(self, refusal: HoldlogError) -> Result:
-        return presenter.refused(refusal) or super().refused(refusal)
-
-    # --- steps
-
     def _reads(self, thread: str) -> bool:
-        return self.grants is EVERYTHING or self.grants.allows("read-threads", thread)
+        return self._rules.grants is EVERYTHING or self._rules.grants.allows("read-threads", thread)
 
     def _sees_parent(self, parent: str | None) -> bool:
         return parent is None or self._reads(parent)

@@ -8,14 +8,11 @@ from typing import Final, Literal
 
 from holdlog.adapters.api.authors import principal_of
 from holdlog.adapters.api.values import responses as results
-from holdlog.adapters.api.values.responses import Result
-from holdlog.domain import refusals
 from holdlog.domain.commands import Outcome, RecordsChanged
 from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
 from holdlog.domain.record import Record, RecordEvent, ValueDeleted, ValueExpired, ValueWritten, not_found
-from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.times import utc
 
 
@@ -166,58 +163,9 @@ def seconds_between(earlier: int, later: int) -> float:
     return max(0, later - earlier) / 1_000_000
 
 
-def refused(refusal: HoldlogError) -> Result:
-    """Convert a refusal to a response. Raises the refusal again if it is not an expected outcome."""
-    match refusal:
-        case refusals.ConflictError(detail=detail):
-            return results.Conflict(**detail.model_dump(), hint=_conflict_hint(refusal))
-        case refusals.NotFoundError(facts=facts):
-            return results.NotFound(**facts, hint=_NO_VALUE)
-        case refusals.FencedError():
-            return results.Fenced(
-                resource=refusal.resource,
-                version=refusal.version,
-                current_version=refusal.current_version,
-                held_by=refusal.held_by,
-                held_by_principal=refusal.held_by_principal,
-                reason=refusal.reason,
-                hint=_fenced_hint(refusal),
-            )
-        case refusals.UnavailableError():
-            return results.Unavailable(
-                message=str(refusal),
-                retry_after=refusal.retry_after,
-                in_doubt=refusal.in_doubt,
-                hint=_UNAVAILABLE_IN_DOUBT if refusal.in_doubt else _UNAVAILABLE,
-            )
-        case _:
-            raise refusal
-
-
 def hint_length(hint: str) -> int:
     """Characters of a hint with the default tool prefix."""
     return len(named(hint, "holdlog_"))
-
-
-def _fenced_hint(refusal: refusals.FencedError) -> str:
-    if refusal.needs_receipt:
-        return _RECEIPT
-    if refusal.is_own:
-        return _OTHER_VERSION.format(refusal.current_version)
-    if refusal.ended is not None:
-        return _ENDED[refusal.ended]
-    return _OTHER_SESSION if refusal.servers else _NOT_YOURS
-
-
-def _conflict_hint(refusal: refusals.ConflictError) -> str:
-    detail = refusal.detail
-    if detail.actual_version == 0:
-        return _NEVER_WRITTEN if detail.actual_updated_by is None else _GONE
-    if refusal.deletes:
-        hint = _DELETE_CONFLICT_OWN if refusal.is_own else _DELETE_CONFLICT
-    else:
-        hint = _CONFLICT_OWN if refusal.is_own else _CONFLICT
-    return hint.format(detail.actual_version)
 
 
 _EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expire"]]] = {
@@ -228,55 +176,3 @@ _EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expir
 MAX_HINT: Final = 200
 """Characters of a hint with the default tool prefix."""
 _UNCHANGED = "The key did not change before the timeout. To keep waiting, call watch() again with since_version={}."
-_NO_VALUE = "There is no value under this key now. Call list() with this namespace to see its keys."
-_CONFLICT = (
-    "Another agent wrote version {0}. Merge your change into actual_value and call set() again with"
-    " expected_version={0}."
-)
-_CONFLICT_OWN = (
-    "An agent with your name wrote version {0}. If actual_value contains your change, you are done; otherwise merge it"
-    " and call set() again with expected_version={0}."
-)
-_DELETE_CONFLICT = (
-    "Nothing changed: another agent wrote version {0}. Read actual_value; if your call still applies, repeat it with"
-    " expected_version={0}."
-)
-_DELETE_CONFLICT_OWN = (
-    "Nothing changed: an agent with your name wrote version {0}. Read actual_value; if your call still applies, repeat"
-    " it with expected_version={0}."
-)
-_GONE = (
-    "The key has no value now, which counts as version 0. Call history() to see what happened to it, then decide"
-    " whether your change still applies."
-)
-_NEVER_WRITTEN = (
-    "The key was never written, which counts as version 0. Check its spelling: call list() with this namespace to see"
-    " its keys."
-)
-_NOT_YOURS = (
-    "Nothing was written: you do not hold this claim, and a claim of your parent agent does not count. Call claim() for"
-    " it, read again, then write with its new version in guard."
-)
-_OTHER_VERSION = "Nothing was written: your claim has version {0}. Repeat the call with version={0} in guard."
-_OTHER_SESSION = (
-    "Nothing was written: another session with your name holds this claim. Choose a name of your own, such as"
-    " claude-7f3a, call claim() under that name, then read again."
-)
-_RECEIPT = (
-    "Nothing was written: this is claimed under your agent name, without a session. If that was you, add the receipt"
-    " you were given to this guard entry and repeat the call."
-)
-_ENDED: Final[Mapping[str, str]] = {
-    "released": "Nothing was written: you released this claim. Call claim() again, then read again before you write.",
-    "expired": "Nothing was written: your claim expired. Call claim() again, then read again before you write.",
-    "forced": "Nothing was written: a person ended your claim; see reason. If you still need it, call claim()"
-    " again, then read again before you write.",
-}
-_UNAVAILABLE = (
-    "Nothing was written. Repeat the same call after retry_after seconds; if it keeps failing, report it to the person"
-    " you work for."
-)
-_UNAVAILABLE_IN_DOUBT = (
-    "The write may or may not have happened. Read the current state, and repeat the call only if your change is"
-    " missing."
-)

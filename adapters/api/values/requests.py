@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdlog.adapters.api.pagination import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
 from holdlog.adapters.api.request import BlockingQuery, CommandRequest, Query
-from holdlog.adapters.api.threads.requests import ThreadRequests
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import (
     BEGINNING,
     NAME,
@@ -45,11 +45,12 @@ EXPORT_PAGE: Final = 100
 """Records in a page of an export; each comes with its whole history."""
 
 
-class Requests(ThreadRequests):
-    """All requests. Every method raises InvalidError for an invalid argument, then DeniedError for what the caller may
-    not do."""
+class ValueRequests:
+    """Builds requests about values. Every method raises InvalidError for an invalid argument, then DeniedError for what
+    the caller may not do."""
 
-    # --- state
+    def __init__(self, rules: RequestRules) -> None:
+        self._rules = rules
 
     def set(
         self,
@@ -61,13 +62,13 @@ class Requests(ThreadRequests):
         guard: object = (),
         ttl_seconds: float | None = None,
     ) -> CommandRequest[responses.SetResult]:
-        made = json_value(value, self._settings.max_value_bytes)
+        made = json_value(value, self._rules.settings.max_value_bytes)
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         ttl = None if ttl_seconds is None else time_to_live(ttl_seconds)
         operation = checked(
             lambda: Set(namespace=namespace, key=key, value=made, expected_version=expected, ttl_seconds=ttl)
         )
-        guards = self.guards(guard)
+        guards = self._rules.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
         self._require_to_change(command)
         return CommandRequest(command, presenter.set_result)
@@ -93,14 +94,14 @@ class Requests(ThreadRequests):
         arguments = {
             "namespace": namespace,
             "key": key,
-            "patch": json_value(patch, self._settings.max_value_bytes),
+            "patch": json_value(patch, self._rules.settings.max_value_bytes),
             "expected_version": None if expected_version is None else whole(expected_version, "expected_version"),
             "ttl_seconds": None if ttl_seconds is None else time_to_live(ttl_seconds),
             "keeps_end": keeps_end,
-            "max_bytes": self._settings.max_value_bytes,
+            "max_bytes": self._rules.settings.max_value_bytes,
         }
         operation = checked(lambda: Merge.model_validate(arguments))
-        guards = self.guards(guard)
+        guards = self._rules.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
         self._require_to_change(command)
         return CommandRequest(command, presenter.set_result)
@@ -115,22 +116,22 @@ class Requests(ThreadRequests):
     ) -> CommandRequest[responses.DeleteResult]:
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         operation = checked(lambda: Delete(namespace=namespace, key=key, expected_version=expected))
-        guards = self.guards(guard)
+        guards = self._rules.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards), by="deleted_by")
         self._require_to_change(command)
         return CommandRequest(command, lambda outcome: presenter.delete_result(outcome, command.by))
 
-    def clear_namespace(self, namespace: str, by: str) -> CommandRequest[responses.ClearResult]:
+    def clear(self, namespace: str, by: str) -> CommandRequest[responses.ClearResult]:
         command = checked(lambda: ClearNamespace(namespace=namespace, by=by), by="deleted_by")
-        self._require("admin", command.namespace)
+        self._rules.require("admin", command.namespace)
         return CommandRequest(command, lambda outcome: presenter.clear_result(outcome, command.namespace, command.by))
 
-    def list_records(
+    def records(
         self, namespace: str, prefix: str = "", limit: int = MAX_PAGE, after: str | None = None, deleted: bool = False
     ) -> Query[responses.RecordList]:
         namespace, size = text(namespace, "namespace", NAME), page_size(limit)
         prefix, after = text(prefix, "prefix", BEGINNING), after_argument(after, "after_key")
-        self._require("read-values", namespace)
+        self._rules.require("read-values", namespace)
 
         def answer(reader: Reader) -> responses.RecordList:
             found, more = page(_records(reader, namespace, prefix, after, deleted), size, record_bytes)
@@ -144,7 +145,7 @@ class Requests(ThreadRequests):
 
         return Query(answer, large=True)
 
-    def list_namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[responses.NamespaceList]:
+    def namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[responses.NamespaceList]:
         size, after = page_size(limit), after_argument(after, "after_key")
 
         def answer(reader: Reader) -> responses.NamespaceList:
@@ -228,7 +229,7 @@ class Requests(ThreadRequests):
         self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10
     ) -> BlockingQuery[responses.StateRecord | responses.Deleted | responses.WatchTimeout]:
         since = whole(since_version, "since_version")
-        seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
+        seconds, cap = self._rules.capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
         address = self._readable(namespace, key)
         known: int | None = None
 
@@ -244,45 +245,41 @@ class Requests(ThreadRequests):
 
         return BlockingQuery(read, timed_out, seconds, (record_stream(*address),))
 
-    # --- authorization
-
     def _require_to_change(self, command: Transact) -> None:
         for operation in command.operations:
-            self._require("read-values" if isinstance(operation, Check) else "write-values", operation.namespace)
+            self._rules.require("read-values" if isinstance(operation, Check) else "write-values", operation.namespace)
         for claim in command.guard:
-            self._require("claim", claim.resource)
+            self._rules.require("claim", claim.resource)
 
     def _readable(self, namespace: str, key: str) -> tuple[str, str]:
         address = text(namespace, "namespace", NAME), text(key, "key", NAME)
-        self._require("read-values", address[0])
+        self._rules.require("read-values", address[0])
         return address
 
     def _readable_namespace(self, namespace: str) -> str:
         namespace = text(namespace, "namespace", NAME)
-        self._require("read-values", namespace)
+        self._rules.require("read-values", namespace)
         return namespace
 
     def _namespaces(self, reader: Reader, after: str | None, limit: int) -> list[tuple[str, int]]:
         """Like `reader.namespaces`, but only those that the caller may read."""
-        if self.grants is EVERYTHING:
+        if self._rules.grants is EVERYTHING:
             return reader.namespaces(after, limit)
         found = chunks(reader.namespaces, after, lambda it: it[0])
-        seen = (it for it in found if self.grants.allows("read-values", it[0]))
+        seen = (it for it in found if self._rules.grants.allows("read-values", it[0]))
         return list(seen if limit < 0 else islice(seen, limit))
 
-    # --- steps
-
     def _past(self, recorded: Recorded[Event]) -> responses.Past:
-        return presenter.past(recorded, self.spelled, self._sees)
+        return presenter.past(recorded, self._rules.spelled, self._rules.sees)
 
     def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> responses.Export:
         exported = [
-            presenter.exported(record, reader.history(record.stream, None, -1), self.spelled, self._sees)
+            presenter.exported(record, reader.history(record.stream, None, -1), self._rules.spelled, self._rules.sees)
             for record in found
         ]
         return responses.Export(
             namespace=namespace,
-            exported_at=utc(self._clock()),
+            exported_at=utc(self._rules.clock()),
             record_count=len(exported),
             history_count=sum(len(record.history) for record in exported),
             records=exported,

@@ -29,7 +29,7 @@ class EntityState(NamedTuple):
 async def _all(request: KeyValueRequest) -> Response:
     given = arguments(request.scope, "after")
     (name,), context = request.names, request.context
-    found = await context.engine.read_async(context.requests.thread_data(name, given.get("after")))
+    found = await context.engine.read_async(context.requests.thread_data.page(name, given.get("after")))
     state, conditions = EntityState(found.data_version, found.data_version > 0), _conditions(request)
     if not _matches(conditions, state):
         return _conflict(request, state, conditions)
@@ -41,7 +41,7 @@ async def _get(request: KeyValueRequest) -> Response:
     """The value itself, as JSON."""
     arguments(request.scope)
     name, key = request.names
-    datum, version = await request.context.engine.read_async(request.context.requests.thread_datum(name, key))
+    datum, version = await request.context.engine.read_async(request.context.requests.thread_data.datum(name, key))
     state, conditions = EntityState(version, True), _conditions(request)
     if not _matches(conditions, state):
         return _conflict(request, state, conditions)
@@ -54,13 +54,13 @@ async def _get(request: KeyValueRequest) -> Response:
 async def _put(request: KeyValueRequest) -> Response:
     arguments(request.scope)
     (name, key), by, calls, value = request.names, request.by, request.context.requests, await value_of(request)
-    return await _changed(request, lambda version: calls.thread_set(name, key, value, by, version), _one_key)
+    return await _changed(request, lambda version: calls.thread_data.set(name, key, value, by, version), _one_key)
 
 
 async def _delete(request: KeyValueRequest) -> Response:
     arguments(request.scope)
     (name, key), by, calls = request.names, request.by, request.context.requests
-    return await _changed(request, lambda version: calls.thread_delete(name, key, by, version), _one_key)
+    return await _changed(request, lambda version: calls.thread_data.delete(name, key, by, version), _one_key)
 
 
 async def _patch(request: KeyValueRequest) -> Response:
@@ -69,11 +69,13 @@ async def _patch(request: KeyValueRequest) -> Response:
     (name,), by, calls, body = request.names, request.by, request.context.requests, await object_of(request)
     written = {key: value for key, value in body.items() if value is not None}
     deleted = [key for key, value in body.items() if value is None]
-    return await _changed(request, lambda version: calls.thread_change(name, written, deleted, by, version), _any_key)
+    return await _changed(
+        request, lambda version: calls.thread_data.change(name, written, deleted, by, version), _any_key
+    )
 
 
 def _any_key(request: KeyValueRequest) -> Query[EntityState]:
-    facts = request.context.requests.thread(*request.names)
+    facts = request.context.requests.threads.facts(*request.names)
 
     def current(reader: Reader) -> EntityState:
         version = facts.answer(reader).data_version
@@ -83,7 +85,7 @@ def _any_key(request: KeyValueRequest) -> Query[EntityState]:
 
 
 def _one_key(request: KeyValueRequest) -> Query[EntityState]:
-    has = request.context.requests.thread_has(*request.names)
+    has = request.context.requests.thread_data.has(*request.names)
 
     def current(reader: Reader) -> EntityState:
         found = has.answer(reader)

@@ -15,7 +15,7 @@ from holdlog.adapters.http.values.key_value_request import KeyValueRequest
 
 async def _list(request: KeyValueRequest) -> Response:
     given = arguments(request.scope, "after", "limit")
-    call = request.context.requests.threads(number(given, "limit", MAX_PAGE), given.get("after"))
+    call = request.context.requests.threads.listed(number(given, "limit", MAX_PAGE), given.get("after"))
     return answer(await request.context.engine.read_async(call))
 
 
@@ -25,21 +25,21 @@ async def _start(request: KeyValueRequest) -> Response:
     at = body.get("parent_version")
     if isinstance(at, float) and at.is_integer():
         body["parent_version"] = int(at)  # 3.0 is an integer in JSON Schema
-    write = request.context.requests.thread_start(request.by, **body)
+    write = request.context.requests.threads.start(request.by, **body)
     result = await request.context.engine.write_async(write, request.context.caller)
     return answer(result, 201 if result.created else 200)
 
 
 async def _facts(request: KeyValueRequest) -> Response:
     arguments(request.scope)
-    return answer(await request.context.engine.read_async(request.context.requests.thread(*request.names)))
+    return answer(await request.context.engine.read_async(request.context.requests.threads.facts(*request.names)))
 
 
 async def _append(request: KeyValueRequest) -> Response:
     arguments(request.scope)
     body = await object_of(request, "messages", "results")
     (name,) = request.names
-    write = request.context.requests.thread_append(name, request.by, **body)
+    write = request.context.requests.threads.append(name, request.by, **body)
     return answer(await request.context.engine.write_async(write, request.context.caller))
 
 
@@ -51,8 +51,8 @@ async def _read(request: KeyValueRequest) -> Response:
     limit, form = number(given, "limit", READ_PAGE), given.get("format", "items")
     seconds = seconds_of(given.get("wait", "0"), "wait")
     if not seconds:
-        return answer(await context.engine.read_async(context.requests.thread_read(name, limit, after, before, form)))
-    wait = context.requests.thread_coming(name, after, limit, form, seconds, before)
+        return answer(await context.engine.read_async(context.requests.threads.page(name, limit, after, before, form)))
+    wait = context.requests.threads.next_page(name, after, limit, form, seconds, before)
     response = await long_poll(request.receive, context, wait)
     response.headers.update(SAFE)
     return response

@@ -31,7 +31,7 @@ async def written(
     whether it may create the value. Raises NotFoundError if it may not."""
 
     async def attempt() -> int | Response:
-        record = await context.engine.read_async(context.requests.record(*address))
+        record = await context.engine.read_async(context.requests.values.record(*address))
         version = record.version if record.live else 0
         if not record.live and not creates:
             raise not_found(record)

@@ -84,7 +84,7 @@ async def _answered(request: KeyValueRequest) -> Response:
 async def _get(request: KeyValueRequest, send: Send) -> None:
     """Respond with one value. The most frequent request, so it skips the response object and the result model."""
     group, key = request.names
-    record = await request.context.engine.read_async(request.context.requests.record(group, key))
+    record = await request.context.engine.read_async(request.context.requests.values.record(group, key))
     if not record.live:
         await _missing(request, not_found(record))(request.scope, request.receive, send)
         return
@@ -125,13 +125,13 @@ def _time(at: int) -> bytes:
 
 async def _groups(request: KeyValueRequest) -> Response:
     given = arguments(request.scope, "after", "limit")
-    call = request.context.requests.list_namespaces(number(given, "limit", MAX_PAGE), given.get("after"))
+    call = request.context.requests.values.namespaces(number(given, "limit", MAX_PAGE), given.get("after"))
     return answer(await request.context.engine.read_async(call))
 
 
 async def _list(request: KeyValueRequest) -> Response:
     given = arguments(request.scope, "prefix", "after", "limit")
-    call = request.context.requests.list_records(
+    call = request.context.requests.values.records(
         request.names[0], given.get("prefix", ""), number(given, "limit", MAX_PAGE), given.get("after")
     )
     return answer(await request.context.engine.read_async(call))
@@ -143,7 +143,7 @@ async def _history(request: KeyValueRequest) -> Response:
         raise InvalidError("history: must be 1 or true; for a value, limit and before require it")
     before = number(given, "before", 0) if "before" in given else None
     group, key = request.names
-    call = request.context.requests.history(group, key, number(given, "limit", 100), before)
+    call = request.context.requests.values.history(group, key, number(given, "limit", 100), before)
     return answer(await request.context.engine.read_async(call))
 
 
@@ -160,7 +160,7 @@ async def _set(request: KeyValueRequest) -> Response:
     seconds = _seconds(arguments(request.scope, "ttl").get("ttl"))
     value = value_of(await request.body(), request.fields)
     (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
-    return await _written(request, lambda version: calls.set(group, key, value, by, version, guard, seconds))
+    return await _written(request, lambda version: calls.values.set(group, key, value, by, version, guard, seconds))
 
 
 async def _patch(request: KeyValueRequest) -> Response:
@@ -168,13 +168,15 @@ async def _patch(request: KeyValueRequest) -> Response:
     seconds, keeps = _seconds(ttl), ttl is None
     patch = patch_of(await request.body(), request.fields)
     (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
-    return await _written(request, lambda version: calls.merge(group, key, patch, by, version, guard, seconds, keeps))
+    return await _written(
+        request, lambda version: calls.values.merge(group, key, patch, by, version, guard, seconds, keeps)
+    )
 
 
 async def _delete(request: KeyValueRequest) -> Response:
     arguments(request.scope)
     (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
-    return await _written(request, lambda version: calls.delete(group, key, by, version, guard))
+    return await _written(request, lambda version: calls.values.delete(group, key, by, version, guard))
 
 
 async def _written(

@@ -89,7 +89,7 @@ async def _resources(context: RequestContext, start: str) -> list[str]:
     found: set[str] = set()
     after: str | None = None
     while len(found) <= MOST:
-        board = await context.engine.read_async(context.requests.board(after=after))
+        board = await context.engine.read_async(context.requests.claims.board(after=after))
         names = [*(claim.resource for claim in board.claims), *(queue.resource for queue in board.queues)]
         found |= {name for name in names if name.startswith(start) and context.grants.sees(claim_stream(name))}
         after = board.next_after

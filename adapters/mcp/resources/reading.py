@@ -21,7 +21,7 @@ from mcp_types import (
 )
 
 from holdlog.adapters.api.request import Query
-from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.mcp.errors import translated
 from holdlog.adapters.mcp.resources.addresses import (
@@ -109,10 +109,10 @@ def reading(address: Address, calls: Requests) -> Query[Result]:
     NotFoundError."""
     match address:
         case OfValue(namespace=namespace, key=key):
-            return calls.get(namespace, key)
+            return calls.values.get(namespace, key)
         case OfClaim(resource=resource):
-            return calls.status(resource)
+            return calls.claims.status(resource)
         case _ if address.uri == CLAIMS:
-            return calls.board()
+            return calls.claims.board()
         case _:
-            return calls.list_namespaces()
+            return calls.values.namespaces()

@@ -194,6 +194,6 @@ def _streams(address: Address, engine: Engine) -> tuple[str, ...]:
         case OfValue(namespace=namespace, key=key):
             return (record_stream(name(namespace), name(key)),)
         case OfClaim(resource=resource):
-            return tuple(map(claim_stream, engine.requests.spellings(resource)))
+            return tuple(map(claim_stream, engine.requests.claims.spellings(resource)))
         case _:
             return (ALL_CLAIMS if address.uri == CLAIMS else ALL_RECORDS,)

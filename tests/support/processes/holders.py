@@ -324,7 +324,7 @@ class World:
     def free(self, resource: str) -> None:
         """End whatever is left of a case, as a person does."""
         engine = self.peer._engine
-        forced = engine.requests.release(resource, "janitor", note="end of a case", forced=True)
+        forced = engine.requests.claims.release(resource, "janitor", note="end of a case", forced=True)
         engine.write(forced, engine.caller)
         self.ledger.believers.pop(_short(resource), None)
 

@@ -43,8 +43,8 @@ def test_page_shows_writes_of_another_process_by_itself(visit: Visits, server: H
 def test_page_shows_names_with_the_authenticated_principal(visit: Visits, server: HttpServer) -> None:
     ci = Caller(principal="token:ci", session="s1", server="calls")
     engine = open_holdlog(Path(server.process.args[5]))  # type: ignore[index]
-    engine.write(engine.requests.set("signed", "key", 1, "boss", None), ci)
-    engine.claim(engine.requests.claim("signed.py", "boss"), ci)
+    engine.write(engine.requests.values.set("signed", "key", 1, "boss", None), ci)
+    engine.claim(engine.requests.claims.claim("signed.py", "boss"), ci)
     engine.close()
     page = visit(server.url)
     shown = "boss (token ci)"

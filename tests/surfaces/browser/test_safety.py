@@ -96,7 +96,9 @@ def test_server_sends_the_content_security_policy_of_the_page(visit: Visits, ser
 def test_page_marks_names_that_imitate_others(visit: Visits, server: HttpServer, store: StateStore) -> None:
     for resource, agent in (("custom://one", "\u0430nn"), ("custom://tw\u043e", "ben"), ("custom://three", "cleo")):
         store.claim(resource, agent=agent)
-    command = store._engine.requests.claim("custom://four", "dora").command.model_copy(update={"agent": "dora\u3164"})
+    command = store._engine.requests.claims.claim("custom://four", "dora").command.model_copy(
+        update={"agent": "dora\u3164"}
+    )
     store._engine.write(CommandRequest(command, lambda outcome: outcome), store._engine.caller)
     page = visit(server.url)
     for place, marks in (("#claim-list", [True, True, False]), ("#event-list", [True, True, False])):
@@ -109,5 +111,5 @@ def test_page_marks_names_that_imitate_others(visit: Visits, server: HttpServer,
     expect(agents).to_contain_text("\u0430nn")
     for resource, agent in (("custom://one", "\u0430nn"), ("custom://tw\u043e", "ben"), ("custom://three", "cleo")):
         store.release(resource, agent=agent)
-    release = store._engine.requests.release("custom://four", "boss", note="a test ends", forced=True)
+    release = store._engine.requests.claims.release("custom://four", "boss", note="a test ends", forced=True)
     store._engine.write(release, store._engine.caller)

@@ -296,7 +296,7 @@ def test_names_that_mix_scripts_are_marked_on_the_board_and_in_the_log(run: Term
 
 def test_stored_names_with_invisible_characters_are_escaped(run: Terminal) -> None:
     with StateStore(run.db) as store:
-        command = store._engine.requests.claim("custom://merge", "ann").command
+        command = store._engine.requests.claims.claim("custom://merge", "ann").command
         old = command.model_copy(update={"resource": "custom://merge\u3164", "agent": "ann\u2800"})
         store._engine.write(CommandRequest(old, lambda outcome: outcome), store._engine.caller)
     for line in (run("claims"), run("log")):

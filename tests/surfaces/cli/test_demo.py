@@ -39,9 +39,10 @@ sys.exit(perform(sys.stdout, Path("demo.svg"), [sys.executable, *sys.argv[1:]]))
 """
 MUTANT = """
 import os, sys
-from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.claims.requests import ClaimRequests
+from holdlog.adapters.api.values.requests import ValueRequests
 from holdlog.adapters.cli.main import main
-write, take = Requests.set, Requests.claim
+write, take = ValueRequests.set, ClaimRequests.claim
 {change}
 sys.exit(main())
 """
@@ -168,17 +169,17 @@ def test_demo_picture_has_no_overlapping_words(ran: Ran) -> None:
     ("change", "finding"),
     [
         pytest.param(
-            "Requests.set = lambda it, space, key, value, by, expected, *rest: write(it, space, key, value, by, None)",
+            "ValueRequests.set = lambda it, space, key, value, by, expected, *rest: write(it, space, key, value, by, None)",
             r"wrong: with versions \$15,000 were committed and \$[78],000 recorded, not \$10,000",
             id="ignores versions",
         ),
         pytest.param(
-            "Requests.claim = lambda self, resource, agent, *rest: take(self, resource + agent, agent)",
+            "ClaimRequests.claim = lambda self, resource, agent, *rest: take(self, resource + agent, agent)",
             r"wrong: ben's claim of what ada holds returned claimed, held by None",
             id="gives one resource to two",
         ),
         pytest.param(
-            "Requests.set = lambda *_: os._exit(7)",
+            "ValueRequests.set = lambda *_: os._exit(7)",
             r"wrong: (ada|ben)'s set got no answer \(.+\)",
             id="dies of a write",
         ),

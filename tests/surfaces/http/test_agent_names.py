@@ -104,8 +104,8 @@ async def test_token_may_use_its_name_and_any_free_one(store: Engine, name: str)
 
 async def test_every_call_that_names_an_author_refuses_the_name_of_another(store: Engine) -> None:
     ci = issue(store, "ci")
-    store.write(store.requests.set("n", "k", "v", "ann", None), NOBODY)
-    store.write(store.requests.thread_start("ann", "t"), NOBODY)
+    store.write(store.requests.values.set("n", "k", "v", "ann", None), NOBODY)
+    store.write(store.requests.threads.start("ann", "t"), NOBODY)
     calls: list[tuple[str, str, Any]] = [
         ("PUT", "/kv/n/k", "v"),
         ("DELETE", "/kv/n/k", None),
@@ -115,14 +115,14 @@ async def test_every_call_that_names_an_author_refuses_the_name_of_another(store
         ("PATCH", "/threads/t/data", {"plan": 1}),
         ("DELETE", "/threads/t/data/plan", None),
     ]
-    position = store.read(store.requests.events(store.requests.choice())).bookmark
+    position = store.read(store.requests.events.page(store.requests.events.choice())).bookmark
     async with serving(store, Verifier(store)) as client:
         for method, path, body in calls:
             content = None if body is None else json.dumps(body)
             headers = JSON | AS_JSON | {"x-token": ci, "x-agent": USER}
             refused = await client.request(method, path, content=content, headers=headers)
             assert (refused.status_code, "choose a name" in refused.text) == (400, True), (method, path, refused.text)
-    assert store.read(store.requests.events(store.requests.choice())).bookmark == position
+    assert store.read(store.requests.events.page(store.requests.events.choice())).bookmark == position
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -187,14 +187,14 @@ async def test_names_of_tokens_are_refused_in_spaces_too(store: Engine) -> None:
 async def test_claim_under_a_name_that_a_token_got_later_can_be_released(store: Engine) -> None:
     caller = Caller(principal="token:ci", session="s1", server="calls")
     store.own_names = OwnNames(store, [USER]).require
-    await store.claim_async(store.requests.claim("a", "dev"), caller)
+    await store.claim_async(store.requests.claims.claim("a", "dev"), caller)
     issue(store, "dev")
     with pytest.raises(InvalidError):
-        await store.claim_async(store.requests.claim("b", "dev"), caller)
-    released = await store.write_async(store.requests.release("a", "dev"), caller)
+        await store.claim_async(store.requests.claims.claim("b", "dev"), caller)
+    released = await store.write_async(store.requests.claims.release("a", "dev"), caller)
     assert released.body()["status"] == "released"
     with pytest.raises(InvalidError):
-        await store.write_async(store.requests.release("a", "dev", note="why", forced=True), caller)
+        await store.write_async(store.requests.claims.release("a", "dev", note="why", forced=True), caller)
 
 
 async def test_token_names_are_cached_for_a_while(store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

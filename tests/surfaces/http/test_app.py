@@ -107,7 +107,7 @@ def application(
 
     async def value(request: Request) -> Response:
         served = context_of(request)
-        call = served.requests.set("n", request.query_params["key"], 1, "ann", None)
+        call = served.requests.values.set("n", request.query_params["key"], 1, "ann", None)
         return answer(await served.engine.write_async(call, served.caller))
 
     async def broken(request: Request) -> Response:

@@ -7,7 +7,7 @@ from tests.support.curl import Curl
 
 
 def claim(curl: Curl, resource: str, agent: str) -> None:
-    curl.store.claim(curl.store.requests.claim(resource, agent), NOBODY)
+    curl.store.claim(curl.store.requests.claims.claim(resource, agent), NOBODY)
 
 
 async def test_board_over_http_has_pages_and_a_filter_by_agent(curl: Curl) -> None:

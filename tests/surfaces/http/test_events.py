@@ -76,7 +76,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 def write(here: Site, key: str, value: Any = 1, namespace: str = "n") -> None:
-    here.engine.write(here.engine.requests.set(namespace, key, value, "ann", None), NOBODY)
+    here.engine.write(here.engine.requests.values.set(namespace, key, value, "ann", None), NOBODY)
 
 
 class Told(NamedTuple):
@@ -152,7 +152,7 @@ async def test_event_stream_sends_past_events_new_ones_and_its_end_position(here
         assert first.data["value"] == {"x": "line\nbreak <script>"}
         assert await it.next() == Told(1, "bookmark", {"position": 1})
         write(here, "b")
-        here.engine.claim(here.engine.requests.claim("src/", "bob"), NOBODY)
+        here.engine.claim(here.engine.requests.claims.claim("src/", "bob"), NOBODY)
         assert [(told.id, told.kind) for told in await it.some(2)] == [(2, "ValueWritten"), (3, "ClaimGranted")]
 
 
@@ -248,7 +248,7 @@ async def test_client_that_reconnects_to_restarted_servers_gets_every_event_once
 
     async def work() -> None:
         for number in range(count):
-            call = engine.requests.set("n", f"k{number % 7}", number, "ann", None)
+            call = engine.requests.values.set("n", f"k{number % 7}", number, "ann", None)
             await asyncio.to_thread(engine.write, call, NOBODY)
             await ahead.acquire()
 
@@ -304,7 +304,7 @@ async def test_slow_event_stream_continues_from_the_log(here: Site, monkeypatch:
     monkeypatch.setattr(tail, "BACKLOG_BYTES", 300)
     async with stream(here, after=0) as it:
         await it.next()
-        here.engine.write(here.engine.requests.set("n", "k", "x" * 100, "ann", None), NOBODY)
+        here.engine.write(here.engine.requests.values.set("n", "k", "x" * 100, "ann", None), NOBODY)
         for number in range(200):
             write(here, "k", number)
         assert [told.id for told in await it.some(201)] == list(range(1, 202))

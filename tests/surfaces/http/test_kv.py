@@ -183,7 +183,7 @@ async def test_value_is_returned_with_its_author(curl: Curl) -> None:
 
 async def test_write_conditional_on_a_lost_claim_is_fenced(curl: Curl) -> None:
     claimed = curl.store.claim(
-        curl.store.requests.claim("src/a,b@c.py", "ann"), curl.store.caller.model_copy(update={"session": None})
+        curl.store.requests.claims.claim("src/a,b@c.py", "ann"), curl.store.caller.model_copy(update={"session": None})
     )
     bare = {"x-guard": f"{quote('src/a,b@c.py', safe='')}@{claimed.body()['version']}"}
     nobody = await curl.put("/kv/g/k", content="a", headers=bare | {"x-agent": "ann"})

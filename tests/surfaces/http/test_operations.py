@@ -251,15 +251,15 @@ async def test_commands_of_every_surface_are_counted_by_kind_and_outcome() -> No
     with engine() as store:
         async with serving(store) as client:
             ann = Caller(session="s1")
-            await store.write_async(store.requests.set("n", "k", 1, "ann", 0), ann)
+            await store.write_async(store.requests.values.set("n", "k", 1, "ann", 0), ann)
             with pytest.raises(ConflictError):
-                await store.write_async(store.requests.set("n", "k", 2, "ann", 0), ann)
-            await asyncio.to_thread(store.write, store.requests.delete("n", "k", "ann", None), ann)
-            await store.claim_async(store.requests.claim("a.md", "ann"), ann)
-            await store.claim_async(store.requests.claim("a.md", "ann"), ann)
+                await store.write_async(store.requests.values.set("n", "k", 2, "ann", 0), ann)
+            await asyncio.to_thread(store.write, store.requests.values.delete("n", "k", "ann", None), ann)
+            await store.claim_async(store.requests.claims.claim("a.md", "ann"), ann)
+            await store.claim_async(store.requests.claims.claim("a.md", "ann"), ann)
             with pytest.raises(BusyError):
-                await store.claim_async(store.requests.claim("a.md", "ben"), ann)
-            await store.write_async(store.requests.release("a.md", "ann"), ann)
+                await store.claim_async(store.requests.claims.claim("a.md", "ben"), ann)
+            await store.write_async(store.requests.claims.release("a.md", "ann"), ann)
             number = await figures(client)
             told = {
                 ("set", "ok"): 1,
@@ -285,10 +285,10 @@ async def test_store_errors_and_rejected_commands_are_counted(monkeypatch: pytes
         async with serving(store) as client:
             store.store.close()
             with pytest.raises(Exception, match="closed"):
-                await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
+                await store.write_async(store.requests.values.set("n", "k", 1, "ann", 0), NOBODY)
             monkeypatch.setattr("holdlog.adapters.runtime.group_commit.MAX_WAITING", 0)
             with pytest.raises(UnavailableError):
-                await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
+                await store.write_async(store.requests.values.set("n", "k", 1, "ann", 0), NOBODY)
             number = await figures(client)
             assert number("holdlog_commands_total", kind="set", outcome="store") == 1
             assert number("holdlog_commands_turned_away_total") == 1
@@ -299,7 +299,7 @@ async def test_failing_command_observer_harms_no_caller(monkeypatch: pytest.Monk
     with engine() as store:
         async with serving(store):
             monkeypatch.setattr(Metrics, "ran", lambda *_: 1 / 0)
-            answer = await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
+            answer = await store.write_async(store.requests.values.set("n", "k", 1, "ann", 0), NOBODY)
             assert answer.version == 1
             assert "failed to record" in caplog.text
 
@@ -308,7 +308,7 @@ async def test_expired_leases_are_counted_when_they_are_noticed() -> None:
     clock = Clock()
     with engine(clock=clock) as store:
         async with serving(store) as client:
-            await store.claim_async(store.requests.claim("a.md", "ann", lease_seconds=1), Caller(session="s"))
+            await store.claim_async(store.requests.claims.claim("a.md", "ann", lease_seconds=1), Caller(session="s"))
             clock.pass_by(2)
             await store.writer.run_async(Sweep(), NOBODY)
             number = await figures(client)
@@ -319,7 +319,7 @@ async def test_waiters_are_shown_in_the_metrics() -> None:
     with engine() as store:
         async with serving(store) as client:
             assert (await figures(client))("holdlog_waiters") == 0
-            wait = asyncio.create_task(store.wait_async(store.requests.watch("n", "k", 0)))
+            wait = asyncio.create_task(store.wait_async(store.requests.values.watch("n", "k", 0)))
             await until_async(lambda: store.lease_maintenance.waiters == 1)
             assert (await figures(client))("holdlog_waiters") == 1
             wait.cancel()
@@ -329,8 +329,8 @@ async def test_relay_lag_is_reported_once_it_is_known() -> None:
     status = [Status("connecting")]
     with engine() as store:
         async with serving(store, relay=lambda: status[0]) as client:
-            await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
-            await store.write_async(store.requests.set("n", "k", 1, "ann", 1), NOBODY)
+            await store.write_async(store.requests.values.set("n", "k", 1, "ann", 0), NOBODY)
+            await store.write_async(store.requests.values.set("n", "k", 1, "ann", 1), NOBODY)
             assert "relay_lag" not in (await client.get("/metrics")).text
             status[0] = Status("failed", position=1)
             number = await figures(client)
@@ -346,7 +346,7 @@ async def test_spaces_and_their_commands_are_counted() -> None:
         spaces = Tenants(":memory:", store, Settings())
         async with serving(store, spaces=spaces) as client:
             async with spaces.enter("team") as space:
-                await space.write_async(space.requests.set("n", "k", 1, "ann", 0), NOBODY)
+                await space.write_async(space.requests.values.set("n", "k", 1, "ann", 0), NOBODY)
             number = await figures(client)
             assert number("holdlog_spaces_open") == 1
             assert number("holdlog_commands_total", kind="set") == 1
@@ -446,8 +446,8 @@ async def test_token_for_metrics_reads_the_metrics_and_nothing_else() -> None:
     known = Known(prometheus=Principal("token:prometheus", Grants.parse(["metrics:*"])))
     shown = {"x-token": "prometheus"}
     with engine() as store:
-        store.write(store.requests.set("n", "k", 1, "ann", None), NOBODY)
-        store.write(store.requests.register("ann", name="Ann"), NOBODY)
+        store.write(store.requests.values.set("n", "k", 1, "ann", None), NOBODY)
+        store.write(store.requests.claims.register("ann", name="Ann"), NOBODY)
         async with serving(store, known) as client:
             assert (await figures(client, "prometheus"))("holdlog_store_up") == 1
             for path in ("/kv/n/k", "/kv/n", "/claims/a.py", "/threads/t", "/events?namespace=n"):
@@ -628,10 +628,10 @@ async def test_command_is_a_span_within_its_request(spans: InMemorySpanExporter)
         async with serving(store) as client:
             tracer = TracerProvider().get_tracer("test")
             with tracer.start_as_current_span("request") as request:
-                await store.write_async(store.requests.set("n", SECRET, SECRET, SECRET, 0), NOBODY)
+                await store.write_async(store.requests.values.set("n", SECRET, SECRET, SECRET, 0), NOBODY)
                 with pytest.raises(ConflictError):
-                    await store.write_async(store.requests.set("n", SECRET, 2, "ann", 7), NOBODY)
-            await store.write_async(store.requests.delete("n", SECRET, "ann", None), NOBODY)  # of nobody's trace
+                    await store.write_async(store.requests.values.set("n", SECRET, 2, "ann", 7), NOBODY)
+            await store.write_async(store.requests.values.delete("n", SECRET, "ann", None), NOBODY)  # of nobody's trace
             assert (await figures(client))("holdlog_commands_total") == 3
     written, refused = spans.get_finished_spans()
     assert written.name == "holdlog set"

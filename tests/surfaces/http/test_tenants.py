@@ -41,7 +41,7 @@ async def opened_spaces(place: Place, most_open: int | None = None) -> AsyncIter
 
 async def add(engine: Engine, key: str = "k") -> int:
     """Write a value; its version."""
-    written = await engine.write_async(engine.requests.set("n", key, 1, "ann", None), engine.caller)
+    written = await engine.write_async(engine.requests.values.set("n", key, 1, "ann", None), engine.caller)
     return written.version
 
 
@@ -158,7 +158,7 @@ async def test_shutdown_answers_current_and_later_waits_in_all_spaces(place: Pla
 
         async def wait(name: str | None) -> str:
             async with spaces.enter(name) as engine:
-                answer = await engine.wait_async(engine.requests.watch("n", "k", 0, 40.0))
+                answer = await engine.wait_async(engine.requests.values.watch("n", "k", 0, 40.0))
                 return type(answer).__name__
 
         async with spaces.enter("one"), spaces.enter(None):

@@ -346,7 +346,7 @@ async def test_each_thread_route_names_the_grant_it_needs() -> None:
     some = {"reader": "read:t", "writer": "write:t", "other": "admin:other", "forker": "write:f-* read:other"}
     with engine() as store:
         for name in ("t", "other"):
-            store.write(store.requests.thread_start("ann", name, {"plan": 1}), store.caller)
+            store.write(store.requests.threads.start("ann", name, {"plan": 1}), store.caller)
         async with guarded(store, Known(**some)) as client:
 
             async def ask(token: str, method: str, path: str, body: Any) -> httpx2.Response:
@@ -374,20 +374,22 @@ async def test_each_thread_route_names_the_grant_it_needs() -> None:
                 for token in some
             }
             assert listed == {"reader": ["t"], "writer": ["t"], "other": ["other"], "forker": ["f-1", "other"]}
-            (event,) = store.read(store.requests.events(store.requests.choice(agent="token:writer"), 0, 1)).events
+            (event,) = store.read(
+                store.requests.events.page(store.requests.events.choice(agent="token:writer"), 0, 1)
+            ).events
             assert event.by == "token:writer"
 
 
 @pytest.mark.parametrize("path", ["/threads/t/items?after=1&wait=60", "/events?thread=t&after=1&wait=60"])
 async def test_long_poll_of_a_thread_returns_nothing_after_its_token_was_revoked(path: str) -> None:
     with engine() as store:
-        store.write(store.requests.thread_start("ann", "t"), store.caller)
+        store.write(store.requests.threads.start("ann", "t"), store.caller)
         known = Known(reader="read:t")
         async with guarded(store, known) as client, asyncio.timeout(PATIENCE):
             waiting = asyncio.create_task(client.get(path, headers={"x-token": "reader"}))
             await until(lambda: store.lease_maintenance._waiters)
             known.revoke("reader")
-            await store.write_async(store.requests.thread_append("t", "ann", [HELLO]), store.caller)
+            await store.write_async(store.requests.threads.append("t", "ann", [HELLO]), store.caller)
             told = await waiting
     assert (told.status_code, told.json()["message"]) == (
         401,

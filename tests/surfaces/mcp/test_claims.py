@@ -51,7 +51,7 @@ async def test_claim_taken_by_a_person_is_reported_with_the_reason() -> None:
     with engine() as store:
         async with connected(build_server(store, ALL)) as agent:
             version = (await agent("claim", resource="a.md", agent="ann"))["version"]
-            store.write(store.requests.release("a.md", "boss", note="it hangs", forced=True), store.caller)
+            store.write(store.requests.claims.release("a.md", "boss", note="it hangs", forced=True), store.caller)
             fenced = await agent(
                 "set",
                 namespace="n",

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 from holdlog import ConflictError, StateStore
 from holdlog.adapters.api.claims import presenter as claims
 from holdlog.adapters.api.values import presenter as values
-from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
+from holdlog.adapters.mcp.tools import TOOLS
 from tests.support.agent import ALL, connected, engine, listing, served
 from tests.support.curl import AS_JSON, JSON, Curl
 from tests.support.hints import Hint, hints
@@ -19,7 +19,7 @@ from tests.support.hints import Hint, hints
 AT = {"namespace": "n", "key": "k"}
 DESTRUCTIVE = re.compile(r"\b(force|clear|delete|remove|erase|re-?create)\b", re.IGNORECASE)
 DIALECT = re.compile(r"\b(told|tell|said|says? that|stands?|in line|anew|let go|whoever|asker|turn)\b", re.IGNORECASE)
-TOOLS = {f"holdlog_{kind.name}" for kinds in GROUPS.values() for kind in kinds}
+TOOLS = {f"holdlog_{kind.name}" for group in TOOLS.values() for kind in group.kinds()}
 
 
 @pytest.mark.parametrize("hint", hints(), ids=lambda hint: hint.name)

@@ -7,8 +7,8 @@ from importlib.metadata import version
 import pytest
 from fastmcp import Client, FastMCP
 
-from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import FixedTools, build_server, chosen_groups
+from holdlog.adapters.mcp.tools import TOOLS
 from holdlog.domain.refusals import InvalidError
 from tests.support.agent import ALL, engine, listing
 
@@ -27,7 +27,7 @@ def test_tool_groups_are_selected_by_their_names_and_those_of_the_seed() -> None
 async def test_tool_group_lists_its_tools_and_mentions_no_others(groups: tuple[str, ...]) -> None:
     tools, instructions = await listing(groups)
     names = {tool["name"] for tool in tools}
-    assert names == {f"holdlog_{kind.name}" for group in groups for kind in GROUPS[group]}
+    assert names == {f"holdlog_{kind.name}" for group in groups for kind in TOOLS[group].kinds()}
     told = instructions + "".join(tool["description"] for tool in tools)
     assert set(re.findall(r"holdlog_\w+", told)) <= names
     assert "()" not in told
@@ -81,7 +81,7 @@ async def test_every_tool_declares_its_side_effects() -> None:
 async def test_tools_for_claims_are_marked_as_always_loaded() -> None:
     tools, _ = await listing(ALL)
     loaded = {tool["name"] for tool in tools if tool.get("_meta") == {"anthropic/alwaysLoad": True}}
-    assert loaded == {f"holdlog_{kind.name}" for kind in GROUPS["claims"]}
+    assert loaded == {f"holdlog_{kind.name}" for kind in TOOLS["claims"].kinds()}
     assert all("_meta" not in tool for tool in tools if tool["name"] not in loaded)
 
 

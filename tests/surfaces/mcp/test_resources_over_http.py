@@ -59,7 +59,7 @@ def client(url: str, allowed: str, mode: Any) -> "Client[Any]":
 
 
 async def write(store: Engine, namespace: str, key: str) -> None:
-    await store.write_async(store.requests.set(namespace, key, "STORED", "ann", None), store.caller)
+    await store.write_async(store.requests.values.set(namespace, key, "STORED", "ann", None), store.caller)
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -68,7 +68,7 @@ async def test_client_reads_and_completes_what_its_grants_allow(mode: str) -> No
         for namespace in ("a-1", "a-2", "b-1"):
             await write(store, namespace, "k")
         for name in ("src/a.py", "lib/b.py"):
-            await store.claim_async(store.requests.claim(name, "ann"), store.caller)
+            await store.claim_async(store.requests.claims.claim(name, "ann"), store.caller)
         async with serving(store) as url, client(url, "read:a-*+claim:src/*", mode) as allowed:
             assert "STORED" in (await allowed.read_resource("state://a-1/k"))[0].text  # type: ignore[union-attr]
             assert "ann" in (await allowed.read_resource("claim://src/a.py"))[0].text  # type: ignore[union-attr]
@@ -99,10 +99,10 @@ async def test_client_is_notified_of_nothing_it_may_not_read() -> None:
             ):
                 assert stream.honored.resource_subscriptions == uris[1:]
                 await write(store, "b-1", "k")
-                await store.claim_async(store.requests.claim("b.md", "ann"), store.caller)
+                await store.claim_async(store.requests.claims.claim("b.md", "ann"), store.caller)
                 await write(store, "a-1", "other")
                 assert await anext(stream) == ResourceUpdated(NAMESPACES)
-                await store.claim_async(store.requests.claim("a-1.md", "ann"), store.caller)
+                await store.claim_async(store.requests.claims.claim("a-1.md", "ann"), store.caller)
                 assert await anext(stream) == ResourceUpdated(CLAIMS)
                 await write(store, "a-1", "k")
                 assert {await anext(stream), await anext(stream)} == {

@@ -272,11 +272,11 @@ async def test_slow_subscriber_blocks_nobody_and_gets_one_notification_for_many_
         for subscriber in (quick, slow):
             for key in "ab":
                 await feed.add(subscriber, key, Follow(feed, (f"record:n/{key}",), EVERYTHING.sees))
-        await store.write_async(store.requests.set("n", "a", 0, "ann", None), store.caller)
+        await store.write_async(store.requests.values.set("n", "a", 0, "ann", None), store.caller)
         await until(lambda: told == {"quick": ["a"], "slow": ["a"]})
         for number in range(1, 6):
             for key in "ab":
-                await store.write_async(store.requests.set("n", key, number, "ann", None), store.caller)
+                await store.write_async(store.requests.values.set("n", key, number, "ann", None), store.caller)
             await until(lambda number=number: len(told["quick"]) > 2 * number)
         assert told["slow"] == ["a"]
         free.set()

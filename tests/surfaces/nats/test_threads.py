@@ -36,7 +36,7 @@ async def test_threads_are_published_under_their_ids(engine: Engine, path: Path,
 
 async def test_subscriber_selects_one_thread_or_all(engine: Engine, path: Path, options: NatsOptions) -> None:
     story(engine, "run 7")
-    engine.claim(engine.requests.claim("thread/7", "ann"), engine.caller)
+    engine.claim(engine.requests.claims.claim("thread/7", "ann"), engine.caller)
     story(engine, "run")
     await publish_all(engine, path, options)
     options = options._replace(name=store_id(engine))

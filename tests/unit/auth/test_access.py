@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.validation import checked
-from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.static import static_token
 from holdlog.adapters.auth.tokens import fresh
@@ -176,70 +176,73 @@ def within(engine: Engine, *texts: str) -> Requests:
 SAID = {"type": "text", "role": "user", "content": "hello"}
 GUARD = [{"resource": "src/a.py", "version": 1}]
 NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
-    ("get", lambda it: it.get("n", "k"), ["read-values:n"]),
-    ("set", lambda it: it.set("n", "k", 1, "ann", None), ["write-values:n"]),
-    ("set", lambda it: it.set("n", "k", 1, "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
-    ("record", lambda it: it.record("n", "k"), ["read-values:n"]),
-    ("merge", lambda it: it.merge("n", "k", {}, "ann", None), ["write-values:n"]),
-    ("merge", lambda it: it.merge("n", "k", {}, "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
-    ("delete", lambda it: it.delete("n", "k", "ann", None), ["write-values:n"]),
-    ("delete", lambda it: it.delete("n", "k", "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
-    ("clear_namespace", lambda it: it.clear_namespace("n", "ann"), ["admin:n"]),
-    ("list_records", lambda it: it.list_records("n"), ["read-values:n"]),
-    ("all_records", lambda it: it.all_records("n"), ["read-values:n"]),
-    ("history", lambda it: it.history("n", "k"), ["read-values:n"]),
-    ("all_history", lambda it: it.all_history("n", "k"), ["read-values:n"]),
-    ("export", lambda it: it.export("n"), ["read-values:n"]),
-    ("all_exported", lambda it: it.all_exported("n"), ["read-values:n"]),
-    ("watch", lambda it: it.watch("n", "k", 0), ["read-values:n"]),
-    ("claim", lambda it: it.claim("src/a.py", "ann"), ["claim:src/a.py"]),
-    ("claim", lambda it: it.claim("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
-    ("claim", lambda it: it.claim("a", "ann", (), ["b", "src/"]), ["claim:a", "claim:b", "claim:src/"]),
-    ("release", lambda it: it.release("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
-    ("release", lambda it: it.release("a", "ann", note="why", forced=True), ["admin:a"]),
-    ("status", lambda it: it.status("a"), ["read-claims:a"]),
-    ("status", lambda it: it.status("./a"), ["claim:a"]),
-    ("wait", lambda it: it.wait("a"), ["read-claims:a"]),
-    ("wait", lambda it: it.wait("a"), ["claim:a"]),
-    ("events", lambda it: it.events(it.choice(namespace="n")), ["read-values:n"]),
-    ("events", lambda it: it.events(it.choice(resource="a")), ["claim:a"]),
-    ("coming_events", lambda it: it.coming_events(it.choice(namespace="n")), ["read-values:n"]),
-    ("choice", lambda it: it.choice(resource="./a"), ["read-claims:a"]),
-    ("register", lambda it: it.register("ann", name="Ann"), ["claim:whatever"]),
-    ("register", lambda it: it.register("ann", name="Ann"), ["write-values:whatever"]),
-    ("thread_start", lambda it: it.thread_start("ann", "t", {"k": 1}), ["write-threads:t"]),
-    ("thread_start", lambda it: it.thread_start("ann", "t", parent="p"), ["write-threads:t", "read-threads:p"]),
-    ("thread_append", lambda it: it.thread_append("t", "ann", [SAID]), ["write-threads:t"]),
-    ("thread_set", lambda it: it.thread_set("t", "k", 1, "ann", None), ["write-threads:t"]),
-    ("thread_delete", lambda it: it.thread_delete("t", "k", "ann", None), ["write-threads:t"]),
-    ("thread_change", lambda it: it.thread_change("t", {"k": 1}, ["l"], "ann", None), ["write-threads:t"]),
-    ("thread", lambda it: it.thread("t"), ["read-threads:t"]),
-    ("thread_read", lambda it: it.thread_read("t"), ["read-threads:t"]),
-    ("thread_coming", lambda it: it.thread_coming("t", 0), ["read-threads:t"]),
-    ("thread_get", lambda it: it.thread_get("t", "k"), ["read-threads:t"]),
-    ("thread_datum", lambda it: it.thread_datum("t", "k"), ["read-threads:t"]),
-    ("thread_has", lambda it: it.thread_has("t", "k"), ["read-threads:t"]),
-    ("thread_data", lambda it: it.thread_data("t"), ["read-threads:t"]),
+    ("values.get", lambda it: it.values.get("n", "k"), ["read-values:n"]),
+    ("values.set", lambda it: it.values.set("n", "k", 1, "ann", None), ["write-values:n"]),
+    (
+        "values.set",
+        lambda it: it.values.set("n", "k", 1, "ann", None, guard=GUARD),
+        ["write-values:n", "claim:src/a.py"],
+    ),
+    ("values.record", lambda it: it.values.record("n", "k"), ["read-values:n"]),
+    ("values.merge", lambda it: it.values.merge("n", "k", {}, "ann", None), ["write-values:n"]),
+    (
+        "values.merge",
+        lambda it: it.values.merge("n", "k", {}, "ann", None, guard=GUARD),
+        ["write-values:n", "claim:src/a.py"],
+    ),
+    ("values.delete", lambda it: it.values.delete("n", "k", "ann", None), ["write-values:n"]),
+    (
+        "values.delete",
+        lambda it: it.values.delete("n", "k", "ann", None, guard=GUARD),
+        ["write-values:n", "claim:src/a.py"],
+    ),
+    ("values.clear", lambda it: it.values.clear("n", "ann"), ["admin:n"]),
+    ("values.records", lambda it: it.values.records("n"), ["read-values:n"]),
+    ("values.all_records", lambda it: it.values.all_records("n"), ["read-values:n"]),
+    ("values.history", lambda it: it.values.history("n", "k"), ["read-values:n"]),
+    ("values.all_history", lambda it: it.values.all_history("n", "k"), ["read-values:n"]),
+    ("values.export", lambda it: it.values.export("n"), ["read-values:n"]),
+    ("values.all_exported", lambda it: it.values.all_exported("n"), ["read-values:n"]),
+    ("values.watch", lambda it: it.values.watch("n", "k", 0), ["read-values:n"]),
+    ("claims.claim", lambda it: it.claims.claim("src/a.py", "ann"), ["claim:src/a.py"]),
+    ("claims.claim", lambda it: it.claims.claim("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
+    ("claims.claim", lambda it: it.claims.claim("a", "ann", (), ["b", "src/"]), ["claim:a", "claim:b", "claim:src/"]),
+    ("claims.release", lambda it: it.claims.release("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
+    ("claims.release", lambda it: it.claims.release("a", "ann", note="why", forced=True), ["admin:a"]),
+    ("claims.status", lambda it: it.claims.status("a"), ["read-claims:a"]),
+    ("claims.status", lambda it: it.claims.status("./a"), ["claim:a"]),
+    ("claims.wait", lambda it: it.claims.wait("a"), ["read-claims:a"]),
+    ("claims.wait", lambda it: it.claims.wait("a"), ["claim:a"]),
+    ("events.page", lambda it: it.events.page(it.events.choice(namespace="n")), ["read-values:n"]),
+    ("events.page", lambda it: it.events.page(it.events.choice(resource="a")), ["claim:a"]),
+    ("events.next_page", lambda it: it.events.next_page(it.events.choice(namespace="n")), ["read-values:n"]),
+    ("events.choice", lambda it: it.events.choice(resource="./a"), ["read-claims:a"]),
+    ("claims.register", lambda it: it.claims.register("ann", name="Ann"), ["claim:whatever"]),
+    ("claims.register", lambda it: it.claims.register("ann", name="Ann"), ["write-values:whatever"]),
+    ("threads.start", lambda it: it.threads.start("ann", "t", {"k": 1}), ["write-threads:t"]),
+    ("threads.start", lambda it: it.threads.start("ann", "t", parent="p"), ["write-threads:t", "read-threads:p"]),
+    ("threads.append", lambda it: it.threads.append("t", "ann", [SAID]), ["write-threads:t"]),
+    ("thread_data.set", lambda it: it.thread_data.set("t", "k", 1, "ann", None), ["write-threads:t"]),
+    ("thread_data.delete", lambda it: it.thread_data.delete("t", "k", "ann", None), ["write-threads:t"]),
+    ("thread_data.change", lambda it: it.thread_data.change("t", {"k": 1}, ["l"], "ann", None), ["write-threads:t"]),
+    ("threads.facts", lambda it: it.threads.facts("t"), ["read-threads:t"]),
+    ("threads.page", lambda it: it.threads.page("t"), ["read-threads:t"]),
+    ("threads.next_page", lambda it: it.threads.next_page("t", 0), ["read-threads:t"]),
+    ("thread_data.get", lambda it: it.thread_data.get("t", "k"), ["read-threads:t"]),
+    ("thread_data.datum", lambda it: it.thread_data.datum("t", "k"), ["read-threads:t"]),
+    ("thread_data.has", lambda it: it.thread_data.has("t", "k"), ["read-threads:t"]),
+    ("thread_data.page", lambda it: it.thread_data.page("t"), ["read-threads:t"]),
 ]
 """Calls, and the grants that each needs: all of them, and no others."""
 
 FREE = {
-    "list_namespaces": "shows what may be read",
-    "all_namespaces": "shows what may be read",
-    "threads": "shows what may be read",
-    "board": "shows what may be seen",
-    "agents": "shows what may be seen",
-    "lost": "of the caller's own claims",
-    "guards": "checks arguments",
-    "resource": "checks arguments",
-    "claimable": "checks arguments",
-    "within": "makes the calls of a caller with grants",
-    "describe": "spells an error",
-    "spellings": "checks arguments",
-    "refused": "answers a refusal",
-    "shown": "spells an answer",
-    "now": "the clock",
-    "steady": "the clock",
+    "values.namespaces": "shows what may be read",
+    "values.all_namespaces": "shows what may be read",
+    "threads.listed": "shows what may be read",
+    "claims.board": "shows what may be seen",
+    "claims.agents": "shows what may be seen",
+    "claims.lost": "of the caller's own claims",
+    "claims.spellings": "checks arguments",
 }
 """What anybody may call, and why."""
 
@@ -253,7 +256,11 @@ def test_each_call_needs_its_grants_and_no_others(
     for missing in needed:
         rest = [it for it in needed if it != missing]
         with pytest.raises(DeniedError):
-            call(within(engine, *rest, "read:x", *(["write:x", "claim:x", "admin:x"] if name != "register" else [])))
+            call(
+                within(
+                    engine, *rest, "read:x", *(["write:x", "claim:x", "admin:x"] if name != "claims.register" else [])
+                )
+            )
 
 
 @pytest.mark.parametrize(("name", "call", "needed"), NEEDS, ids=lambda it: it if isinstance(it, str) else "")
@@ -264,48 +271,61 @@ def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
     call(within(engine, *wide))
     kinds = {it.partition(":")[0] for it in needed}
     names = {it.partition(":")[2] for it in needed}
-    if "admin" in kinds or name == "register":
+    if "admin" in kinds or name == "claims.register":
         return
     others = set(token.SCOPES) - {"read", "write", "admin", "metrics"}
     others -= {it for it in others if any(allowing(f"{it}:n").allows(kind, "n") for kind in kinds)}  # type: ignore[arg-type]
-    if kinds & {"read-claims", "claim"} and name in ("status", "wait", "events", "choice"):
+    if kinds & {"read-claims", "claim"} and name in ("claims.status", "claims.wait", "events.page", "events.choice"):
         others -= {"claim", "read-claims"}
     with pytest.raises(DeniedError):
         call(within(engine, *(f"{scope}:{it}" for scope in others for it in names)))
 
 
 def test_target_of_a_moved_resource_is_shown_to_callers_who_may_see_it(engine: Engine) -> None:
-    engine.claim(engine.requests.claim("src/a.py", "ann"), engine.caller)
-    engine.write(engine.requests.release("src/a.py", "ann", outcome="moved", moved_to="hidden/a.py"), engine.caller)
+    engine.claim(engine.requests.claims.claim("src/a.py", "ann"), engine.caller)
+    engine.write(
+        engine.requests.claims.release("src/a.py", "ann", outcome="moved", moved_to="hidden/a.py"), engine.caller
+    )
     some, all_ = within(engine, "claim:src/*"), within(engine, "claim:src/*", "read:hidden/*")
-    for told in (engine.read(some.status("src/a.py")), engine.claim(some.claim("src/a.py", "ben"), engine.caller)):
+    for told in (
+        engine.read(some.claims.status("src/a.py")),
+        engine.claim(some.claims.claim("src/a.py", "ben"), engine.caller),
+    ):
         assert (told.body()["previous_outcome"], told.body().get("moved_to")) == ("moved", None)
-    engine.write(engine.requests.release("src/a.py", "ben", outcome="moved", moved_to="hidden/b.py"), engine.caller)
-    assert engine.read(all_.status("src/a.py")).body()["moved_to"] == "hidden/b.py"
+    engine.write(
+        engine.requests.claims.release("src/a.py", "ben", outcome="moved", moved_to="hidden/b.py"), engine.caller
+    )
+    assert engine.read(all_.claims.status("src/a.py")).body()["moved_to"] == "hidden/b.py"
 
 
-def test_every_call_has_a_grants_test() -> None:
-    calls = {name for name, _ in inspect.getmembers(Requests, inspect.isfunction) if not name.startswith("_")}
-    assert calls | {"steady"} == {name for name, _, _ in NEEDS} | FREE.keys()
+def test_every_call_has_a_grants_test(engine: Engine) -> None:
+    subjects = {name: part for name, part in vars(engine.requests).items() if name != "rules"}
+    calls = {
+        f"{subject}.{name}"
+        for subject, part in subjects.items()
+        for name, _ in inspect.getmembers(part, inspect.ismethod)
+        if not name.startswith("_")
+    }
+    assert calls == {name for name, _, _ in NEEDS} | FREE.keys()
 
 
 def test_bad_argument_is_reported_before_a_missing_grant(engine: Engine) -> None:
     calls = within(engine, "read:x")
     for call in (
-        lambda: calls.set("n", "k", 1, "", None),
-        lambda: calls.get("n", ""),
-        lambda: calls.get(7, "k"),  # type: ignore[arg-type]
-        lambda: calls.claim("../x", "ann"),
-        lambda: calls.watch("n", "k", -1),
-        lambda: calls.status("a", -1),
-        lambda: calls.list_records("n", limit=0),
-        lambda: calls.thread_start("", "t"),
-        lambda: calls.thread_start("ann", "t", {"k": float("nan")}),
-        lambda: calls.thread_append("t", "ann", [{}]),
-        lambda: calls.thread_read("t", limit=0),
-        lambda: calls.thread_read("t", form="xml"),
-        lambda: calls.thread_coming("t", None),
-        lambda: calls.thread_set("t", "", 1, "ann", None),
+        lambda: calls.values.set("n", "k", 1, "", None),
+        lambda: calls.values.get("n", ""),
+        lambda: calls.values.get(7, "k"),  # type: ignore[arg-type]
+        lambda: calls.claims.claim("../x", "ann"),
+        lambda: calls.values.watch("n", "k", -1),
+        lambda: calls.claims.status("a", -1),
+        lambda: calls.values.records("n", limit=0),
+        lambda: calls.threads.start("", "t"),
+        lambda: calls.threads.start("ann", "t", {"k": float("nan")}),
+        lambda: calls.threads.append("t", "ann", [{}]),
+        lambda: calls.threads.page("t", limit=0),
+        lambda: calls.threads.page("t", form="xml"),
+        lambda: calls.threads.next_page("t", None),
+        lambda: calls.thread_data.set("t", "", 1, "ann", None),
     ):
         with pytest.raises(InvalidError):
             call()
@@ -313,53 +333,53 @@ def test_bad_argument_is_reported_before_a_missing_grant(engine: Engine) -> None
 
 def test_grant_is_checked_against_the_normalised_name(engine: Engine) -> None:
     calls = within(engine, "read:cafe*", "claim:src/*")
-    calls.get("cafe", "k")
+    calls.values.get("cafe", "k")
     with pytest.raises(DeniedError):
-        calls.get("cafe\u0301", "k")  # stored as café
-    calls.claim("./src//a.py", "ann")
+        calls.values.get("cafe\u0301", "k")  # stored as café
+    calls.claims.claim("./src//a.py", "ann")
     for resource in ("src", "./other.py", "/src/a.py"):
         with pytest.raises(DeniedError):
-            calls.claim(resource, "ann")
+            calls.claims.claim(resource, "ann")
 
 
 def write_some(engine: Engine) -> None:
     for namespace in ("a-1", "a-2", "b", "c-1", "c-2"):
-        engine.write(engine.requests.set(namespace, "k", 1, "ann", None), NOBODY)
+        engine.write(engine.requests.values.set(namespace, "k", 1, "ann", None), NOBODY)
 
 
 def test_namespaces_that_may_not_be_read_are_not_listed(engine: Engine) -> None:
     write_some(engine)
     calls = within(engine, "read:a-*", "write:c-2", "claim:b")
-    assert engine.read(calls.all_namespaces()) == ["a-1", "a-2", "c-2"]
-    first = engine.read(calls.list_namespaces(limit=2))
+    assert engine.read(calls.values.all_namespaces()) == ["a-1", "a-2", "c-2"]
+    first = engine.read(calls.values.namespaces(limit=2))
     assert ([it.namespace for it in first.namespaces], first.next_after) == (["a-1", "a-2"], "a-2")
-    rest = engine.read(calls.list_namespaces(limit=2, after=first.next_after))
+    rest = engine.read(calls.values.namespaces(limit=2, after=first.next_after))
     assert ([it.namespace for it in rest.namespaces], rest.next_after) == (["c-2"], None)
 
 
 def test_unreadable_threads_are_neither_listed_nor_named_as_parents(engine: Engine) -> None:
     for number, name in enumerate(("a-1", "a-2", "b", "c-1", "c-2")):
         parent = "b" if number > 2 else None
-        engine.write(engine.requests.thread_start("ann", name, parent=parent), NOBODY)
+        engine.write(engine.requests.threads.start("ann", name, parent=parent), NOBODY)
     calls, all_ = within(engine, "read:a-*", "write:c-2"), within(engine, "read:*")
-    first = engine.read(calls.threads(limit=2))
+    first = engine.read(calls.threads.listed(limit=2))
     assert ([it.thread_id for it in first.threads], first.next_after) == (["a-1", "a-2"], "a-2")
-    (last,) = engine.read(calls.threads(limit=2, after=first.next_after)).threads
+    (last,) = engine.read(calls.threads.listed(limit=2, after=first.next_after)).threads
     assert (last.thread_id, last.parent) == ("c-2", None)
-    resumed = engine.write(calls.thread_start("ann", "c-2"), NOBODY)
-    for told in (engine.read(calls.thread("c-2")), resumed):
+    resumed = engine.write(calls.threads.start("ann", "c-2"), NOBODY)
+    for told in (engine.read(calls.threads.facts("c-2")), resumed):
         assert {"parent", "parent_version"}.isdisjoint(told.body())
-    assert engine.read(all_.thread("c-2")).parent == "b"
-    assert [it.parent for it in engine.read(all_.threads()).threads] == [None, None, None, "b", "b"]
+    assert engine.read(all_.threads.facts("c-2")).parent == "b"
+    assert [it.parent for it in engine.read(all_.threads.listed()).threads] == [None, None, None, "b", "b"]
 
 
 def test_invisible_claims_are_on_no_board(engine: Engine) -> None:
     for number in range(30):
         for name in ("src", "doc"):
-            engine.claim(engine.requests.claim(f"{name}/{number:02}", f"{name}-agent"), engine.caller)
+            engine.claim(engine.requests.claims.claim(f"{name}/{number:02}", f"{name}-agent"), engine.caller)
     calls = within(engine, "claim:src/*", "read:other")
-    first = engine.read(calls.board(limit=20))
-    rest = engine.read(calls.board(limit=20, after=first.next_after))
+    first = engine.read(calls.claims.board(limit=20))
+    rest = engine.read(calls.claims.board(limit=20, after=first.next_after))
     assert [it.resource for it in (*first.claims, *rest.claims)] == [f"src/{number:02}" for number in range(30)]
     assert rest.next_after is None
     assert [it.agent for it in first.agents] == ["src-agent"]
@@ -373,11 +393,11 @@ def test_other_workspaces_show_only_what_the_caller_may_see(tmp_path: Path) -> N
     given = [f"{name}={tmp_path / name}" for name in ("one", "two")]
     known = find_workspaces({}, tmp_path / "one", given, False)
     with closing(open_holdlog(MEMORY, Settings(workspaces=known))) as holdlog:
-        holdlog.claim(holdlog.requests.claim("file://two/a.py", "bob"), holdlog.caller)
-        status = holdlog.read(holdlog.requests.status("a.py"))
+        holdlog.claim(holdlog.requests.claims.claim("file://two/a.py", "bob"), holdlog.caller)
+        status = holdlog.read(holdlog.requests.claims.status("a.py"))
         assert [it.held_by for it in status.also_claimed_in or ()] == ["bob"]
-        stored = holdlog.requests.resource("a.py")
-        assert holdlog.read(within(holdlog, f"read:{stored}").status("a.py")).also_claimed_in is None
+        stored = holdlog.requests.rules.resource("a.py")
+        assert holdlog.read(within(holdlog, f"read:{stored}").claims.status("a.py")).also_claimed_in is None
 
 
 # --- tokens of the store
@@ -401,7 +421,7 @@ def test_token_identifies_its_principal_with_its_grants(engine: Engine) -> None:
     assert (principal.name, principal.space) == ("token:ci", "team")
     assert principal.grants == allowing("write:build-*", "read:*")
     assert principal.expires_at is not None
-    assert 0 < principal.expires_at - engine.requests.now() <= 60_000_000
+    assert 0 < principal.expires_at - engine.requests.rules.clock() <= 60_000_000
 
 
 def test_token_text_contains_its_name_and_cannot_be_guessed() -> None:
@@ -465,7 +485,7 @@ def test_both_secrets_of_a_rotated_token_are_accepted_during_the_overlap(engine:
 
 
 def test_cached_token_expires_at_its_exact_time(engine: Engine) -> None:
-    now = engine.requests.now
+    now = engine.requests.rules.clock
     short = issue(engine, "short", lifetime_seconds=0.4)
     old = issue(engine, "rotated")
     engine.change_token(RotateToken(name="rotated", hash=fresh("x").hash, overlap_seconds=0.4, by="ann"), NOBODY)

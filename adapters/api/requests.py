@@ -1,0 +1,45 @@
+"""The requests of every surface, by subject: check the arguments, then define what to run and how to respond. Nothing
+is run here."""
+
+from holdlog.adapters.api.claims.requests import ClaimRequests
+from holdlog.adapters.api.events.requests import EventRequests
+from holdlog.adapters.api.refusals import response_to
+from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.threads.data_requests import ThreadDataRequests
+from holdlog.adapters.api.threads.requests import ThreadRequests
+from holdlog.adapters.api.values.requests import ValueRequests
+from holdlog.adapters.api.values.responses import Denied, Failed, Result, Unavailable
+from holdlog.adapters.auth.grants import Grants
+from holdlog.domain.refusals import HoldlogError
+
+
+class Requests:
+    """The requests of a caller. Every method raises InvalidError for an invalid argument, then DeniedError for what the
+    caller may not do."""
+
+    def __init__(self, rules: RequestRules) -> None:
+        self.rules = rules
+        self.values = ValueRequests(rules)
+        self.claims = ClaimRequests(rules)
+        self.threads = ThreadRequests(rules)
+        self.thread_data = ThreadDataRequests(rules)
+        self.events = EventRequests(rules)
+
+    def within(self, grants: Grants) -> "Requests":
+        """Return the same requests, restricted to these grants."""
+        return Requests(self.rules.within(grants))
+
+    def refused(self, refusal: HoldlogError) -> Result:
+        """Convert a refusal to a response for this caller."""
+        response = self.rules.shown(response_to(refusal, self.rules.moment()))
+        if isinstance(response, Unavailable | Failed):
+            return response.model_copy(update={"message": self.rules.describe(refusal)})
+        return response
+
+    def expected(self, refusal: HoldlogError) -> Result:
+        """Like `refused`, but raises what is not an expected outcome of a call: bad arguments, denials, a store that
+        cannot be used."""
+        response = self.refused(refusal)
+        if isinstance(response, Denied | Failed):
+            raise refusal
+        return response
