@@ -21,7 +21,6 @@ from holdlog.adapters.operating_system.location import is_url
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
 from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
 
@@ -52,7 +51,9 @@ def open_holdlog(
     session = session or SessionId("process", process_session())
     settings = settings or Settings()
     if str(location) == MEMORY:
-        memory = MemoryStore()
+        from holdlog.adapters.stores.sqlite.memory import open_memory
+
+        memory = open_memory()
         server = Liveness()
         caller, identity = _identified(memory, session)
         calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))

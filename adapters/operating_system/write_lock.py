@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Protocol
 
 from holdlog.adapters.operating_system.deadline import Deadline
 from holdlog.adapters.operating_system.platform import lock_owner, process_name
@@ -16,6 +17,42 @@ from holdlog.domain.refusals import UnavailableError
 _SHORTEST_NAP = 0.0001
 _LONGEST_NAP = 0.0005
 _MARK_BYTES = 28
+
+
+class OneWriter(Protocol):
+    """Admits one writer at a time."""
+
+    def acquire(self, deadline: float) -> bool:
+        """Wait until `deadline` (`time.monotonic`). Returns whether nothing else wrote since this lock was last held.
+        Raises UnavailableError."""
+
+    def is_mine(self) -> bool:
+        """Whether this thread holds it, including if it was interrupted right after acquiring it."""
+
+    def release(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ThreadLock:
+    """Admits one thread of this process at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def acquire(self, deadline: float) -> bool:
+        if not Deadline(deadline).acquire(self._lock):
+            raise UnavailableError("another thread is writing to the store; try again")
+        return True
+
+    def is_mine(self) -> bool:
+        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]  # as threading.Condition checks it
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def close(self) -> None:
+        """Do nothing: threads that wait get the lock, and learn from the store that it is closed."""
 
 
 class WriteLock:

@@ -47,7 +47,7 @@ def _copy_source(location: str | Path, report: Callable[[str], None], stack: Exi
     path = file_of(location)
     if not os.path.lexists(path):
         raise StoreError(f"there is no store at {path}; check the path")
-    return FileSource(stack.enter_context(closing(open_sqlite(path, report=report))))
+    return FileSource(path, stack.enter_context(closing(open_sqlite(path, report=report))))
 
 
 def _copy_target(location: str | Path) -> "Target":

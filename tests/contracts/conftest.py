@@ -7,8 +7,8 @@ import pytest
 
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.ports import Store
 from tests.support.clock import Clock
@@ -31,7 +31,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Itera
     engine: Store
     match request.param:
         case "memory":
-            engine = MemoryStore(clock, clock.steady)
+            engine = open_memory(clock, clock.steady)
         case "sqlite":
             engine = open_sqlite(tmp_path / "state.db", clock, clock.steady)
         case _:

@@ -14,7 +14,6 @@ from holdlog import StateStore
 from holdlog.adapters.api.events.event_view import event_view
 from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.nats import payload
-from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.claims.commands import AcquireClaim
@@ -339,15 +338,3 @@ def engine(kind: Kind) -> Any:
 
 def _hex(kind: Kind, hexadecimal: str) -> str:
     return f"X'{hexadecimal}'" if isinstance(kind, InFile) else f"'\\x{hexadecimal}'::bytea"
-
-
-def test_a_store_in_memory_reads_a_redacted_reason_as_none() -> None:
-    store = MemoryStore()
-    change(store, put("k", 1), caller=ANN)
-    sealed = store._committed[0][0]
-    *front, salt, _ = sealed.extra
-    reason_hash = hashlib.sha256(salt + (ANN.reason or "").encode()).digest()
-    front[4] = None
-    store._committed[0][0] = sealed._replace(extra=(*front, None, reason_hash))
-    assert whole_log(store)[0].envelope.caller.reason is None
-    require_chained(store)

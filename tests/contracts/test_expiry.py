@@ -346,7 +346,7 @@ def test_next_expiry_is_that_of_a_live_value(store: Store, clock: Clock) -> None
 def test_expired_values_are_found_by_index_even_after_a_rebuild(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "state.db")
     for _ in range(2):
-        connection = store.connect()
+        connection = store.database.connect()
         for statement, parameters in ((rows._SELECT_DUE, (0, 1)), (rows._SELECT_NEXT_END, ())):
             plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
             assert "current_due" in plan[0][3], plan

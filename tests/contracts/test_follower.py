@@ -1,6 +1,7 @@
 """The log is read once for all that wait on a loop, and only those look again whom it concerns."""
 
 import asyncio
+import time
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,11 +15,13 @@ from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime import log_tailer as follower
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.log_tailer import LogTailer
-from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite.memory import open_memory
+from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.message import NOBODY
 from holdlog.domain.names import claim_stream, record_stream
 from holdlog.domain.ports import HistoryEntry, Store
+from holdlog.projections.fold import VIEWS
 from holdlog.projections.waiting import EVERYTHING, concerned, what_overlaps, whole_namespace
 from tests.support.commands import PATIENCE, change, claim, put, until_async, whole_log, write
 
@@ -120,7 +123,7 @@ async def test_more_events_than_one_read_returns_all_reach_the_subscriber(
 
 async def test_log_that_was_set_back_makes_every_waiter_check_again() -> None:
     """As after the fail-over to a database that had not everything yet."""
-    store, bell = MemoryStore(), ProcessNotifier()
+    store, bell = open_memory(), ProcessNotifier()
     for number in range(3):
         write(store, "k", number)
     heard: list[frozenset[str] | None] = []
@@ -128,7 +131,10 @@ async def test_log_that_was_set_back_makes_every_waiter_check_again() -> None:
     with following.subscribe(heard.append):
         bell.notify()
         await until_async(lambda: heard == [None])
-        store._committed = [], {}, {}, {}, []
+        with store.transaction(time.monotonic() + PATIENCE) as transaction:
+            for table in (EVENTS_TABLE, *(view.name for view in VIEWS)):
+                transaction.connection.execute(f"DELETE FROM {table}")
+            transaction.wrote = True
         bell.notify()
         await until_async(lambda: heard == [None, None])
         write(store, "other", 1)

@@ -16,7 +16,6 @@ import pytest
 from eventsourcing.application import LocalNotificationLog
 
 from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.sqlite import schema
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.rows import REFUSALS_KEPT, REQUEST_SECONDS
@@ -661,14 +660,13 @@ def test_eventsourcing_library_reads_our_log(file: Path) -> None:
 
 
 def test_database_key_refuses_a_version_that_exists(store: Store) -> None:
-    """The lock that no mistake above it can switch off; a store in memory has no such key."""
+    """The lock that no mistake above it can switch off."""
     write(store, "k", 1)
-    if not isinstance(store, MemoryStore):
-        stale = RecordChange(Record("n", "k"), ValueWritten(value=Json.of(2), by="ann"))
-        begun = store.transaction(time.monotonic() + PATIENCE)
-        with pytest.raises(Exception, match=r"(?i)unique"), begun as transaction:
-            transaction.append([stale], Caller())
-        assert len(whole_log(store)) == 1
+    stale = RecordChange(Record("n", "k"), ValueWritten(value=Json.of(2), by="ann"))
+    begun = store.transaction(time.monotonic() + PATIENCE)
+    with pytest.raises(Exception, match=r"(?i)unique"), begun as transaction:
+        transaction.append([stale], Caller())
+    assert len(whole_log(store)) == 1
 
 
 def pages(page: Callable[[str | None], list[str]], size: int) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.runtime.command_handler import handle, prefetch
-from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DataConflictError, HoldlogError, InvalidError, NotFoundError, ReusedError
@@ -416,7 +416,7 @@ def test_commands_of_one_transaction_see_each_other(store: Store, ahead: bool) -
         append(result("a"), thread="old"),
         change_data(None, "a", z=1, thread="old"),
     ]
-    alone = MemoryStore()
+    alone = open_memory()
     for command in (start("old", a=1), append(result("a"), thread="old"), *commands):
         did(alone, command)
     told = together(store, *commands, ahead=ahead)

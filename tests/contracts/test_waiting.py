@@ -17,7 +17,8 @@ from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.log_tailer import LogTailer
-from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite.memory import open_memory
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError, StoreError
 from holdlog.projections.waiting import EVERYTHING, wait_until, wait_until_async
@@ -228,10 +229,10 @@ def test_no_wake_up_is_lost_in_any_race(engine: Engine, waiter: Waiter) -> None:
 def test_notification_between_registering_and_checking_is_received() -> None:
     """The order that loses a wake-up when `wait_until` looks first and listens then."""
     for make in (_wait_until, _wait_until_async):
-        bell, store = ProcessNotifier(), MemoryStore()
+        bell, store = ProcessNotifier(), open_memory()
         looks = 0
 
-        def look(bell: ProcessNotifier = bell, store: MemoryStore = store) -> str | None:
+        def look(bell: ProcessNotifier = bell, store: SqliteStore = store) -> str | None:
             nonlocal looks
             looks += 1
             if looks == 1:
@@ -245,11 +246,11 @@ def test_notification_between_registering_and_checking_is_received() -> None:
         looks = 0
 
 
-def _wait_until(look: Callable[[], str | None], bell: ProcessNotifier, store: MemoryStore) -> str | None:
+def _wait_until(look: Callable[[], str | None], bell: ProcessNotifier, store: SqliteStore) -> str | None:
     return wait_until(look, bell, LONG)
 
 
-def _wait_until_async(look: Callable[[], str | None], bell: ProcessNotifier, store: MemoryStore) -> str | None:
+def _wait_until_async(look: Callable[[], str | None], bell: ProcessNotifier, store: SqliteStore) -> str | None:
     async def look_async() -> str | None:
         return look()
 

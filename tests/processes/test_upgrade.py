@@ -24,11 +24,11 @@ from holdlog.adapters.nats.payload import text_of
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.runtime.command_handler import handle
 from holdlog.adapters.stores.event_log.sealing import Seal, file_triggers, schema_triggers
-from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres import migrating
 from holdlog.adapters.stores.postgres.catalog import TABLES
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.target import database_target
+from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.adapters.stores.sqlite.migrating import BEFORE_UPGRADE
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.schema import MAJOR, SESSION_SALT
@@ -479,7 +479,7 @@ print(json.dumps([found.id, found.type, found.position, found.reason, found.data
 
 
 def test_subscriber_of_release_0_1_reads_messages_of_this_release(release_0_1: Path) -> None:
-    with closing(MemoryStore()) as store:
+    with closing(open_memory()) as store:
         run(store, AcquireClaim(resource="a.py", agent="ann"), Caller(session="s-1"))
         guard = (FencingCondition(resource="a.py", version=1),)
         caller = Caller(session="s-1", reason="issue 7")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, Queued, ReleaseClaim
@@ -156,7 +156,7 @@ def require_the_same(other: World, history: list[Step]) -> None:
 @contextmanager
 def in_memory() -> Iterator[World]:
     clock = Clock()
-    yield World(MemoryStore(clock, clock.steady), clock)
+    yield World(open_memory(clock, clock.steady), clock)
 
 
 @contextmanager

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.runtime.command_handler import handle
-from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
+from holdlog.adapters.stores.sqlite.memory import open_memory
+from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS, EVENTS_TABLE
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import ClaimAcquired, ReleaseOutcome
 from holdlog.domain.claims.lease import Lease
@@ -260,7 +261,7 @@ class SteppingStore:
         scheduler.writing = client
         try:
             client.step()
-            with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+            with self._store.transaction(time.monotonic() + 5) as transaction:
                 scheduler.begun = True
                 yield Stepping(transaction, client)
                 client.step()
@@ -402,7 +403,7 @@ Script = Callable[[Store, Handler], Callable[[Client], None]]
 
 def history_of(seed: int, script: Script, handler: Handler, stores: Sequence[Store] = ()) -> tuple[list[Call], Store]:
     """`stores`: one for each client, as processes have them; else all have the same, in memory."""
-    found = stores or [MemoryStore()] * CLIENTS
+    found = stores or [open_memory()] * CLIENTS
     scheduler = Scheduler(seed)
     scheduler.run([script(store, handler) for store in found])
     return scheduler.history, found[0]
@@ -458,10 +459,32 @@ def test_key_of_postgres_refuses_a_decision_on_an_outdated_read(four: list[Store
         decide()
 
 
+def test_key_in_memory_refuses_a_decision_on_an_outdated_read() -> None:
+    def decide() -> None:
+        for seed in range(50):
+            history_of(seed, register_script, careless)
+
+    with pytest.raises(UnavailableError, match="stored_events"):
+        decide()
+
+
+def _without_key() -> Store:
+    """A store in memory whose log takes any version."""
+    store = open_memory()
+    with store.transaction(time.monotonic() + 5) as transaction:
+        transaction.connection.execute(f"DROP TABLE {EVENTS_TABLE}")
+        key = ",\n    UNIQUE (originator_id, originator_version)"
+        assert key in CREATE_EVENTS
+        transaction.connection.execute(CREATE_EVENTS.replace(key, ""))
+        transaction.wrote = True
+    return store
+
+
 @pytest.mark.check
 @pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)
 def test_checker_detects_a_decision_on_an_outdated_read(script: Script, initial: State, step: Step) -> None:
-    caught = sum(not linearizable(history_of(seed, script, careless)[0], initial, step) for seed in range(50))
+    histories = (history_of(seed, script, careless, [_without_key()] * CLIENTS)[0] for seed in range(50))
+    caught = sum(not linearizable(history, initial, step) for history in histories)
     assert caught >= 25
 
 

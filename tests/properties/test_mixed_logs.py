@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from holdlog import HoldlogError, copy
-from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import Caller
 from tests.contracts.test_copy import views
@@ -54,7 +54,7 @@ def redact(kind: Kind, position: int, column: str) -> None:
 @settings(max_examples=30, deadline=None)
 @given(steps=STEPS)
 def test_a_log_of_both_formats_verifies_in_memory(steps: list[Step]) -> None:
-    store = MemoryStore()
+    store = open_memory()
     follow(store, steps)
     require_chained(store)
     require_views_equal_the_log(store)

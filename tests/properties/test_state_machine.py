@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from holdlog.adapters.runtime.command_handler import expire_values
-from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.claims.commands import ClaimAcquired, ReleaseOutcome
 from holdlog.domain.commands import AnyCommand, RecordsChanged
@@ -228,7 +228,7 @@ class Stores(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "state.db"
         self.clock = Clock()
         self.model = Model(self.clock)
-        self.memory = MemoryStore(self.clock, self.clock.steady)
+        self.memory = open_memory(self.clock, self.clock.steady)
         if url is not None:
             open_postgres(url).close()
             empty(url)

@@ -21,7 +21,8 @@ from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite.memory import open_memory
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.message import Caller
 from tests.support.clock import Clock
 
@@ -93,14 +94,14 @@ async def connected(server: Any, prefix: str = "holdlog_", **options: Any) -> As
 
 @contextmanager
 def engine(
-    settings: Settings | None = None, clock: Clock | None = None, store: MemoryStore | None = None
+    settings: Settings | None = None, clock: Clock | None = None, store: SqliteStore | None = None
 ) -> Iterator[Engine]:
     """In memory. `clock`: the time that a test moves by hand; `store`: one that fails."""
     if clock is None and store is None:
         holdlog = open_holdlog(":memory:", settings)
     else:
         settings, server, clock = settings or Settings(), Liveness(), clock or Clock()
-        store = store or MemoryStore(clock, clock.steady)
+        store = store or open_memory(clock, clock.steady)
         calls = Requests(RequestRules(settings, clock, clock.steady, server.connected, IDENTITY))
         holdlog = Engine(store, ProcessNotifier(), Caller(session="here"), calls, server, settings, IDENTITY)
     yield holdlog

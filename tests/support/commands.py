@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from holdlog.adapters.runtime.command_handler import handle
-from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
 from holdlog.adapters.stores.sqlite.rows import SqliteReader
@@ -130,8 +129,6 @@ def whole_log(store: Store) -> list[Recorded[Event]]:
 
 def noted_refusals(store: Store) -> list[Refusal]:
     """The table that an auditor reads, oldest first."""
-    if isinstance(store, MemoryStore):
-        return store.refusals
     select = "SELECT at, code, what, by, session FROM refusals ORDER BY id"
     with store.reader() as reader:
         assert isinstance(reader, SqliteReader | PostgresReader)
@@ -140,18 +137,6 @@ def noted_refusals(store: Store) -> list[Refusal]:
 
 def rows(store: Store) -> list[tuple[Any, ...]]:
     """The log as it is stored: position, stream, version, topic, body, then the envelope and the payload."""
-    if isinstance(store, MemoryStore):
-        return [
-            (
-                position,
-                it.stored.originator_id,
-                it.stored.originator_version,
-                it.stored.topic,
-                it.stored.state,
-                *it.extra,
-            )
-            for position, it in enumerate(store._committed[0], start=1)
-        ]
     with store.reader() as reader:
         if isinstance(reader, PostgresReader):
             return reader.rows(f"{SELECT_EVENTS} ORDER BY notification_id", ())

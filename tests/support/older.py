@@ -12,7 +12,6 @@ from psycopg import sql
 
 from holdlog.adapters.stores.event_log import codec
 from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS, EncodedEvent
-from holdlog.adapters.stores.memory import store as memory
 from holdlog.adapters.stores.postgres import transaction
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.adapters.stores.sqlite import rows
@@ -70,7 +69,6 @@ def format_1() -> Iterator[None]:
     """Stores that are open in this process write events as release 0.1 did."""
     with (
         patch.object(rows, "encode", _seal_1),
-        patch.object(memory, "encode", _seal_1),
         patch.object(transaction, "encode", _seal_1),
     ):
         yield

@@ -18,9 +18,10 @@ from holdlog.adapters.stores.copying.source import SealableSource
 from holdlog.adapters.stores.event_log.sealing import file_triggers
 from holdlog.adapters.stores.sqlite.faults import refusal_of
 from holdlog.adapters.stores.sqlite.migrating import sync_folder
-from holdlog.adapters.stores.sqlite.opening import create_tables, make_ours, open_sqlite
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteTransaction
+from holdlog.adapters.stores.sqlite.schema import create_tables, make_ours
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError, UnavailableError
 
@@ -33,8 +34,8 @@ _COMPANIONS: Final = ("-journal", "-wal", "-shm")
 
 
 class FileSource(SealableSource[SqliteTransaction]):
-    def __init__(self, store: SqliteStore) -> None:
-        super().__init__(shown(store.path), store, _lay)
+    def __init__(self, path: Path, store: SqliteStore) -> None:
+        super().__init__(shown(path), store, _lay)
         self._store = store
 
     @contextmanager
@@ -134,7 +135,7 @@ class FileTarget:
     @contextmanager
     def as_source(self) -> Iterator[CopySource]:
         with closing(open_sqlite(self.path)) as store:
-            yield FileSource(store)
+            yield FileSource(self.path, store)
 
     def _require_free(self) -> None:
         if os.path.lexists(self.path):

@@ -15,12 +15,12 @@ from holdlog.adapters.operating_system.presence import connected
 from holdlog.adapters.operating_system.private import require_own, why_open
 from holdlog.adapters.operating_system.write_lock import describe_process
 from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, contents, counted, leases, log, retained
+from holdlog.adapters.stores.sqlite.database import size_of
 from holdlog.adapters.stores.sqlite.faults import is_damage
 from holdlog.adapters.stores.sqlite.inspection import SqliteInspection, any_text
 from holdlog.adapters.stores.sqlite.opening import require_ours
 from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 from holdlog.adapters.stores.sqlite.shadow_tables import left_over
-from holdlog.adapters.stores.sqlite.store import size_of
 from holdlog.domain.refusals import StoreError
 
 SHM_OPEN_LOCK: Final = 128

@@ -16,22 +16,23 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local
 from holdlog.adapters.operating_system.private import open_private, require_own, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
+from holdlog.adapters.stores.sqlite.database import DatabaseFile, inherited
 from holdlog.adapters.stores.sqlite.faults import DOCTOR_FIRST, DamagedError, require_major
 from holdlog.adapters.stores.sqlite.migrating import is_older, migrate
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
 from holdlog.adapters.stores.sqlite.schema import (
     APPLICATION_ID,
-    CREATE_EVENTS,
     CREATE_INDEXES,
     CREATE_SIDE_TABLES,
     MAJOR,
     MINOR,
     MINORS_PER_MAJOR,
     SESSION_SALT,
+    create_tables,
     create_view,
-    new_session_salt,
+    make_ours,
 )
-from holdlog.adapters.stores.sqlite.store import SqliteStore, inherited
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.lease import GRACE
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
@@ -79,7 +80,7 @@ def open_sqlite(
                 salt = _require_or_create(path, clock, steady, report)
             except DamagedError:  # or a single read failed: try once more
                 salt = _require_or_create(path, clock, steady, report)
-            store = SqliteStore(path, write_lock, clock, steady)
+            store = SqliteStore(DatabaseFile(path, write_lock), clock, steady)
             store.session_salt = salt
             return store
         except StoreError:
@@ -174,20 +175,6 @@ def _create(connection: sqlite3.Connection) -> None:
     create_tables(connection)
     make_ours(connection, str(uuid.uuid4()))
     connection.execute("COMMIT")
-
-
-def create_tables(connection: sqlite3.Connection) -> None:
-    """Create all tables of a store, empty."""
-    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
-        connection.execute(statement)
-
-
-def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
-    """Mark the file as a store. Keeps a salt that `meta` already has."""
-    connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, platform.boot_id()))
-    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (SESSION_SALT, new_session_salt()))
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
 
 
 def _add_newer_tables(connection: sqlite3.Connection) -> None:

@@ -55,10 +55,10 @@ class Pool(SQLiteConnectionPool):
 
 
 class OpenedSqliteDatastore(SQLiteDatastore):
-    def __init__(self, path: Path) -> None:
-        super().__init__(uri_of(path), originator_id_type="text")
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri, originator_id_type="text")
         self.pool.close()
-        self.pool = Pool(db_name=uri_of(path))
+        self.pool = Pool(db_name=uri)
 
 
 def uri_of(path: Path, mode: str = "rw") -> str:

@@ -1,9 +1,11 @@
 """The SQLite schema, generated from the projections' tables, and the application id of the file."""
 
 import secrets
+import sqlite3
 import sys
 from typing import Final
 
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.event_log.codec import ENVELOPE_COLUMNS, FORMAT_COLUMNS, PAYLOAD_COLUMNS
 from holdlog.domain.claims.lease import Lease
 from holdlog.projections.fold import VIEWS
@@ -116,6 +118,20 @@ def create_view(table: Table, name: str | None = None) -> str:
     columns = ", ".join(f'"{column}" {_TYPES[kind]}' for column, kind in table.columns.items())
     key = ", ".join(f'"{column}"' for column in list(table.columns)[: table.key])
     return f'CREATE TABLE IF NOT EXISTS "{name or table.name}" ({columns}, PRIMARY KEY ({key})) WITHOUT ROWID'
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Create all tables of a store, empty."""
+    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
+        connection.execute(statement)
+
+
+def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
+    """Mark the file as a store. Keeps a salt that `meta` already has."""
+    connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, platform.boot_id()))
+    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (SESSION_SALT, new_session_salt()))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
 
 
 def put_statement(table: Table, name: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The store in one SQLite file that many processes share."""
+"""The store in SQLite: in a file that many processes share, or in memory."""
 
 import os
 import sqlite3
@@ -6,56 +6,44 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
-from holdlog.adapters.operating_system.write_lock import WriteLock, describe_process
-from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
+from holdlog.adapters.stores.sqlite.database import Database
 from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
-from holdlog.adapters.stores.sqlite.recorder import OpenedSqliteDatastore, SqliteEventRecorder, configure, uri_of
+from holdlog.adapters.stores.sqlite.recorder import OpenedSqliteDatastore, SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
 from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
-WAL_WRITE_LOCK: Final = 120
-"""Byte of the -shm file that a writer locks: https://www.sqlite.org/walformat.html#wal_locks."""
-
-RECOVERY: Final = 2.0
-"""Busy timeout in seconds. Only a process that creates or removes the write-ahead log blocks readers."""
-
 _BUSY_NAP: Final = 0.001
 
 
 class SqliteStore:
-    """An open store file (see opening.py). Thread-safe; must not be used across a fork.
+    """An open store (see opening.py, memory.py). Thread-safe; must not be used across a fork.
 
     `clock`: microseconds UTC; `steady`: monotonic microseconds, comparable between all processes until a reboot.
     """
 
     remote = False
-    session_salt = ""
-    """Read when the store was opened; using it needs no connection."""
+    session_salt: str | None = None
+    """The salt if it was read when the store was opened; using it needs no connection."""
 
     def __init__(
         self,
-        path: Path,
-        write_lock: WriteLock,
+        database: Database,
         clock: Callable[[], int] = platform.now,
         steady: Callable[[], int] = platform.steady,
     ) -> None:
-        self.path = path
-        self._path = str(path)  # os.stat of a Path costs another microsecond
-        self.write_lock = write_lock
+        self.database = database
+        self.write_lock = database.write_lock
         self.clock = clock
         self._steady = steady
-        self._datastore = OpenedSqliteDatastore(path)
+        self._datastore = OpenedSqliteDatastore(database.uri)
         self.recorder = SqliteEventRecorder(self._datastore, EVENTS_TABLE)
-        self.damage_check = DamageCheck(path)
-        self._identity = identity_of(path)
         self._idle: deque[sqlite3.Connection] = deque()
         self._discarded: deque[sqlite3.Connection] = deque()
         self._writing: SqliteTransaction | None = None
@@ -77,19 +65,7 @@ class SqliteStore:
         return _SqliteWrite(self, deadline)
 
     def size(self) -> int:
-        return size_of(self.path)
-
-    def connect(self) -> sqlite3.Connection:
-        """Open and configure a connection; the caller must hold the write lock to close it."""
-        self._require_same_file()
-        try:
-            connection = sqlite3.connect(
-                uri_of(self.path), uri=True, check_same_thread=False, isolation_level=None, timeout=RECOVERY
-            )
-            configure(connection)
-        except sqlite3.Error as error:
-            raise refusal_of(error, damage_check=self.damage_check) from error
-        return connection
+        return self.database.size()
 
     def changed(self) -> bool:
         """Whether another connection committed since the previous call; 3 µs. For one thread at a time."""
@@ -97,7 +73,7 @@ class SqliteStore:
             return True
         try:
             if self._watcher is None:
-                self._watcher = self.connect()
+                self._watcher = self.database.connect()
             seen, self._data_version = self._data_version, self._watcher.execute("PRAGMA data_version").fetchone()[0]
         except (sqlite3.Error, UnavailableError):
             return True  # the reader that this wakes gets the error
@@ -122,6 +98,7 @@ class SqliteStore:
             while self._idle:
                 self._idle.pop().close()
             self._datastore.close()
+            self.database.close()
         finally:
             self.write_lock.release()
             self.write_lock.close()
@@ -133,8 +110,8 @@ class SqliteStore:
         one, or opening the file again, could remove a write-ahead log that others use.
         """
         _keep_for_ever(self)
-        if not self._closed and self._identity is not None:
-            inherited.add(self._identity)
+        if not self._closed:
+            self.database.detach_after_fork()
         self._closed = True
         self.write_lock.close()
 
@@ -147,7 +124,7 @@ class SqliteStore:
         try:
             return self._idle.pop()
         except IndexError:
-            return self.connect()
+            return self.database.connect()
 
     def give_back(self, connection: sqlite3.Connection) -> None:
         if not self._closed and len(self._idle) < IDLE_READERS:
@@ -176,7 +153,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             self.forget_after(error)
             self.end()
-            raise refusal_of(error, damage_check=self.damage_check) from error
+            raise refusal_of(error, damage_check=self.database.damage_check) from error
         except BaseException:
             self.end()
             raise
@@ -197,9 +174,9 @@ class SqliteStore:
     def _begin(self, deadline: float, undisturbed: bool) -> SqliteTransaction:
         if self._writing is not None and not undisturbed:
             self._writing.forget()
-        self._require_same_file()
+        self.database.require_same()
         if self._writing is None:
-            self._writing = SqliteTransaction(self.connect(), self.recorder, self.clock, self._steady)
+            self._writing = SqliteTransaction(self.database.connect_writer(), self.recorder, self.clock, self._steady)
         writing = self._writing
         wait = Deadline(deadline)
         while True:
@@ -209,7 +186,7 @@ class SqliteStore:
                 if not is_busy(error):
                     raise
                 if wait.passed():
-                    line = f"the store is locked by {self._locker()}, which does not release it; try again"
+                    line = f"the store is locked by {self.database.locker()}, which does not release it; try again"
                     raise UnavailableError(line) from None
                 time.sleep(_BUSY_NAP)
             else:
@@ -220,12 +197,12 @@ class SqliteStore:
         if not transaction.wrote:
             return
         try:
-            transaction.connection.execute("COMMIT")
+            self.database.commit(transaction.connection)
         except sqlite3.Error as error:
             # If the write itself failed, the commit cannot reappear. If only the sync failed, it may survive a crash.
             sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
             self.forget_after(error)
-            raise refusal_of(error, in_doubt=not sure, damage_check=self.damage_check) from error
+            raise refusal_of(error, in_doubt=not sure, damage_check=self.database.damage_check) from error
         transaction.committed()
 
     def forget_after(self, error: sqlite3.Error) -> None:
@@ -246,21 +223,9 @@ class SqliteStore:
                 connection, self._writing = self._writing.connection, None
                 connection.close()
 
-    def _require_same_file(self) -> None:
-        if identity_of(self._path) != self._identity:
-            raise UnavailableError(f"{self.path} was deleted or replaced; restart to open the current file")
-
-    def _locker(self) -> str:
-        pid = platform.lock_owner(self.path.with_name(self.path.name + "-shm"), WAL_WRITE_LOCK)
-        return describe_process(pid) if pid else "another process"
-
     def _usable(self) -> None:
         if self._closed:
             raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
-
-
-inherited: set[tuple[int, int]] = set()
-"""Files (device, inode) that this process may not open, because its parent had them open at the fork."""
 
 
 def _keep_for_ever(thing: object) -> None:
@@ -294,7 +259,7 @@ class _SqliteWrite:
         finally:
             self._store.end()
         if isinstance(error, sqlite3.Error):
-            raise refusal_of(error, damage_check=self._store.damage_check) from error
+            raise refusal_of(error, damage_check=self._store.database.damage_check) from error
 
 
 class _SqliteRead:
@@ -305,47 +270,38 @@ class _SqliteRead:
     def __init__(self, store: SqliteStore, snapshot: bool) -> None:
         self._store = store
         self._snapshot = snapshot
+        self._connection: sqlite3.Connection | None = None
 
     def __enter__(self) -> SqliteReader:
-        self._connection = self._store.borrow()
+        self._connection = connection = self._store.borrow()
         now = self._store.clock()  # before the first read: a claim renewed later must not look expired
         if self._snapshot:
-            self._connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
-        return SqliteReader(self._connection, now)
+            connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
+        return SqliteReader(connection, now)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            self._connection.close()
-        else:
-            if isinstance(error, sqlite3.Error) and is_damage(error):
-                self._store.discard(self._connection)
-            else:
-                self._store.give_back(self._connection)
+        if self._connection is not None:
+            self._end(self._connection, isinstance(error, sqlite3.Error) and is_damage(error))
         if isinstance(error, sqlite3.Error):
-            raise refusal_of(error, damage_check=self._store.damage_check) from error
+            raise refusal_of(error, damage_check=self._store.database.damage_check) from error
 
+    def __del__(self) -> None:
+        # After an interrupt outside the block. A connection is freed only by the garbage collector.
+        if self._connection is not None:
+            self._end(self._connection, damaged=False)
 
-def identity_of(path: Path | str) -> tuple[int, int] | None:
-    """Device and inode of a file, None if it is missing."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def size_of(path: Path) -> int:
-    """Bytes of a file with its write-ahead log."""
-    return sum(_bytes_of(path.with_name(path.name + suffix)) for suffix in ("", "-wal"))
-
-
-def _bytes_of(path: Path) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
+    def _end(self, connection: sqlite3.Connection, damaged: bool) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            connection.close()
+            return
+        finally:
+            self._connection = None  # from here on, at worst a connection without a transaction is lost
+        if damaged:
+            self._store.discard(connection)
+        else:
+            self._store.give_back(connection)

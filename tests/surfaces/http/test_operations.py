@@ -48,7 +48,9 @@ from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.nats.relay import Status
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.stores.memory.store import MemoryReader, MemoryStore
+from holdlog.adapters.stores.sqlite.memory import MemoryDatabase
+from holdlog.adapters.stores.sqlite.rows import SqliteReader
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.commands import Sweep
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import BusyError, ConflictError, UnavailableError
@@ -111,18 +113,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
 # --- probes
 
 
-class Stuck(MemoryStore):
+class Stuck(SqliteStore):
     """A store that says nothing until `goes_on` is set."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MemoryDatabase())
         self.goes_on = threading.Event()
         self.goes_on.set()
         self.asked = 0
         self.error: UnavailableError | None = None
 
     @contextmanager
-    def reader(self) -> Iterator[MemoryReader]:
+    def reader(self) -> Iterator[SqliteReader]:
         self.asked += 1
         self.goes_on.wait()
         if self.error is not None:

@@ -11,7 +11,9 @@ import pytest
 
 from holdlog.adapters.api.request import Settings
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.stores.memory.store import MemoryReader, MemoryStore, MemoryTransaction
+from holdlog.adapters.stores.sqlite.memory import MemoryDatabase
+from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import UnavailableError
 from tests.support.agent import ALL, ERAS, Agent, connected, engine, listing, served
 from tests.support.clock import Clock
@@ -27,18 +29,18 @@ async def agent(request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
         yield agent
 
 
-class Gone(MemoryStore):
+class Gone(SqliteStore):
     """A store that cannot take any call at the moment."""
 
     @contextmanager
-    def reader(self) -> Iterator[MemoryReader]:
+    def reader(self) -> Iterator[SqliteReader]:
         raise UnavailableError("the disk is full", retry_after=2.0)
         yield
 
     snapshot = reader
 
     @contextmanager
-    def transaction(self, deadline: float, ahead: object = None) -> Iterator[MemoryTransaction]:
+    def transaction(self, deadline: float, ahead: object = None) -> Iterator[SqliteTransaction]:
         raise UnavailableError("the disk is full", retry_after=2.0, in_doubt=True)
         yield
 
@@ -181,7 +183,7 @@ async def every_answer(agent: Agent, clock: Clock) -> None:
 @pytest.mark.parametrize("mode", ERAS)
 async def test_every_tool_gives_every_answer_that_its_schema_names(mode: str) -> None:
     clock = Clock()
-    with engine(store=Gone()) as gone:
+    with engine(store=Gone(MemoryDatabase())) as gone:
         async with served(mode, clock=clock) as agent, connected(build_server(gone, ALL), mode=mode) as unlucky:
             await require_every_answer(agent, clock, unlucky)
 
@@ -354,7 +356,7 @@ async def test_tool_texts_suggest_nothing_destructive_and_hints_quote_no_stored_
         await agent.error("thread_append", thread_id="t", agent="ann", results=[FOUND | {"created_at": "STORED"}])
         await agent.error("nope")
         hints = [answer["hint"] for _, answer in agent.answers if "hint" in answer]
-        with engine(store=Gone()) as gone:
+        with engine(store=Gone(MemoryDatabase())) as gone:
             async with connected(build_server(gone, ALL)) as unlucky:
                 for tool, arguments in EVERY_CALL.items():
                     hints.append((await unlucky(tool, **arguments))["hint"])

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdlog.adapters.nats import payload
-from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite.memory import open_memory
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.agent import Register
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.commands import AnyCommand
@@ -35,7 +36,7 @@ VALUES = st.recursive(
 def recorded(*commands: AnyCommand, caller: Caller | None = None) -> Recorded[Event]:
     """The newest event after these commands."""
     clock = Clock()
-    store = MemoryStore(clock, clock.steady)
+    store = open_memory(clock, clock.steady)
     for command in commands:
         run(store, command, caller or Caller())
     with store.reader() as reader:
@@ -115,9 +116,9 @@ def test_omitted_value_is_published_as_null_and_marked() -> None:
 # --- threads
 
 
-def of_threads(tell: Callable[[MemoryStore], None]) -> list[Recorded[Event]]:
+def of_threads(tell: Callable[[SqliteStore], None]) -> list[Recorded[Event]]:
     clock = Clock()
-    store = MemoryStore(clock, clock.steady)
+    store = open_memory(clock, clock.steady)
     tell(store)
     return whole_log(store)
 
@@ -143,7 +144,7 @@ def test_published_thread_event_has_its_id_and_author() -> None:
 
 
 def test_published_fork_names_its_parent() -> None:
-    def tell(store: MemoryStore) -> None:
+    def tell(store: SqliteStore) -> None:
         start(store)
         fork(store, "run-8")
 
@@ -153,7 +154,7 @@ def test_published_fork_names_its_parent() -> None:
 
 @given(st.dictionaries(st.text(min_size=1, max_size=9).filter(is_name), VALUES, min_size=1, max_size=4))
 def test_published_thread_data_is_an_object(data: dict[str, Any]) -> None:
-    def tell(store: MemoryStore) -> None:
+    def tell(store: SqliteStore) -> None:
         start(store)
         change_data(store, data)
 
@@ -166,7 +167,7 @@ def test_published_thread_data_is_an_object(data: dict[str, Any]) -> None:
 def test_event_too_large_for_a_message_omits_its_value_and_then_its_keys() -> None:
     keys = {f"key {number}": "x" * 100 for number in range(100)}
 
-    def tell(store: MemoryStore) -> None:
+    def tell(store: SqliteStore) -> None:
         start(store)
         change_data(store, {**keys, "é": 1})
 

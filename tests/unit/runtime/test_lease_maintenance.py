@@ -10,7 +10,8 @@ import pytest
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.group_commit import Writer
 from holdlog.adapters.runtime.lease_maintenance import LeaseMaintenance
-from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite.memory import open_memory
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.commands import ClaimAcquired
 from holdlog.domain.claims.lease import SECOND
 from tests.support.claim_calls import claim, left
@@ -45,12 +46,12 @@ def clock() -> WatchedClock:
 
 
 @pytest.fixture
-def store(clock: WatchedClock) -> MemoryStore:
-    return MemoryStore(clock, clock.steady)
+def store(clock: WatchedClock) -> SqliteStore:
+    return open_memory(clock, clock.steady)
 
 
 @pytest.fixture
-def upkeep(store: MemoryStore, clock: WatchedClock) -> Iterator[LeaseMaintenance]:
+def upkeep(store: SqliteStore, clock: WatchedClock) -> Iterator[LeaseMaintenance]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # races are frequent then
     kept = LeaseMaintenance(
@@ -61,7 +62,7 @@ def upkeep(store: MemoryStore, clock: WatchedClock) -> Iterator[LeaseMaintenance
     sys.setswitchinterval(before)
 
 
-def held(store: MemoryStore) -> ClaimAcquired:
+def held(store: SqliteStore) -> ClaimAcquired:
     return claim(store, lease=300 * SECOND, explicit=True)
 
 
@@ -78,7 +79,7 @@ def test_grant_is_renewed_even_if_it_arrives_as_the_thread_falls_asleep(
 
 
 def test_sessions_added_during_a_renewal_stop_no_renewals(
-    upkeep: LeaseMaintenance, store: MemoryStore, clock: WatchedClock
+    upkeep: LeaseMaintenance, store: SqliteStore, clock: WatchedClock
 ) -> None:
     held(store)
     upkeep.keep_sessions("v1", "s1")
@@ -90,7 +91,7 @@ def test_sessions_added_during_a_renewal_stop_no_renewals(
 
 
 def test_session_that_calls_again_after_the_idle_limit_is_renewed_again(
-    upkeep: LeaseMaintenance, store: MemoryStore, clock: WatchedClock
+    upkeep: LeaseMaintenance, store: SqliteStore, clock: WatchedClock
 ) -> None:
     held(store)
     upkeep.keep_sessions("v1", "s1")
@@ -102,7 +103,7 @@ def test_session_that_calls_again_after_the_idle_limit_is_renewed_again(
 
 
 def test_ctrl_c_as_the_maintenance_thread_starts_loses_no_renewal(
-    upkeep: LeaseMaintenance, store: MemoryStore, clock: WatchedClock, monkeypatch: pytest.MonkeyPatch
+    upkeep: LeaseMaintenance, store: SqliteStore, clock: WatchedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = held(store)
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from holdlog.adapters.runtime.read_batcher import THREADS, ReadBatcher
-from holdlog.adapters.stores.memory.store import MemoryReader, MemoryStore
+from holdlog.adapters.stores.sqlite.memory import MemoryDatabase
+from holdlog.adapters.stores.sqlite.rows import SqliteReader
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError, UnavailableError
@@ -19,18 +21,18 @@ from tests.support.endpoint import until
 FREE = Claim("a.md")
 
 
-class Journeys(MemoryStore):
+class Journeys(SqliteStore):
     """Counts its snapshots and what they are asked, and holds them up until it is `open`."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MemoryDatabase())
         self.open = threading.Event()
         self.open.set()
         self.made = self.asked = 0
         self.lost = False
 
     @contextmanager
-    def snapshot(self) -> Iterator[MemoryReader]:
+    def snapshot(self) -> Iterator[SqliteReader]:
         self.made += 1
         if self.lost:
             raise UnavailableError("the database is gone")

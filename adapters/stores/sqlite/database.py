@@ -1,0 +1,127 @@
+"""Where the tables of a store are: in a file that processes share (here), or in memory (memory.py)."""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final, Protocol
+
+from holdlog.adapters.operating_system import platform
+from holdlog.adapters.operating_system.write_lock import OneWriter, WriteLock, describe_process
+from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
+from holdlog.adapters.stores.sqlite.faults import refusal_of
+from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
+from holdlog.domain.refusals import UnavailableError
+
+WAL_WRITE_LOCK: Final = 120
+"""Byte of the -shm file that a writer locks: https://www.sqlite.org/walformat.html#wal_locks."""
+
+RECOVERY: Final = 2.0
+"""Busy timeout in seconds. Only a process that creates or removes the write-ahead log blocks readers."""
+
+
+class Database(Protocol):
+    """Opens connections to the tables of one store."""
+
+    write_lock: OneWriter
+    damage_check: DamageCheck | None
+
+    @property
+    def uri(self) -> str:
+        """SQLite's name of it."""
+
+    def connect(self) -> sqlite3.Connection:
+        """Open a connection; the caller must hold the write lock to close it. Raises UnavailableError."""
+
+    def connect_writer(self) -> sqlite3.Connection:
+        """Open the connection that writes. Raises UnavailableError."""
+
+    def commit(self, writer: sqlite3.Connection) -> None:
+        """Commit, without an effect on reads that run. Raises sqlite3.Error, UnavailableError."""
+
+    def require_same(self) -> None:
+        """Raise UnavailableError if new connections would reach something else."""
+
+    def locker(self) -> str:
+        """Describe who writes without the write lock."""
+
+    def size(self) -> int:
+        """Bytes that it occupies."""
+
+    def close(self) -> None:
+        """Close what it has opened for itself."""
+
+    def detach_after_fork(self) -> None:
+        """In a forked child: never open it again."""
+
+
+class DatabaseFile:
+    """The file at `path`, with its write-ahead log."""
+
+    damage_check: DamageCheck | None
+
+    def __init__(self, path: Path, write_lock: WriteLock) -> None:
+        self.path = path
+        self.uri = uri_of(path)
+        self.write_lock: OneWriter = write_lock
+        self.damage_check = DamageCheck(path)
+        self._path = str(path)  # os.stat of a Path costs another microsecond
+        self._identity = identity_of(path)
+
+    def connect(self) -> sqlite3.Connection:
+        self.require_same()
+        try:
+            connection = sqlite3.connect(
+                self.uri, uri=True, check_same_thread=False, isolation_level=None, timeout=RECOVERY
+            )
+            configure(connection)
+        except sqlite3.Error as error:
+            raise refusal_of(error, damage_check=self.damage_check) from error
+        return connection
+
+    connect_writer = connect
+
+    def commit(self, writer: sqlite3.Connection) -> None:
+        writer.execute("COMMIT")
+
+    def require_same(self) -> None:
+        if identity_of(self._path) != self._identity:
+            raise UnavailableError(f"{self.path} was deleted or replaced; restart to open the current file")
+
+    def locker(self) -> str:
+        pid = platform.lock_owner(self.path.with_name(self.path.name + "-shm"), WAL_WRITE_LOCK)
+        return describe_process(pid) if pid else "another process"
+
+    def size(self) -> int:
+        return size_of(self.path)
+
+    def close(self) -> None:
+        """Do nothing: all connections are the store's."""
+
+    def detach_after_fork(self) -> None:
+        if self._identity is not None:
+            inherited.add(self._identity)
+
+
+inherited: set[tuple[int, int]] = set()
+"""Files (device, inode) that this process may not open, because its parent had them open at the fork."""
+
+
+def identity_of(path: Path | str) -> tuple[int, int] | None:
+    """Device and inode of a file, None if it is missing."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file with its write-ahead log."""
+    return sum(_bytes_of(path.with_name(path.name + suffix)) for suffix in ("", "-wal"))
+
+
+def _bytes_of(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
