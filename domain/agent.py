@@ -4,7 +4,6 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import model_validator
 
-from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Command, Event
 from holdlog.domain.names import AllowedAgent, Label, Note, agent_stream
 
@@ -52,7 +51,6 @@ class Profile(NamedTuple):
     model: str | None = None
     purpose: str | None = None
     registered_at: int = 0
-    digest: bytes = NO_DIGEST
     principal: str | None = None
 
     @property
@@ -73,6 +71,6 @@ def decide(command: Register, profile: Profile, principal: str | None) -> list[A
     return [] if profile.version and registered == known else [registered]
 
 
-def evolve(profile: Profile, event: AgentRegistered, at: int, digest: bytes, principal: str | None = None) -> Profile:
-    """`at` (microseconds UTC), `digest` and `principal` come from the event's envelope."""
-    return Profile(profile.agent, profile.version + 1, event.name, event.model, event.purpose, at, digest, principal)
+def evolve(profile: Profile, event: AgentRegistered, at: int, principal: str | None = None) -> Profile:
+    """`at` (microseconds UTC) and `principal` come from the event's envelope."""
+    return Profile(profile.agent, profile.version + 1, event.name, event.model, event.purpose, at, principal)

@@ -210,6 +210,7 @@ def _script(character: str) -> str:
     return "" if _NO_SCRIPT.fullmatch(first) else first
 
 
+@lru_cache(_REMEMBERED)
 def record_stream(namespace: str, key: str) -> str:
     """`record:<namespace>/<key>`, each part percent-encoded (RFC 3986)."""
     return f"record:{quote(namespace, safe='')}/{quote(key, safe='')}"
@@ -221,16 +222,19 @@ def claim_stream(resource: str) -> str:
     return f"claim:{quote(resource, safe='/')}"
 
 
+@lru_cache(_REMEMBERED)
 def agent_stream(agent: str) -> str:
     """`agent:<name>`, percent-encoded except for slashes."""
     return f"agent:{quote(agent, safe='/')}"
 
 
+@lru_cache(_REMEMBERED)
 def token_stream(name: str) -> str:
     """`token:<name>`, percent-encoded, although no token name needs it."""
     return f"token:{quote(name, safe='')}"
 
 
+@lru_cache(_REMEMBERED)
 def thread_stream(thread: str) -> str:
     """`thread:<id>`, percent-encoded."""
     return f"thread:{quote(thread, safe='')}"

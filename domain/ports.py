@@ -4,58 +4,31 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 
-from holdlog.domain.agent import AgentRegistered, Profile
-from holdlog.domain.claims.claim import Claim, ClaimEvent
+from holdlog.domain.agent import Profile
+from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.lease import HeldCounts, Lease, Loss, Who
 from holdlog.domain.envelope import Basis, Recorded
 from holdlog.domain.message import Caller, Event
-from holdlog.domain.record import Record, RecordEvent
-from holdlog.domain.threads.thread import Datum, ItemKind, Thread, ThreadEvent
-from holdlog.domain.token import Token, TokenEvent
+from holdlog.domain.record import Record
+from holdlog.domain.threads.thread import Datum, ItemKind, Thread
+from holdlog.domain.token import Token
 
 REQUEST_SECONDS: Final = 24 * 60 * 60
 """How long outcomes are remembered under their request_id."""
 REFUSALS_KEPT: Final = 10_000
 
 
-class RecordChange(NamedTuple):
-    """An event decided for a record in the state `before`. `basis`: what the write relied on; None: not a write."""
+State = Record | Claim | Profile | Token | Thread
 
-    before: Record
-    event: RecordEvent
+
+class Change(NamedTuple):
+    """An event decided for a stream in the state `before`, and the state `after` it. `basis`: what a write relied on;
+    None: not a write."""
+
+    before: State
+    event: Event
+    after: State
     basis: Basis | None = None
-
-
-class ClaimChange(NamedTuple):
-    """An event decided for a claim in the state `before`."""
-
-    before: Claim
-    event: ClaimEvent
-
-
-class AgentChange(NamedTuple):
-    """An event decided for an agent in the state `before`."""
-
-    before: Profile
-    event: AgentRegistered
-
-
-class TokenChange(NamedTuple):
-    """An event decided for a token in the state `before`."""
-
-    before: Token
-    event: TokenEvent
-
-
-class ThreadChange(NamedTuple):
-    """An event decided for a thread in the state `before`. `basis`: what a data change relied on."""
-
-    before: Thread
-    event: ThreadEvent
-    basis: Basis | None = None
-
-
-Change = RecordChange | ClaimChange | AgentChange | TokenChange | ThreadChange
 
 
 class HistoryEntry(NamedTuple):
@@ -280,7 +253,8 @@ class Transaction(Reader, Protocol):
         """Records whose values are due at `at` but still live, earliest due first."""
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
-        """Record the events and put the rows of their views; returns the positions of the events."""
+        """Record the events and put the rows of their views; returns the positions of the events. Changes of one stream
+        follow each other: each begins where the one before it ended."""
 
     def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
         """The fingerprint and outcome remembered under the caller's request_id in the last 24 hours.

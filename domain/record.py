@@ -5,7 +5,6 @@ from typing import ClassVar, Final, NamedTuple
 from pydantic import Field
 
 from holdlog.domain.claims.resource import Resource
-from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Command, Event, Message
 from holdlog.domain.names import Agent, AllowedAgent, Label, Name, record_stream
 from holdlog.domain.refusals import ConflictDetail, ConflictError, NotFoundError, TooLargeError
@@ -145,7 +144,6 @@ class Record(NamedTuple):
     value: Json = NULL
     updated_by: str = ""
     updated_at: int = 0
-    digest: bytes = NO_DIGEST
     expires_at: int | None = None
     principal: str | None = None
 
@@ -178,16 +176,16 @@ def decide(operation: Operation, by: str, record: Record, at: int) -> list[Recor
             return []
 
 
-def evolve(record: Record, event: RecordEvent, at: int, digest: bytes, principal: str | None = None) -> Record:
-    """`at`, `digest` and `principal` come from the event's envelope."""
+def evolve(record: Record, event: RecordEvent, at: int, principal: str | None = None) -> Record:
+    """`at` and `principal` come from the event's envelope."""
     namespace, key, version = record.namespace, record.key, record.version + 1
     match event:
         case ValueWritten(value=value, by=by, expires_at=expires_at):
-            return Record(namespace, key, version, True, value, by, at, digest, expires_at, principal)
+            return Record(namespace, key, version, True, value, by, at, expires_at, principal)
         case ValueDeleted(by=by):
-            return Record(namespace, key, version, False, NULL, by, at, digest, None, principal)
+            return Record(namespace, key, version, False, NULL, by, at, None, principal)
         case ValueExpired(due=due, by=by):
-            return Record(namespace, key, version, False, NULL, by, due, digest, due, record.principal)
+            return Record(namespace, key, version, False, NULL, by, due, due, record.principal)
 
 
 # --- rules
@@ -203,7 +201,7 @@ def end_of(record: Record, at: int) -> ValueExpired | None:
 def seen(record: Record, at: int) -> Record:
     """The record as every caller sees it at a time: a value that is due has expired, whether recorded or not."""
     ended = end_of(record, at)
-    return record if ended is None else evolve(record, ended, at, record.digest)
+    return record if ended is None else evolve(record, ended, at)
 
 
 def not_found(record: Record) -> NotFoundError:

@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator, Field, Strict
 
-from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Command, Event
 from holdlog.domain.names import Agent, name, token_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
@@ -170,7 +169,6 @@ class Token(NamedTuple):
     issued_at: int = 0
     rotated_at: int | None = None
     revoked_at: int | None = None
-    digest: bytes = NO_DIGEST
 
     @property
     def stream(self) -> str:
@@ -224,9 +222,9 @@ def decide(command: TokenCommand, token: Token, at: int) -> list[TokenEvent]:
     ]
 
 
-def evolve(token: Token, event: TokenEvent, at: int, digest: bytes) -> Token:
-    """`at` (microseconds UTC) and `digest` come from the event's envelope."""
-    token = token._replace(version=token.version + 1, digest=digest)
+def evolve(token: Token, event: TokenEvent, at: int) -> Token:
+    """`at` (microseconds UTC) comes from the event's envelope."""
+    token = token._replace(version=token.version + 1)
     match event:
         case TokenIssued(hash=hashed, allow=allow, expires_at=expires_at, space=space, by=by):
             return Token(
@@ -238,7 +236,6 @@ def evolve(token: Token, event: TokenEvent, at: int, digest: bytes) -> Token:
                 space=space,
                 issued_by=by,
                 issued_at=at,
-                digest=digest,
             )
         case TokenRotated(hash=hashed, overlap_until=until):
             return token._replace(hash=hashed, previous_hash=token.hash, previous_until=until, rotated_at=at)

@@ -1,9 +1,7 @@
 """View `agents`: the profiles that agents registered."""
 
-from typing import Any
-
 from holdlog.domain.agent import Profile
-from holdlog.projections.projection import Put, Table
+from holdlog.projections.projection import Row, Table
 
 AGENTS = Table(
     "agents",
@@ -21,9 +19,9 @@ AGENTS = Table(
 )
 
 
-def put_agent(profile: Profile) -> Put:
-    return Put(AGENTS, tuple(profile))
+def row_of_profile(profile: Profile, digest: bytes) -> Row:
+    return (*profile[:6], digest, profile.principal)
 
 
-def profile_of(row: tuple[Any, ...]) -> Profile:
-    return Profile(*row)
+def profile_of(row: Row) -> Profile:
+    return Profile(*row[:6], *row[7:])

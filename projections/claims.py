@@ -10,7 +10,7 @@ from json import JSONEncoder
 from typing import Any
 
 from holdlog.domain.claims.claim import Claim, Grant, PastHold, Ticket
-from holdlog.projections.projection import Put, Table
+from holdlog.projections.projection import Row, Table
 
 CLAIMS = Table(
     "claims",
@@ -30,21 +30,19 @@ CLAIMS = Table(
 _compact = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def put_claim(claim: Claim) -> Put:
-    resource, version, grants, line, past, digest = claim
-    row = (resource, version, len(grants), len(line), _text(grants), _text(line), _text(past or ()), digest)
-    return Put(CLAIMS, row)
+def row_of_claim(claim: Claim, digest: bytes) -> Row:
+    resource, version, grants, line, past = claim
+    return (resource, version, len(grants), len(line), _text(grants), _text(line), _text(past or ()), digest)
 
 
-def claim_of(row: tuple[Any, ...]) -> Claim:
-    resource, version, _, _, grants, line, past, digest = row
+def claim_of(row: Row) -> Claim:
+    resource, version, _, _, grants, line, past, _ = row
     return Claim(
         resource,
         version,
         tuple(Grant(*grant) for grant in json.loads(grants)) if grants else (),
         tuple(_ticket(*ticket) for ticket in json.loads(line)) if line else (),
         PastHold(*json.loads(past)) if past else None,
-        digest,
     )
 
 

@@ -1,10 +1,8 @@
 """View `current`: the current state of every record. Deleted records keep their rows: their versions continue."""
 
-from typing import Any
-
 from holdlog.domain.record import Record
 from holdlog.domain.value import Json
-from holdlog.projections.projection import Put, Table
+from holdlog.projections.projection import Row, Table
 
 CURRENT = Table(
     "current",
@@ -24,11 +22,11 @@ CURRENT = Table(
 )
 
 
-def put_record(record: Record) -> Put:
-    namespace, key, version, live, value, by, at, digest, expires_at, principal = record
-    return Put(CURRENT, (namespace, key, version, int(live), value.text, by, at, digest, expires_at, principal))
+def row_of_record(record: Record, digest: bytes) -> Row:
+    namespace, key, version, live, value, by, at, expires_at, principal = record
+    return namespace, key, version, int(live), value.text, by, at, digest, expires_at, principal
 
 
-def record_of(row: tuple[Any, ...]) -> Record:
-    namespace, key, version, live, value, by, at, digest, expires_at, principal = row
-    return Record(namespace, key, version, live == 1, Json(value), by, at, digest, expires_at, principal)
+def record_of(row: Row) -> Record:
+    namespace, key, version, live, value, by, at, _, expires_at, principal = row
+    return Record(namespace, key, version, live == 1, Json(value), by, at, expires_at, principal)

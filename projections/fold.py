@@ -1,123 +1,50 @@
-"""The fold: computes the next state from a state and an event, and the row from a state. Writers and rebuild both use
+"""The fold: computes the next state from a state and an event, and the rows of the views. Writers and rebuild both use
 it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from holdlog.domain import agent, record, token
-from holdlog.domain.agent import AgentRegistered, Profile
+from holdlog.domain.agent import Profile
 from holdlog.domain.claims import claim
-from holdlog.domain.claims.claim import Claim, ClaimEvent
-from holdlog.domain.envelope import Envelope
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.envelope import NO_DIGEST, Envelope
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream
-from holdlog.domain.record import Record, RecordEvent
+from holdlog.domain.ports import State
+from holdlog.domain.record import Record
 from holdlog.domain.threads import thread
-from holdlog.domain.threads.thread import Thread, ThreadEvent
-from holdlog.domain.token import Token, TokenEvent
-from holdlog.projections.agents import AGENTS, profile_of, put_agent
-from holdlog.projections.claims import CLAIMS, claim_of, put_claim
-from holdlog.projections.current import CURRENT, put_record, record_of
-from holdlog.projections.projection import Put, Table
-from holdlog.projections.threads import DATA, ITEMS, THREADS, details, put_thread, thread_of
-from holdlog.projections.tokens import TOKENS, put_token, token_of
-
-State = Record | Claim | Profile | Token | Thread
-
-STATES: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS, TOKENS, THREADS)
-"""Views with one row per stream."""
-ADDED: tuple[Table, ...] = (ITEMS, DATA)
-"""Views to which some events add detail rows (see `detail_rows`)."""
-VIEWS: tuple[Table, ...] = (*STATES, *ADDED)
-
-KINDS: dict[type[State], tuple[type[Event], ...]] = {
-    Record: (record.ValueWritten, record.ValueDeleted, record.ValueExpired),
-    Claim: (
-        claim.ClaimGranted,
-        claim.ClaimResumed,
-        claim.ClaimReleased,
-        claim.ClaimExpired,
-        claim.ClaimQueued,
-        claim.ClaimUnqueued,
-    ),
-    Profile: (agent.AgentRegistered,),
-    Token: (token.TokenIssued, token.TokenRotated, token.TokenRevoked),
-    Thread: (
-        thread.ThreadStarted,
-        thread.MessageAppended,
-        thread.ResultAppended,
-        thread.ResultsCleared,
-        thread.ThreadDataChanged,
-    ),
-}
-"""The events of each kind of stream."""
-
-EVENTS: dict[str, type[Event]] = {event.topic: event for events in KINDS.values() for event in events}
-"""All known topics. A row with another topic is an error; its topic is never imported as code."""
+from holdlog.domain.threads.thread import Thread
+from holdlog.domain.token import Token
+from holdlog.projections.agents import AGENTS, profile_of, row_of_profile
+from holdlog.projections.claims import CLAIMS, claim_of, row_of_claim
+from holdlog.projections.current import CURRENT, record_of, row_of_record
+from holdlog.projections.projection import Put, Row, Table
+from holdlog.projections.threads import DATA, ITEMS, THREADS, details, row_of_thread, thread_of
+from holdlog.projections.tokens import TOKENS, row_of_token, token_of
 
 
-def evolve(
-    state: State,
-    event: RecordEvent | ClaimEvent | AgentRegistered | TokenEvent | ThreadEvent,
-    at: int,
-    digest: bytes,
-    principal: str | None = None,
-) -> State:
-    match state:
-        case Record():
-            return record.evolve(state, event, at, digest, principal)  # type: ignore[arg-type]
-        case Claim():
-            return claim.evolve(state, event, at, digest)  # type: ignore[arg-type]
-        case Profile():
-            return agent.evolve(state, event, at, digest, principal)  # type: ignore[arg-type]
-        case Token():
-            return token.evolve(state, event, at, digest)  # type: ignore[arg-type]
-        case Thread():
-            return thread.evolve(state, event, at, digest, principal)  # type: ignore[arg-type]
+class Kind(NamedTuple):
+    """A kind of streams. `prefix`: how their names begin; `initial`: the empty state, from the rest of a name;
+    `evolve`: the state after an event, from its time and principal; `row`: the row of `view` for a state and the digest
+    of its last event; `decode`: the state of a row; `details`: rows that an event adds to other views."""
+
+    prefix: str
+    events: tuple[type[Event], ...]
+    initial: Callable[[str], State]
+    evolve: Callable[[Any, Any, int, str | None], State]
+    view: Table
+    row: Callable[[Any, bytes], Row]
+    decode: Callable[[Row], State]
+    details: Callable[[Any, Any, int], list[Put]] | None = None
 
 
-def put(state: State) -> Put:
-    match state:
-        case Record():
-            return put_record(state)
-        case Claim():
-            return put_claim(state)
-        case Profile():
-            return put_agent(state)
-        case Token():
-            return put_token(state)
-        case Thread():
-            return put_thread(state)
+class Folded(NamedTuple):
+    """The state of a stream, and the digest of its last event."""
 
-
-def detail_rows(state: State, event: Event, at: int) -> list[Put]:
-    """The rows that an event adds to its stream's own row. `state`: after the event; `at`: the time of the event."""
-    return details(state, event, at) if isinstance(state, Thread) else []  # type: ignore[arg-type]
-
-
-def state_of(view: Table, row: tuple[Any, ...]) -> State:
-    """The state that a row represents: the inverse of `put`. `view`: one of `STATES`."""
-    return _STATES[view.name](row)
-
-
-def stream_of(view: Table, row: tuple[Any, ...]) -> str:
-    """The stream that a row of any view belongs to."""
-    return thread_stream(row[0]) if view in ADDED else state_of(view, row).stream
-
-
-def initial(stream: str) -> State:
-    """The empty state of a stream, from its name. Raises ValueError if the name is of no known kind."""
-    kind, _, rest = stream.partition(":")
-    build = _INITIAL.get(kind)
-    if build is None:
-        raise ValueError(f"stream {stream!r} is of an unknown kind")
-    return build(rest)
-
-
-def apply(state: State, envelope: Envelope, event: Event) -> State:
-    """The state after a recorded event."""
-    return evolve(state, event, envelope.at, envelope.digest, envelope.caller.principal)  # type: ignore[arg-type]
+    state: State
+    digest: bytes = NO_DIGEST
 
 
 def _initial_record(rest: str) -> Record:
@@ -125,17 +52,123 @@ def _initial_record(rest: str) -> Record:
     return Record(unquote(namespace), unquote(key))
 
 
-_INITIAL: dict[str, Callable[[str], State]] = {
-    "record": _initial_record,
-    "claim": lambda rest: Claim(unquote(rest)),
-    "agent": lambda rest: Profile(unquote(rest)),
-    "token": lambda rest: Token(unquote(rest)),
-    "thread": lambda rest: Thread(unquote(rest)),
+KINDS: Final[dict[type[State], Kind]] = {
+    Record: Kind(
+        "record",
+        (record.ValueWritten, record.ValueDeleted, record.ValueExpired),
+        _initial_record,
+        record.evolve,
+        CURRENT,
+        row_of_record,
+        record_of,
+    ),
+    Claim: Kind(
+        "claim",
+        (
+            claim.ClaimGranted,
+            claim.ClaimResumed,
+            claim.ClaimReleased,
+            claim.ClaimExpired,
+            claim.ClaimQueued,
+            claim.ClaimUnqueued,
+        ),
+        lambda rest: Claim(unquote(rest)),
+        lambda state, event, at, principal: claim.evolve(state, event, at),
+        CLAIMS,
+        row_of_claim,
+        claim_of,
+    ),
+    Profile: Kind(
+        "agent",
+        (agent.AgentRegistered,),
+        lambda rest: Profile(unquote(rest)),
+        agent.evolve,
+        AGENTS,
+        row_of_profile,
+        profile_of,
+    ),
+    Token: Kind(
+        "token",
+        (token.TokenIssued, token.TokenRotated, token.TokenRevoked),
+        lambda rest: Token(unquote(rest)),
+        lambda state, event, at, principal: token.evolve(state, event, at),
+        TOKENS,
+        row_of_token,
+        token_of,
+    ),
+    Thread: Kind(
+        "thread",
+        (
+            thread.ThreadStarted,
+            thread.MessageAppended,
+            thread.ResultAppended,
+            thread.ResultsCleared,
+            thread.ThreadDataChanged,
+        ),
+        lambda rest: Thread(unquote(rest)),
+        thread.evolve,
+        THREADS,
+        row_of_thread,
+        thread_of,
+        details,
+    ),
 }
-_STATES: dict[str, Callable[[tuple[Any, ...]], State]] = {
-    CURRENT.name: record_of,
-    CLAIMS.name: claim_of,
-    AGENTS.name: profile_of,
-    TOKENS.name: token_of,
-    THREADS.name: thread_of,
-}
+
+STATES: tuple[Table, ...] = tuple(kind.view for kind in KINDS.values())
+"""Views with one row per stream."""
+ADDED: tuple[Table, ...] = (ITEMS, DATA)
+"""Views to which some events add detail rows (see `detail_rows`)."""
+VIEWS: tuple[Table, ...] = (*STATES, *ADDED)
+
+EVENTS: dict[str, type[Event]] = {event.topic: event for kind in KINDS.values() for event in kind.events}
+"""All known topics. A row with another topic is an error; its topic is never imported as code."""
+
+_BY_PREFIX: Final = {kind.prefix: kind for kind in KINDS.values()}
+_BY_VIEW: Final = {kind.view.name: kind for kind in KINDS.values()}
+_DIGEST: Final = {view.name: list(view.columns).index("digest") for view in STATES}
+
+
+def evolve(state: State, event: Event, at: int, principal: str | None) -> State:
+    """The state after an event of its stream, recorded at a time (microseconds UTC) for a principal."""
+    return KINDS[type(state)].evolve(state, event, at, principal)
+
+
+def put(state: State, digest: bytes) -> Put:
+    """The row of a stream. `digest`: that of its last event."""
+    kind = KINDS[type(state)]
+    return Put(kind.view, kind.row(state, digest))
+
+
+def detail_rows(state: State, event: Event, at: int) -> list[Put]:
+    """The rows that an event adds to its stream's own row. `state`: after the event; `at`: the time of the event."""
+    add = KINDS[type(state)].details
+    return [] if add is None else add(state, event, at)
+
+
+def decoder(view: Table) -> Callable[[Row], State]:
+    """The function that turns a row of the view into a state. `view`: one of `STATES`."""
+    return _BY_VIEW[view.name].decode
+
+
+def folded_of(view: Table, row: Row) -> Folded:
+    """The state and digest that a row represents: the inverse of `put`. `view`: one of `STATES`."""
+    return Folded(_BY_VIEW[view.name].decode(row), row[_DIGEST[view.name]])
+
+
+def stream_of(view: Table, row: Row) -> str:
+    """The stream that a row of any view belongs to."""
+    return thread_stream(row[0]) if view in ADDED else _BY_VIEW[view.name].decode(row).stream
+
+
+def initial(stream: str) -> State:
+    """The empty state of a stream, from its name. Raises ValueError if the name is of no known kind."""
+    prefix, _, rest = stream.partition(":")
+    kind = _BY_PREFIX.get(prefix)
+    if kind is None:
+        raise ValueError(f"stream {stream!r} is of an unknown kind")
+    return kind.initial(rest)
+
+
+def apply(state: State, envelope: Envelope, event: Event) -> Folded:
+    """The state after a recorded event."""
+    return Folded(evolve(state, event, envelope.at, envelope.caller.principal), envelope.digest)

@@ -1,8 +1,9 @@
 """Describes a projection: a table, and a row with the state of an aggregate."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+Row = tuple[Any, ...]
 Cell = str | int | bytes | None
 
 

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
+from holdlog.domain.ports import State
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
-from holdlog.projections.fold import State
+from holdlog.projections.fold import Folded
 from holdlog.projections.projection import Cell, Put
 from holdlog.projections.threads import ITEMS
 
@@ -23,7 +24,7 @@ class FoldStep(NamedTuple):
     principal: str | None = None
 
 
-Load = Callable[[Sequence[str]], Mapping[str, State]]
+Load = Callable[[Sequence[str]], Mapping[str, Folded]]
 """Load the states that earlier pages left of these streams; omit streams without one."""
 
 
@@ -46,20 +47,20 @@ class DetailRows:
         return self._last.values()
 
 
-def fold_page(page: Sequence[FoldStep], load: Load) -> tuple[dict[str, State], list[Put]]:
+def fold_page(page: Sequence[FoldStep], load: Load) -> tuple[dict[str, Folded], list[Put]]:
     """Return the last state of each stream that a page of the log touches, and its events' detail rows in order.
 
     Loads only streams that do not start in the page. Raises StoreError for a gap in the versions.
     """
     begun = {step.stream for step in page if step.version == 1}
     states = dict(load(list({step.stream for step in page} - begun)))
-    rows = [row for step, state in _advance(states, page) for row in fold.detail_rows(state, step.event, step.at)]
+    rows = [row for step, (state, _) in _advance(states, page) for row in fold.detail_rows(state, step.event, step.at)]
     return states, rows
 
 
-def replay(log: Iterable[Recorded[Event]]) -> dict[str, State]:
+def replay(log: Iterable[Recorded[Event]]) -> dict[str, Folded]:
     """Fold a log from its beginning, in memory, into the state of every stream. Raises StoreError for a version gap."""
-    states: dict[str, State] = {}
+    states: dict[str, Folded] = {}
     for _ in _advance(states, map(_step, log)):
         pass
     return states
@@ -73,18 +74,17 @@ def initial(stream: str) -> State:
         raise StoreError(f"{error}; a newer holdlog may have written it") from None
 
 
-def following(state: State, step: FoldStep) -> State:
+def following(state: State, step: FoldStep) -> Folded:
     """The state after its stream's next event. Raises StoreError for an event of another kind of stream."""
-    if not isinstance(step.event, fold.KINDS[type(state)]):
+    if not isinstance(step.event, fold.KINDS[type(state)].events):
         raise StoreError(f"event {step.stream}@{step.version} is of another kind than its stream")
-    return fold.evolve(state, step.event, step.at, step.digest, step.principal)  # type: ignore[arg-type]
+    return Folded(fold.evolve(state, step.event, step.at, step.principal), step.digest)
 
 
-def _advance(states: dict[str, State], steps: Iterable[FoldStep]) -> Iterator[tuple[FoldStep, State]]:
+def _advance(states: dict[str, Folded], steps: Iterable[FoldStep]) -> Iterator[tuple[FoldStep, Folded]]:
     for step in steps:
-        state = states.get(step.stream)
-        if state is None:
-            state = initial(step.stream)
+        found = states.get(step.stream)
+        state = initial(step.stream) if found is None else found.state
         if step.version != state.version + 1:
             raise StoreError(
                 f"event {step.stream}@{step.version} follows version {state.version}: events are missing from the log"

@@ -1,11 +1,9 @@
 """Views of threads. `threads`: each thread without its content. `thread_items`: where to find each of its events.
 `thread_data`: the current values of its keys; deleted keys keep their rows, because rows are only put."""
 
-from typing import Any
-
 from holdlog.domain.threads.thread import Datum, ResultAppended, Thread, ThreadDataChanged, ThreadEvent, kind_of
 from holdlog.domain.value import NULL, Json
-from holdlog.projections.projection import Put, Table
+from holdlog.projections.projection import Put, Row, Table
 
 THREADS = Table(
     "threads",
@@ -34,15 +32,15 @@ ITEMS = Table("thread_items", {"thread": str, "kind": str, "version": int, "name
 DATA = Table("thread_data", {"thread": str, "key": str, "version": int, "live": int, "value": str}, key=2)
 
 
-def put_thread(thread: Thread) -> Put:
-    return Put(THREADS, tuple(thread))
+def row_of_thread(thread: Thread, digest: bytes) -> Row:
+    return (*thread[:12], digest, *thread[12:])
 
 
-def thread_of(row: tuple[Any, ...]) -> Thread:
-    return Thread(*row)
+def thread_of(row: Row) -> Thread:
+    return Thread(*row[:12], *row[13:])
 
 
-def datum_of(row: tuple[Any, ...]) -> Datum:
+def datum_of(row: Row) -> Datum:
     """The datum of a row of `DATA`."""
     _, key, version, _, value = row
     return Datum(key, version, Json(value))

@@ -2,10 +2,9 @@
 continue."""
 
 import json
-from typing import Any
 
 from holdlog.domain.token import Token
-from holdlog.projections.projection import Put, Table
+from holdlog.projections.projection import Row, Table
 
 TOKENS = Table(
     "tokens",
@@ -28,10 +27,11 @@ TOKENS = Table(
 )
 
 
-def put_token(token: Token) -> Put:
-    return Put(TOKENS, tuple(token._replace(allow=json.dumps(token.allow, ensure_ascii=False))))  # type: ignore[arg-type]
+def row_of_token(token: Token, digest: bytes) -> Row:
+    allow = json.dumps(token.allow, ensure_ascii=False)
+    return (*token._replace(allow=allow), digest)  # type: ignore[arg-type]
 
 
-def token_of(row: tuple[Any, ...]) -> Token:
-    token = Token(*row)
+def token_of(row: Row) -> Token:
+    token = Token(*row[:-1])
     return token._replace(allow=tuple(json.loads(token.allow)))  # type: ignore[arg-type]

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
+from holdlog.domain.ports import State
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
 from holdlog.projections import fold
-from holdlog.projections.fold import State
 
 LONGEST_TOKEN: Final = 160
 """Characters; the control line of a publish, which contains the whole subject, may have 4096."""

@@ -31,7 +31,7 @@ from holdlog.domain.claims.lease import Who
 from holdlog.domain.commands import AnyCommand, Outcome, RecordsChanged
 from holdlog.domain.envelope import Basis, CheckedClaim
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.ports import AgentChange, Prefetch, RecordChange, TokenChange, Transaction
+from holdlog.domain.ports import Change, Prefetch, Transaction
 from holdlog.domain.record import (
     ClearNamespace,
     Delete,
@@ -220,7 +220,7 @@ def _change_records(
     who = _who(by, caller)
     fenced, conditions = _checked(guard, who, transaction)
     records: dict[tuple[str, str], Record] = {}
-    changes: list[RecordChange] = []
+    changes: list[Change] = []
     results: list[Written] = []
     for index, operation in enumerate(operations):
         address = (operation.namespace, operation.key)
@@ -236,8 +236,8 @@ def _change_records(
         expected = operation.expected_version
         basis = Basis("clear" if clears else operation.kind, expected, expected is None, conditions)
         for event in events:
-            changes.append(RecordChange(after, event, None if isinstance(event, ValueExpired) else basis))
-            after = record.evolve(after, event, transaction.at, before.digest, caller.principal)
+            last, after = after, record.evolve(after, event, transaction.at, caller.principal)
+            changes.append(Change(last, event, after, None if isinstance(event, ValueExpired) else basis))
         records[address] = after
         current = record.seen(before, transaction.at)
         results.append(
@@ -258,7 +258,7 @@ def _change_records(
 def expire_values(transaction: Transaction, limit: int) -> bool:
     """Record the expiry of up to `limit` values, earliest first. Returns False if none was due."""
     ends = [(due, record.end_of(due, transaction.at)) for due in transaction.due_records(limit)]
-    changes = [RecordChange(due, end) for due, end in ends if end is not None]
+    changes = [Change(due, end, record.evolve(due, end, transaction.at)) for due, end in ends if end is not None]
     if changes:
         transaction.append(changes, NOBODY)
     return bool(changes)
@@ -324,17 +324,18 @@ def _identified(
 def _register(command: Register, caller: Caller, transaction: Transaction) -> RegisterOutcome:
     before = next(iter(transaction.agents([command.agent])), Profile(command.agent))
     events = agent.decide(command, before, caller.principal)
-    changes = [AgentChange(before, event) for event in events]
+    changes = [Change(before, event, agent.evolve(before, event, transaction.at, caller.principal)) for event in events]
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     return RegisterOutcome(command.agent, before.version + len(events), position)
 
 
 def _change_token(command: TokenCommand, caller: Caller, transaction: Transaction) -> TokenChanged:
-    before = after = transaction.token(command.name)
-    events = token.decide(command, before, transaction.at)
+    after = transaction.token(command.name)
+    events = token.decide(command, after, transaction.at)
+    changes: list[Change] = []
     for event in events:
-        after = token.evolve(after, event, transaction.at, before.digest)
-    changes = [TokenChange(before, event) for event in events]
+        last, after = after, token.evolve(after, event, transaction.at)
+        changes.append(Change(last, event, after))
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     return TokenChanged(after, position, already=not events)
 

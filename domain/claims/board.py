@@ -60,7 +60,7 @@ class ClaimBoard:
         self.leases = {lease.key: lease for lease in leases}
         self.now = now
         self.at = at
-        self.changes: list[tuple[Claim, ClaimEvent]] = []
+        self.changes: list[tuple[Claim, ClaimEvent, Claim]] = []
         self.kept: dict[tuple[str, int], Lease] = {}
         self.dropped: set[tuple[str, int]] = set()
         self.losses: list[Loss] = []
@@ -197,8 +197,8 @@ class ClaimBoard:
     def record(self, resource: str, event: ClaimEvent) -> int:
         """Record the event. Returns its version."""
         before = self.claim(resource)
-        self.changes.append((before, event))
-        self.claims[resource] = after = evolve(before, event, self.at, before.digest)
+        self.claims[resource] = after = evolve(before, event, self.at)
+        self.changes.append((before, event, after))
         return after.version
 
     def keep(self, lease: Lease) -> None:

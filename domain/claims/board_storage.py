@@ -8,7 +8,7 @@ from holdlog.domain.claims.claim import Claim, Grant, Ticket
 from holdlog.domain.claims.lease import GRACE, Lease
 from holdlog.domain.claims.queue import expire_due
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.ports import ClaimChange, Reader, Transaction
+from holdlog.domain.ports import Change, Reader, Transaction
 
 NOT_RECORDED: Final = "not-recorded"
 """The session of a lease whose session is unknown. It counts as ended, so a caller with its holder's name may resume
@@ -58,9 +58,9 @@ def save_board(board: ClaimBoard, transaction: Transaction, caller: Caller) -> d
     Returns the positions of the events, by resource and version."""
     positions: dict[tuple[str, int], int] = {}
     if board.changes:
-        appended = transaction.append([ClaimChange(*change) for change in board.changes], caller)
-        for (before, _), position in zip(board.changes, appended, strict=True):
-            positions[before.resource, before.version + 1] = position
+        appended = transaction.append([Change(*change) for change in board.changes], caller)
+        for (_, _, after), position in zip(board.changes, appended, strict=True):
+            positions[after.resource, after.version] = position
     if board.dropped:
         transaction.leases.drop(board.dropped)
     if board.kept:

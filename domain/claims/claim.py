@@ -7,7 +7,6 @@ board, because subtrees and waiting span several claims: see board.py.
 from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 from holdlog.domain.claims.resource import Resource
-from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event
 from holdlog.domain.names import Agent, Label, Note, claim_stream
 
@@ -162,7 +161,6 @@ class Claim(NamedTuple):
     grants: tuple[Grant, ...] = ()
     line: tuple[Ticket, ...] = ()
     past: PastHold | None = None
-    digest: bytes = NO_DIGEST
 
     @property
     def stream(self) -> str:
@@ -177,8 +175,8 @@ class Claim(NamedTuple):
 Part = TypeVar("Part", Grant, Ticket)
 
 
-def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
-    """`at` (microseconds UTC) and `digest` come from the event's envelope."""
+def evolve(claim: Claim, event: ClaimEvent, at: int) -> Claim:
+    """`at` (microseconds UTC) comes from the event's envelope."""
     version = claim.version + 1
     grants, line, past = claim.grants, claim.line, claim.past
     match event:
@@ -206,7 +204,7 @@ def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
             line = (*line, Ticket(version, agent, principal, mode, at, turn, event.also, event.alternatives))
         case ClaimUnqueued(ticket=ticket):
             line = _without(line, ticket)
-    return Claim(claim.resource, version, grants, line, past, digest)
+    return Claim(claim.resource, version, grants, line, past)
 
 
 def _holder(claim: Claim, version: int | None) -> dict[str, str | None]:

@@ -5,7 +5,7 @@ from typing import Final
 from holdlog.domain.claims.lease import Who
 from holdlog.domain.envelope import Basis
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import ThreadChange, Transaction
+from holdlog.domain.ports import Change, Transaction
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads import deciding, thread
 from holdlog.domain.threads.commands import (
@@ -48,14 +48,11 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
     if isinstance(command, ForkThread) and not before.version:
         command, copy = _copied(command, transaction)
     events = deciding.decide(command, before, _decision_context(command, before, transaction), copy)
+    basis, changes = _basis(command), list[Change]()
     for event in events:
-        after = thread.evolve(after, event, transaction.at, before.digest, caller.principal)
-    basis = _basis(command)
-    position = (
-        transaction.append([ThreadChange(before, event, basis) for event in events], caller)[-1]
-        if events
-        else transaction.position()
-    )
+        last, after = after, thread.evolve(after, event, transaction.at, caller.principal)
+        changes.append(Change(last, event, after, basis))
+    position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     transaction.leases.record_call(Who(command.by, caller.principal, caller.session), caller.server, transaction.steady)
     appended = sum(thread.kind_of(event) in ("message", "result") for event in events)
     changed = next((event for event in events if isinstance(event, ThreadDataChanged)), None)

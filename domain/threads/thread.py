@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple, get_args
 
 from pydantic import Field, Strict
 
-from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event
 from holdlog.domain.names import Agent, Name, thread_stream
 from holdlog.domain.refusals import NotFoundError
@@ -96,7 +95,6 @@ class Thread(NamedTuple):
     updated_at: int = 0
     parent: str | None = None
     parent_version: int | None = None
-    digest: bytes = NO_DIGEST
     started_by_principal: str | None = None
     updated_by_principal: str | None = None
 
@@ -116,12 +114,10 @@ class Datum(NamedTuple):
 # --- evolve
 
 
-def evolve(thread: Thread, event: ThreadEvent, at: int, digest: bytes, principal: str | None = None) -> Thread:
-    """`at` (microseconds UTC), `digest` and `principal` come from the event's envelope."""
+def evolve(thread: Thread, event: ThreadEvent, at: int, principal: str | None = None) -> Thread:
+    """`at` (microseconds UTC) and `principal` come from the event's envelope."""
     version = thread.version + 1
-    thread = thread._replace(
-        version=version, updated_by=event.by, updated_by_principal=principal, updated_at=at, digest=digest
-    )
+    thread = thread._replace(version=version, updated_by=event.by, updated_by_principal=principal, updated_at=at)
     match event:
         case ThreadStarted(by=by, parent=parent, parent_version=parent_version):
             thread = thread._replace(started_by=by, started_by_principal=principal, started_at=at)

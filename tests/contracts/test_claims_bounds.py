@@ -14,12 +14,12 @@ from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimQueued
 from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, Queued, ReleaseClaim
 from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import ClaimChange, Store
+from holdlog.domain.ports import Store
 from holdlog.domain.refusals import BusyError, InvalidError, UnavailableError
 from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
 from tests.support.claim_calls import HOUR, by, claim, refused
 from tests.support.clock import Clock
-from tests.support.commands import PATIENCE, run
+from tests.support.commands import PATIENCE, append, run
 
 
 def test_number_of_claims_per_session_is_limited(store: Store) -> None:
@@ -76,7 +76,7 @@ def test_full_queue_refuses_further_waiters(store: Store) -> None:
         for turn in range(1, MAX_TICKETS + 1):
             before = transaction.claim("a")
             agent = f"w{turn}"
-            transaction.append([ClaimChange(before, ClaimQueued(agent=agent, turn=turn))], by())
+            append(transaction, before, ClaimQueued(agent=agent, turn=turn), caller=by())
             end = transaction.steady + HOUR * SECOND
             lease = Lease("a", before.version + 1, "waits", agent, None, agent, "v1", end, SECOND, waiting_until=end)
             transaction.leases.put([lease])
@@ -96,8 +96,8 @@ def test_full_queue_refuses_further_waiters(store: Store) -> None:
 def fill(store: Store, resources: list[str], principal: str | None = "token:filler") -> None:
     """Live claims, without the commands that would make them."""
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
-        granted = [ClaimChange(Claim(resource), ClaimGranted(agent="filler")) for resource in resources]
-        transaction.append(granted, by())
+        for resource in resources:
+            append(transaction, Claim(resource), ClaimGranted(agent="filler"), caller=by())
         end = transaction.steady + HOUR * SECOND
         transaction.leases.put(
             Lease(resource, 1, "held", "filler", principal, "s0", "v0", end, HOUR * SECOND) for resource in resources

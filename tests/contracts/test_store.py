@@ -23,7 +23,7 @@ from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimReleased, Grant, PastHold
 from holdlog.domain.commands import RecordsChanged
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import ClaimChange, RecordChange, Refusal, Store
+from holdlog.domain.ports import Refusal, Store
 from holdlog.domain.record import Record, ValueDeleted, ValueWritten, Written
 from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError, StoreError
 from holdlog.domain.value import Json
@@ -31,6 +31,7 @@ from tests.support.clock import Clock
 from tests.support.commands import (
     HERE,
     PATIENCE,
+    append,
     change,
     check,
     claim,
@@ -130,8 +131,8 @@ def test_transaction_that_raises_writes_nothing(store: Store) -> None:
     write(store, "k", 1)
     with suppress(Stopped), store.transaction(time.monotonic() + PATIENCE) as transaction:
         before = transaction.record("n", "k")
-        transaction.append([RecordChange(before, ValueWritten(value=Json.of(2), by="ann"))], Caller(request_id="r"))
-        transaction.append([ClaimChange(transaction.claim("c"), ClaimGranted(agent="ann"))], Caller())
+        append(transaction, before, ValueWritten(value=Json.of(2), by="ann"), caller=Caller(request_id="r"))
+        append(transaction, transaction.claim("c"), ClaimGranted(agent="ann"))
         transaction.remember(Caller(request_id="r"), b"f", "{}")
         transaction.note_refusals([Refusal(1, "conflict", "what", "ann", None)])
         raise Stopped
@@ -146,7 +147,7 @@ def test_transaction_that_raises_writes_nothing(store: Store) -> None:
 
 def test_a_transaction_sees_its_own_writes(store: Store) -> None:
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
-        transaction.append([RecordChange(Record("n", "k"), ValueWritten(value=Json.of(1), by="ann"))], Caller())
+        append(transaction, Record("n", "k"), ValueWritten(value=Json.of(1), by="ann"))
         assert transaction.record("n", "k").live
         assert [record.key for record in transaction.records("n", "", None, -1, deleted=False)] == ["k"]
         assert transaction.position() == 1
@@ -295,9 +296,9 @@ def test_held_claims_are_listed_by_resource(store: Store) -> None:
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         for resource in ODD_KEYS:
             granted = ClaimGranted(agent=f"agent {resource}" if resource.strip() else "x")
-            transaction.append([ClaimChange(Claim(resource.replace("\\", "b")), granted)], HERE)
+            append(transaction, Claim(resource.replace("\\", "b")), granted, caller=HERE)
         ended = transaction.claim("a")
-        transaction.append([ClaimChange(ended, ClaimReleased(agent="agent a", grant=1))], HERE)
+        append(transaction, ended, ClaimReleased(agent="agent a", grant=1), caller=HERE)
     with store.reader() as reader:
         listed = [it.resource for it in reader.claims(None, -1)]
         assert listed == sorted({key.replace("\\", "b") for key in ODD_KEYS} - {"a"})
@@ -377,7 +378,7 @@ def test_readers_never_wait_for_writers(store: Store) -> None:
             return reader.record("n", "k").version
 
     with ThreadPoolExecutor(1) as pool, store.transaction(time.monotonic() + PATIENCE) as transaction:
-        transaction.append([RecordChange(Record("n", "l"), ValueWritten(value=Json.of(1), by="ann"))], Caller())
+        append(transaction, Record("n", "l"), ValueWritten(value=Json.of(1), by="ann"))
         assert pool.submit(read).result(PATIENCE) == 1
 
 
@@ -662,10 +663,9 @@ def test_eventsourcing_library_reads_our_log(file: Path) -> None:
 def test_database_key_refuses_a_version_that_exists(store: Store) -> None:
     """The lock that no mistake above it can switch off."""
     write(store, "k", 1)
-    stale = RecordChange(Record("n", "k"), ValueWritten(value=Json.of(2), by="ann"))
     begun = store.transaction(time.monotonic() + PATIENCE)
     with pytest.raises(Exception, match=r"(?i)unique"), begun as transaction:
-        transaction.append([stale], Caller())
+        append(transaction, Record("n", "k"), ValueWritten(value=Json.of(2), by="ann"))
     assert len(whole_log(store)) == 1
 
 

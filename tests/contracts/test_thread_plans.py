@@ -13,9 +13,8 @@ from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.rows import SqliteReader
-from holdlog.domain.message import NOBODY
 from holdlog.domain.names import thread_stream
-from holdlog.domain.ports import Reader, Store, ThreadChange
+from holdlog.domain.ports import Reader, Store
 from holdlog.domain.threads.thread import (
     KINDS,
     MessageAppended,
@@ -25,7 +24,7 @@ from holdlog.domain.threads.thread import (
     ThreadStarted,
 )
 from holdlog.domain.value import NULL
-from tests.support.commands import PATIENCE
+from tests.support.commands import PATIENCE, append
 from tests.support.threads import checksum
 
 SHORT, LONG = 200, 4_000
@@ -64,7 +63,7 @@ def fill(store: Store) -> None:
     for thread, events in (("short", SHORT), ("long", LONG)):
         with store.transaction(time.monotonic() + PATIENCE) as transaction:
             before = transaction.thread(thread)
-            transaction.append([ThreadChange(before, event(number)) for number in range(events)], NOBODY)
+            append(transaction, before, *(event(number) for number in range(events)))
 
 
 @contextmanager

@@ -225,7 +225,8 @@ def test_leftovers_of_a_killed_rebuild_are_not_reused(kind: Kind) -> None:
 def test_replay_in_memory_matches_the_views(kind: Kind) -> None:
     with engine(kind) as store, store.snapshot() as reader:
         states = replay(reader.log(0, -1))
-    rows = sorted(fold.put(state).row for state in states.values() if fold.put(state).table is fold.CURRENT)
+    puts = [fold.put(*folded) for folded in states.values()]
+    rows = sorted(put.row for put in puts if put.table is fold.CURRENT)
     assert rows == sorted(kind.views()["current"])
 
 

@@ -13,7 +13,7 @@ from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, Queued, ReleaseClaim
 from holdlog.domain.claims.lease import Lease
-from holdlog.domain.ports import Store
+from holdlog.domain.ports import State, Store
 from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError
 from holdlog.projections import fold
 from tests.support import claim_rule
@@ -311,7 +311,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.position = 0
-        self.states: dict[str, fold.State] = {}
+        self.states: dict[str, State] = {}
 
     def follow(self, world: World, seen: Seen) -> None:
         with world.store.reader() as reader:
@@ -319,7 +319,7 @@ class Replay:
                 envelope = recorded.envelope
                 before = self.states.get(envelope.stream) or fold.initial(envelope.stream)
                 assert (envelope.position, envelope.version) == (self.position + 1, before.version + 1)
-                self.states[envelope.stream] = fold.apply(before, envelope, recorded.event)
+                self.states[envelope.stream], _ = fold.apply(before, envelope, recorded.event)
                 self.position += 1
             assert self.position == seen.position
             for resource, claim in seen.claims.items():

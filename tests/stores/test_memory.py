@@ -10,12 +10,10 @@ import pytest
 
 from holdlog.adapters.stores.sqlite.memory import MemoryDatabase, open_memory
 from holdlog.adapters.stores.sqlite.store import SqliteStore
-from holdlog.domain.message import Caller
-from holdlog.domain.ports import RecordChange
 from holdlog.domain.record import Record, ValueWritten
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.value import Json
-from tests.support.commands import put, run, transact, until, whole_log, write
+from tests.support.commands import append, put, run, transact, until, whole_log, write
 
 PATIENCE = 30.0
 
@@ -80,7 +78,7 @@ def test_uncommitted_pages_of_a_large_transaction_are_invisible() -> None:
         with store.transaction(time.monotonic() + PATIENCE) as transaction:
             for number in range(400):  # 40 MB: far above the page cache
                 value = ValueWritten(value=Json.of("x" * 100_000), by="ann")
-                transaction.append([RecordChange(Record("n", f"k{number}"), value)], Caller())
+                append(transaction, Record("n", f"k{number}"), value)
             with store.snapshot() as reader:
                 assert (reader.position(), reader.records("n", "", None, -1, deleted=False)) == (0, [])
         assert len(whole_log(store)) == 400

@@ -250,7 +250,7 @@ class Happened(Scene):
 
     def __init__(self, after: ClaimBoard, outcome: Any) -> None:
         super().__init__(after.claims, after.leases, after.now)
-        self.changes = [(claim.resource, event) for claim, event in after.changes]
+        self.changes = [(claim.resource, event) for claim, event, _ in after.changes]
         self.losses = after.losses
         self._outcome = outcome
 

@@ -11,19 +11,21 @@ from holdlog.adapters.runtime.command_handler import handle
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
 from holdlog.adapters.stores.sqlite.rows import SqliteReader
+from holdlog.adapters.stores.sqlite.schema import select_from
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, ReleaseClaim, ReleaseOutcome
 from holdlog.domain.commands import AnyCommand, Outcome, RecordsChanged
 from holdlog.domain.envelope import NO_DIGEST, Recorded
 from holdlog.domain.message import NOBODY, Caller, Event
-from holdlog.domain.ports import Reader, Refusal, Store
+from holdlog.domain.ports import Change, Reader, Refusal, State, Store, Transaction
 from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
 from holdlog.domain.value import Json
 from holdlog.projections import fold
+from holdlog.projections.projection import Row, Table
 from tests.support.threads import require_a_reader_finds
 
 HERE = Caller(session="here", server="server of here")
@@ -122,6 +124,15 @@ def let_go(store: Store, resource: str, agent: str = "ann") -> ReleaseOutcome:
     return outcome
 
 
+def append(transaction: Transaction, before: State, *events: Event, caller: Caller = NOBODY) -> None:
+    """Append events to one stream, as a command would that decided them."""
+    changes, state = list[Change](), before
+    for event in events:
+        before, state = state, fold.evolve(state, event, transaction.at, caller.principal)
+        changes.append(Change(before, event, state))
+    transaction.append(changes, caller)
+
+
 def whole_log(store: Store) -> list[Recorded[Event]]:
     with store.reader() as reader:
         return reader.log(0, -1)
@@ -179,15 +190,17 @@ def _hash_of(salt: bytes, text: str | None, redacted: bytes | None) -> str | Non
 def require_views_equal_the_log(store: Store) -> None:
     """What the views say of every stream is what its events make of it, digest included."""
     with store.snapshot() as reader:
-        states: dict[str, fold.State] = {}
+        states: dict[str, State] = {}
+        digests: dict[str, bytes] = {}
         events: dict[str, list[Recorded[Event]]] = {}
         for position, recorded in enumerate(reader.log(0, -1), start=1):
             envelope = recorded.envelope
             before = states.get(envelope.stream) or fold.initial(envelope.stream)
             assert (envelope.position, envelope.version) == (position, before.version + 1)
-            states[envelope.stream] = fold.apply(before, envelope, recorded.event)
+            states[envelope.stream], digests[envelope.stream] = fold.apply(before, envelope, recorded.event)
             events.setdefault(envelope.stream, []).append(recorded)
-        for state in states.values():
+        for stream, state in states.items():
+            assert _row(reader, *fold.put(state, digests[stream])) == fold.put(state, digests[stream]).row
             match state:
                 case Record():
                     assert reader.record(state.namespace, state.key) == state
@@ -210,6 +223,14 @@ def require_views_equal_the_log(store: Store) -> None:
             it.resource for it in claims if it.grants or it.line
         )
         assert sorted(it.resource for it in reader.queued()) == sorted(it.resource for it in claims if it.line)
+
+
+def _row(reader: Reader, table: Table, row: Row) -> Row | None:
+    """The row with the key of another one."""
+    assert isinstance(reader, SqliteReader | PostgresReader)
+    parameter = "?" if isinstance(reader, SqliteReader) else "%s"
+    key = " AND ".join(f'"{column}" = {parameter}' for column in list(table.columns)[: table.key])
+    return reader.connection.execute(f"{select_from(table)} WHERE {key}", row[: table.key]).fetchone()
 
 
 def _live(reader: Reader, namespace: str) -> list[Record]:

@@ -39,7 +39,7 @@ class Given:
         state = Record("shop", "tea")
         for number, event in enumerate(self._past, start=1):
             assert isinstance(event, RecordEvent)
-            state = record.evolve(state, event, at=number * SECOND, digest=bytes([number]))
+            state = record.evolve(state, event, at=number * SECOND)
         return state
 
     @property
@@ -48,7 +48,7 @@ class Given:
         state = Claim("src/tea.py")
         for number, event in enumerate(self._past, start=1):
             assert isinstance(event, ClaimEvent)
-            state = claim.evolve(state, event, at=number * SECOND, digest=bytes([number]))
+            state = claim.evolve(state, event, at=number * SECOND)
         return state
 
 

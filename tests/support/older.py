@@ -10,15 +10,11 @@ from unittest.mock import patch
 import psycopg
 from psycopg import sql
 
-from holdlog.adapters.stores.event_log import codec
+from holdlog.adapters.stores.event_log import codec, recording
 from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS, EncodedEvent
-from holdlog.adapters.stores.postgres import transaction
 from holdlog.adapters.stores.postgres.target import database_target
-from holdlog.adapters.stores.sqlite import rows
-from holdlog.domain.envelope import digest
-from holdlog.domain.message import Caller
-from holdlog.domain.ports import Change
-from holdlog.projections.fold import State
+from holdlog.domain.envelope import Basis, digest
+from holdlog.domain.message import Caller, Event
 
 FIXTURES: Final = Path(__file__).parent / "fixtures"
 SCHEMA_1: Final = FIXTURES / "schema1.sql"
@@ -67,17 +63,14 @@ def lay_in_postgres(url: str) -> None:
 @contextmanager
 def format_1() -> Iterator[None]:
     """Stores that are open in this process write events as release 0.1 did."""
-    with (
-        patch.object(rows, "encode", _seal_1),
-        patch.object(transaction, "encode", _seal_1),
-    ):
+    with patch.object(recording, "encode", _seal_1):
         yield
 
 
-def _seal_1(change: Change, before: State, at: int, clock: int, caller: Caller) -> EncodedEvent:
-    stored, extra, _ = codec.encode(change, before, at, at, caller)
-    first, (salt, payload) = extra[:6], extra[7:9]
-    hashed = None if payload is None else codec.payload_hash(salt, payload)
-    facts = (before.stream, before.version + 1, change.event.topic, at, caller, stored.state.decode(), hashed)
-    chained = digest(before.digest, *facts)
-    return EncodedEvent(stored, (*first, chained, salt, payload, None, *(None for _ in FORMAT_COLUMNS)), chained)
+def _seal_1(
+    event: Event, stream: str, version: int, previous: bytes, basis: Basis, at: int, clock: int, caller: Caller
+) -> EncodedEvent:
+    found = codec.encode(event, stream, version, previous, basis, at, at, caller)
+    hashed = None if found.salt is None else codec.payload_hash(found.salt, found.payload or "")
+    chained = digest(previous, stream, version, found.topic, at, caller, found.state.decode(), hashed)
+    return found._replace(digest=chained, **dict.fromkeys(FORMAT_COLUMNS))

@@ -9,11 +9,11 @@ from holdlog.domain.claims.resource import overlap
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream
+from holdlog.domain.ports import State
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import Thread
 from holdlog.projections import fold
-from holdlog.projections.fold import State
 from holdlog.projections.waiting import EVERYTHING, what_overlaps, whole_namespace
 
 MAX_KINDS: Final = 32
@@ -107,9 +107,5 @@ def topics_of(kinds: object) -> frozenset[str] | None:
     return frozenset(found)
 
 
-_STREAMS: Final = {"Record": "record", "Claim": "claim", "Profile": "agent"}
-_GROUPS: Final = {
-    _STREAMS.get(state.__name__, state.__name__.lower()): {event.topic for event in events}
-    for state, events in fold.KINDS.items()
-}
+_GROUPS: Final = {kind.prefix: {event.topic for event in kind.events} for kind in fold.KINDS.values()}
 """The topics of each kind of stream, by the word that its stream names begin with."""

@@ -28,7 +28,7 @@ async def replayed(screen: Screen, ada: Agent, ben: Agent, db: Path) -> None:
     heads = ("#", "time (UTC)", "event", "who", "stream and version", "what")
     screen.table(heads, [_row(recorded) for recorded in log], "><<<<<")
     require(len(log) == EVENTS, f"the log has {len(log)} events, not {EVENTS}")
-    states = replay(log).values()
+    states = [folded.state for folded in replay(log).values()]
     values = {
         (state.namespace, state.key): (state.value.value, state.version, state.updated_by)
         for state in states

@@ -12,7 +12,7 @@ from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
-from holdlog.projections.fold import VIEWS
+from holdlog.projections.fold import VIEWS, Folded
 from holdlog.projections.projection import Put
 from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
 
@@ -96,21 +96,22 @@ def view_pages(events: Iterable[Row]) -> Iterator[tuple[Carried, list[Row]]]:
 
 def _puts(events: Iterable[Row]) -> Iterator[Put]:
     for stream, of_stream in groupby(events, key=itemgetter(1)):
-        state = initial(stream)
-        if state.stream != stream:
+        folded = Folded(initial(stream))
+        if folded.state.stream != stream:
             raise StoreError(f"the stream {stream[:80]!r} is not spelled as holdlog spells it; see holdlog doctor")
         added = DetailRows()
         for row in of_stream:
             version, topic, body, at = row[2:6]
-            if version != state.version + 1:
+            last = folded.state.version
+            if version != last + 1:
                 raise StoreError(
-                    f"event {stream}@{version} follows version {state.version}: events are missing; see holdlog doctor"
+                    f"event {stream}@{version} follows version {last}: events are missing; see holdlog doctor"
                 )
             event = event_of(stream, version, topic, body, row[13])
-            state = following(state, FoldStep(stream, version, at, row[11], event, row[6]))
-            yield from added.by(state, event, at)
+            folded = following(folded.state, FoldStep(stream, version, at, row[11], event, row[6]))
+            yield from added.by(folded.state, event, at)
         yield from added.at_the_end()
-        yield fold.put(state)
+        yield fold.put(*folded)
 
 
 def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:

@@ -8,9 +8,10 @@ from typing import Any, Final, Protocol
 
 from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
 from holdlog.domain.envelope import NO_DIGEST
+from holdlog.domain.ports import State
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
-from holdlog.projections.fold import ADDED, VIEWS, State
+from holdlog.projections.fold import ADDED, VIEWS, Folded
 from holdlog.projections.projection import Put, Table
 from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
 
@@ -101,9 +102,9 @@ class Audit:
             self.views.add(f"the table {missing} is missing")
         for stream, of_stream in groupby(self._inspection.events(), key=itemgetter(1)):
             self.streams += 1
-            state = self._follow(stream, of_stream)
-            if state is not None:
-                self._collect(stream, fold.put(state))
+            folded = self._follow(stream, of_stream)
+            if folded is not None:
+                self._collect(stream, fold.put(*folded))
         self._compare()
         self._progress(self.events, self._total)
         for view in VIEWS:
@@ -111,9 +112,9 @@ class Audit:
                 self._find_strays(view)
         self._check_order()
 
-    def _follow(self, stream: str, rows: Iterator[Row]) -> State | None:
+    def _follow(self, stream: str, rows: Iterator[Row]) -> Folded | None:
         """The state after the stream's last event, None if it cannot be determined."""
-        state = self._initial(stream)
+        folded = self._initial(stream)
         last: object = 0
         previous: Any = NO_DIGEST
         added = DetailRows()
@@ -125,18 +126,18 @@ class Audit:
             if not _verifies(row, previous):
                 self.digests.add(f"{stream}@{version}")
             last, previous = version, row[11]
-            if state is not None:
-                state = self._evolved(state, row, stream, added)
-        if state is not None:
+            if folded is not None:
+                folded = self._evolved(folded.state, row, stream, added)
+        if folded is not None:
             for put in added.at_the_end():
                 self._collect(stream, put)
-        return state
+        return folded
 
-    def _initial(self, stream: str) -> State | None:
+    def _initial(self, stream: str) -> Folded | None:
         try:
             state = initial(stream)
             if state.stream == stream:
-                return state
+                return Folded(state)
             self.unreadable.add(f"the stream name {stream!r} is not one that holdlog writes")
         except StoreError as error:
             self.unreadable.add(str(error))
@@ -144,7 +145,7 @@ class Audit:
             self.unreadable.add(f"stream {stream!r} is not text")
         return None
 
-    def _evolved(self, state: State, row: Row, stream: str, added: DetailRows) -> State | None:
+    def _evolved(self, state: State, row: Row, stream: str, added: DetailRows) -> Folded | None:
         version, topic, body, at, principal = row[2:7]
         digest, payload = row[11], row[13]
         try:
@@ -152,7 +153,7 @@ class Audit:
             before: State = state._replace(version=version - 1)
             event = event_of(stream, version, topic, body, payload)
             after = following(before, FoldStep(stream, version, at, digest, event, principal))
-            for put in added.by(after, event, at):
+            for put in added.by(after.state, event, at):
                 self._collect(stream, put)
             return after
         except StoreError as error:

@@ -6,11 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from eventsourcing.persistence import StoredEvent
-
 from holdlog.domain.envelope import (
     FORMAT,
-    NO_BASIS,
+    Basis,
     CheckedClaim,
     Digested,
     Envelope,
@@ -20,22 +18,11 @@ from holdlog.domain.envelope import (
     payload_hash,
 )
 from holdlog.domain.message import NOBODY, Caller, Event
-from holdlog.domain.ports import Change, RecordChange, ThreadChange
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.value import Json
-from holdlog.projections.fold import EVENTS, State
+from holdlog.projections.fold import EVENTS
 
 SALT_BYTES = 16
-
-ENVELOPE_COLUMNS = ("at", "principal", "session", "request_id", "reason", "correlation_id", "digest")
-"""Columns that we add to the library's four columns of the log, in the order of `EncodedEvent.extra`."""
-
-PAYLOAD_COLUMNS = ("salt", "payload", "payload_hash")
-"""`payload_hash` is set only if `salt` and `payload` were redacted."""
-
-FORMAT_COLUMNS = ("format", "clock", "operation", "based_on", "forced", "guard", "reason_salt", "reason_hash")
-"""Columns that log format 2 added; null for events of format 1."""
-
 
 _CLOCKS_DIFFER: Final = 1_000_000
 """Microseconds. If the writer's clock is behind the time of the event by more than this, its reading is recorded in
@@ -43,19 +30,46 @@ _CLOCKS_DIFFER: Final = 1_000_000
 
 
 class EncodedEvent(NamedTuple):
-    """An event ready to be stored: the library's part, and our additional columns."""
+    """An event as a row of the log, without its position: the library's four columns, then ours.
 
-    stored: StoredEvent
-    extra: tuple[Any, ...]
+    `payload_hash` and `reason_hash` are set only if the text and its salt were redacted; what follows them was added by
+    log format 2 and is null for events of format 1.
+    """
+
+    originator_id: str
+    originator_version: int
+    topic: str
+    state: bytes
+    at: int
+    principal: str | None
+    session: str | None
+    request_id: str | None
+    reason: str | None
+    correlation_id: str | None
     digest: bytes
+    salt: bytes | None = None
+    payload: str | None = None
+    payload_hash: bytes | None = None
+    format: int | None = None
+    clock: int | None = None
+    operation: str | None = None
+    based_on: int | None = None
+    forced: int | None = None
+    guard: str | None = None
+    reason_salt: bytes | None = None
+    reason_hash: bytes | None = None
 
 
-def encode(change: Change, before: State, at: int, clock: int, caller: Caller) -> EncodedEvent:
-    """Encode an event. `before`: the state before the event, with the stream's version and last digest. `at`: the time
-    of the event; `clock`: the writer's clock, which may be behind `at`."""
-    event = change.event
-    stream, version, topic = before.stream, before.version + 1, event.topic
-    basis = (change.basis if isinstance(change, (RecordChange, ThreadChange)) else None) or NO_BASIS
+FORMAT_COLUMNS: Final = EncodedEvent._fields[-8:]
+"""Columns that log format 2 added."""
+
+
+def encode(
+    event: Event, stream: str, version: int, previous: bytes, basis: Basis, at: int, clock: int, caller: Caller
+) -> EncodedEvent:
+    """Encode an event. `previous`: the digest of the event before it in its stream. `at`: the time of the event;
+    `clock`: the writer's clock, which may be behind `at`."""
+    principal, session, request_id, reason = caller.principal, caller.session, caller.request_id, caller.reason
     recorded_clock = clock if at - clock > _CLOCKS_DIFFER else None
     forced = 1 if basis.forced else None
     guard = _guard_text(basis.guard) if basis.guard else None
@@ -65,57 +79,24 @@ def encode(change: Change, before: State, at: int, clock: int, caller: Caller) -
     if value is not None:
         salt, payload = os.urandom(SALT_BYTES), value.text if isinstance(value, Json) else json.dumps(value)
         payload_digest = payload_hash(salt, payload).hex()
-    if caller.reason is not None:
+    if reason is not None:
         reason_salt = os.urandom(SALT_BYTES)
-        reason_digest = payload_hash(reason_salt, caller.reason).hex()
-    chained = digest_2(
-        before.digest,
-        Digested(
-            stream,
-            version,
-            topic,
-            at,
-            recorded_clock,
-            caller.principal,
-            caller.session,
-            caller.request_id,
-            caller.correlation_id,
-            basis.operation,
-            basis.based_on,
-            forced,
-            guard,
-            body,
-            payload_digest,
-            reason_digest,
-        ),
+        reason_digest = payload_hash(reason_salt, reason).hex()
+    # fmt: off
+    chained = digest_2(previous, Digested(
+        stream, version, event.topic, at, recorded_clock, principal, session, request_id, caller.correlation_id,
+        basis.operation, basis.based_on, forced, guard, body, payload_digest, reason_digest,
+    ))
+    return EncodedEvent(
+        stream, version, event.topic, body.encode(), at, principal, session, request_id, reason, caller.correlation_id,
+        chained, salt, payload, None, FORMAT, recorded_clock, basis.operation, basis.based_on, forced, guard,
+        reason_salt, None,
     )
-    stored = StoredEvent(originator_id=stream, originator_version=version, topic=topic, state=body.encode())
-    extra = (
-        at,
-        caller.principal,
-        caller.session,
-        caller.request_id,
-        caller.reason,
-        caller.correlation_id,
-        chained,
-        salt,
-        payload,
-        None,
-        FORMAT,
-        recorded_clock,
-        basis.operation,
-        basis.based_on,
-        forced,
-        guard,
-        reason_salt,
-        None,
-    )
-    return EncodedEvent(stored, extra, chained)
+    # fmt: on
 
 
 def decode(row: Any) -> Recorded[Event]:
-    """Decode a row (position, stream, version, topic, state, `ENVELOPE_COLUMNS`, `PAYLOAD_COLUMNS`, `FORMAT_COLUMNS`)
-    into a recorded event.
+    """Decode a row (a position, then the fields of `EncodedEvent`) into a recorded event.
 
     Raises StoreError for an unknown topic (the library would import any name in a row), a body that does not match its
     topic, or the format of a newer version of holdlog.

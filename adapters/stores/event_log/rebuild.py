@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from holdlog.adapters.stores.event_log.codec import event_of
+from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 from holdlog.projections import fold
-from holdlog.projections.fold import STATES, VIEWS, State
-from holdlog.projections.projection import Table
+from holdlog.projections.fold import STATES, VIEWS, Folded
+from holdlog.projections.projection import Row, Table
 from holdlog.projections.rebuild import FoldStep, fold_page, initial
 
 PAGE_EVENTS: Final = 4_000
@@ -23,7 +24,6 @@ STEP_COLUMNS: Final = "originator_id, originator_version, at, digest, topic, sta
 
 Progress = Callable[[int, int], None]
 """Called with the position reached and the last position known."""
-Row = tuple[Any, ...]
 
 
 class Tables(Protocol):
@@ -185,13 +185,13 @@ def _page(rows: Iterator[Row], after: int) -> _Page:
 def _folded(tables: Tables, page: _Page) -> dict[str, list[Row]]:
     """The rows after a page, by view."""
 
-    def load(streams: Sequence[str]) -> dict[str, State]:
+    def load(streams: Sequence[str]) -> dict[str, Folded]:
         named: dict[str, dict[Row, str]] = {view.name: {} for view in STATES}
         for stream in streams:
-            view, row = fold.put(initial(stream))
+            view, row = fold.put(initial(stream), NO_DIGEST)
             named[view.name][row[: view.key]] = stream
         return {
-            of[row[: view.key]]: fold.state_of(view, row)
+            of[row[: view.key]]: fold.folded_of(view, row)
             for view in STATES
             if (of := named[view.name])
             for row in tables.load(view, list(of))
@@ -199,6 +199,6 @@ def _folded(tables: Tables, page: _Page) -> dict[str, list[Row]]:
 
     states, added = fold_page(page.steps, load)
     rows: dict[str, dict[Row, Row]] = {view.name: {} for view in VIEWS}
-    for table, row in (*map(fold.put, states.values()), *added):
+    for table, row in (*(fold.put(*folded) for folded in states.values()), *added):
         rows[table.name][row[: table.key]] = row
     return {view: list(of_view.values()) for view, of_view in rows.items()}

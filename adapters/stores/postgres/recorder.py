@@ -56,10 +56,7 @@ class PostgresEventRecorder(PostgresApplicationRecorder):
         first: int = 0,
         **_: Any,
     ) -> None:
-        rows = [
-            (it.originator_id, it.originator_version, it.topic, it.state, *extra, first + number)
-            for number, (it, extra, _digest) in enumerate(sealed)
-        ]
+        rows = [(*event, first + number) for number, event in enumerate(sealed)]
         curs.execute(*INSERT_EVENTS.of(rows), prepare=True)
         found: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
         for table, row in puts:

@@ -1,7 +1,7 @@
 """Reads of the views and the log through one connection."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -19,10 +19,12 @@ from holdlog.domain.message import Event
 from holdlog.domain.ports import HistoryEntry
 from holdlog.domain.record import Record
 from holdlog.domain.token import Token
-from holdlog.projections.agents import AGENTS, profile_of
-from holdlog.projections.claims import CLAIMS, claim_of
-from holdlog.projections.current import CURRENT, record_of
-from holdlog.projections.tokens import TOKENS, token_of
+from holdlog.projections import fold
+from holdlog.projections.agents import AGENTS
+from holdlog.projections.claims import CLAIMS
+from holdlog.projections.current import CURRENT
+from holdlog.projections.projection import Row, Table
+from holdlog.projections.tokens import TOKENS
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -45,6 +47,10 @@ class PostgresReader(PostgresThreads):
     def rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, parameters, prepare=True).fetchall()
 
+    def _states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
+        """The states of rows of a view."""
+        return list(map(fold.decoder(view), rows))
+
     @property
     def at(self) -> int:
         if self._at is None:
@@ -65,7 +71,7 @@ class PostgresReader(PostgresThreads):
 
     def record(self, namespace: str, key: str) -> Record:
         rows = self.rows(f"{select_from(CURRENT)} WHERE namespace = %s AND key = %s", (namespace, key))
-        return record_of(rows[0]) if rows else Record(namespace, key)
+        return self._states(CURRENT, rows)[0] if rows else Record(namespace, key)
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
         bound, beyond = _bounded("key", prefix)
@@ -74,7 +80,7 @@ class PostgresReader(PostgresThreads):
             " ORDER BY key LIMIT %s"
         )
         parameters = (namespace, prefix, *beyond, after or "", self.at, not deleted, _limit(limit))
-        return [record_of(row) for row in self.rows(select, parameters)]
+        return self._states(CURRENT, self.rows(select, parameters))
 
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
         select = (
@@ -89,7 +95,7 @@ class PostgresReader(PostgresThreads):
 
     def claim(self, resource: str) -> Claim:
         rows = self.rows(f"{select_from(CLAIMS)} WHERE resource = %s", (resource,))
-        return claim_of(rows[0]) if rows else Claim(resource)
+        return self._states(CLAIMS, rows)[0] if rows else Claim(resource)
 
     def claims(self, after: str | None, limit: int) -> list[Claim]:
         select = f"{select_from(CLAIMS)} WHERE resource > %s AND {_ACTIVE} ORDER BY resource LIMIT %s"
@@ -110,16 +116,16 @@ class PostgresReader(PostgresThreads):
 
     def agents(self, names: Sequence[str]) -> list[Profile]:
         rows = self.rows(f"{select_from(AGENTS)} WHERE agent = ANY(%s)", (list(names),))
-        found = {profile.agent: profile for profile in map(profile_of, rows)}
+        found = {profile.agent: profile for profile in self._states(AGENTS, rows)}
         return [found[name] for name in names if name in found]
 
     def token(self, name: str) -> Token:
         rows = self.rows(f"{select_from(TOKENS)} WHERE name = %s", (name,))
-        return token_of(rows[0]) if rows else Token(name)
+        return self._states(TOKENS, rows)[0] if rows else Token(name)
 
     def tokens(self, after: str | None, limit: int) -> list[Token]:
         select = f"{select_from(TOKENS)} WHERE name > %s ORDER BY name LIMIT %s"
-        return [token_of(row) for row in self.rows(select, (after or "", _limit(limit)))]
+        return self._states(TOKENS, self.rows(select, (after or "", _limit(limit))))
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         below = sys.maxsize if before is None else before
@@ -141,7 +147,7 @@ class PostgresReader(PostgresThreads):
         return [HistoryEntry(*row) for row in self.rows(select, (after, _limit(limit)))]
 
     def _claims(self, select: str, parameters: object) -> list[Claim]:
-        return [claim_of(row) for row in self.rows(select, parameters)]
+        return self._states(CLAIMS, self.rows(select, parameters))
 
 
 def _limit(limit: int) -> int | None:

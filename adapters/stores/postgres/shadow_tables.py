@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import psycopg
 
-from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, Row, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.catalog import OF_VIEWS, indexes_there, views_to_replace
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS
@@ -29,7 +29,7 @@ from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
-from holdlog.projections.projection import Table
+from holdlog.projections.projection import Row, Table
 
 REBUILD: Final = "rebuild"
 """Row of `meta`: the rebuild that is running, or was killed."""

@@ -1,7 +1,7 @@
 """Threads in PostgreSQL; the counterpart of stores/sqlite/threads.py."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -13,7 +13,8 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream
 from holdlog.domain.threads.thread import Datum, ItemKind, Thread
-from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of, thread_of
+from holdlog.projections.projection import Row, Table
+from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of
 
 _SELECT_THREAD: Final = f"{select_from(THREADS)} WHERE thread = %s"
 _SELECT_THREADS: Final = f"{select_from(THREADS)} WHERE thread > %s ORDER BY thread LIMIT %s"
@@ -46,12 +47,15 @@ class PostgresThreads:
 
     rows: Rows
 
+    def _states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
+        raise NotImplementedError
+
     def thread(self, thread: str) -> Thread:
         rows = self.rows(_SELECT_THREAD, (thread,))
-        return thread_of(rows[0]) if rows else Thread(thread)
+        return self._states(THREADS, rows)[0] if rows else Thread(thread)
 
     def threads(self, after: str | None, limit: int) -> list[Thread]:
-        return [thread_of(row) for row in self.rows(_SELECT_THREADS, (after or "", None if limit < 0 else limit))]
+        return self._states(THREADS, self.rows(_SELECT_THREADS, (after or "", None if limit < 0 else limit)))
 
     def thread_events(
         self,

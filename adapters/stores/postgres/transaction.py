@@ -2,12 +2,13 @@
 sends what it writes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from psycopg import ClientCursor
 
-from holdlog.adapters.stores.event_log.codec import EncodedEvent, encode
+from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.event_log.recording import ChangeRecorder
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.leases import PostgresLeaseWrites
@@ -21,11 +22,9 @@ from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Prefetc
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import UnavailableError
 from holdlog.domain.threads.thread import ResultAppended, Thread
-from holdlog.projections import fold
-from holdlog.projections.current import CURRENT, record_of
-from holdlog.projections.fold import State
-from holdlog.projections.projection import Put
-from holdlog.projections.threads import thread_of
+from holdlog.projections.current import CURRENT
+from holdlog.projections.projection import Put, Row, Table
+from holdlog.projections.threads import THREADS
 
 _PREPARE_PREFETCH: Final = f"""PREPARE prefetch (text[], text[], text[]) AS
     SELECT {SELECT_NOW}, pg_current_xact_id()::text,
@@ -38,6 +37,7 @@ _PREPARE_PREFETCH: Final = f"""PREPARE prefetch (text[], text[], text[]) AS
 """What every batch reads: the state of the log, which of some agents have leases, and some records."""
 _BEFORE_PREFETCH: Final = 3
 """Statements that precede the prefetch in the message that begins a transaction."""
+_SELECT_DIGEST: Final = f"SELECT digest FROM {EVENTS_TABLE} WHERE originator_id = %s AND originator_version = %s"
 _SELECT_REQUEST: Final = """SELECT fingerprint, outcome FROM requests
     WHERE principal = %s AND session = %s AND request_id = %s AND at >= %s"""
 _INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome)
@@ -98,23 +98,23 @@ class PostgresTransaction(PostgresReader):
         for _ in range(_BEFORE_PREFETCH):
             cursor.nextset()
         rows = cursor.fetchall()
-        self._know_threads(prefetch, cursor)
         now, self.number, major, seal, position, last, busy = rows[0][:7]
         require_major(major)
-        found = [record_of(row[7:]) for row in rows if row[7] is not None]
+        self.clock = self._clock() if self._clock else now
+        self.at = max(self.clock, last or 0)
+        self._changes = ChangeRecorder(self._read_digest, self.at, self.clock)
+        self._know_threads(prefetch, cursor)
+        found: list[Record] = self._states(CURRENT, [row[7:] for row in rows if row[7] is not None])
         self._records = {it: Record(*it) for it in prefetch.records}
         self._records |= {(it.namespace, it.key): it for it in found}
         self.sealed = line_of(seal)
         self._idle = set(prefetch.agents).difference(busy)
-        self.clock = self._clock() if self._clock else now
-        self.at = max(self.clock, last or 0)
         self.steady = self._steady() if self._steady else now
         self._position = position or 0
         self.wrote = self.grew = False
         self.topics: list[str] = []
-        self._sealed: list[EncodedEvent] = []
-        self._states: dict[str, State] = {}
-        self._rows: list[Put] = []
+        self._events: list[EncodedEvent] = []
+        self._puts: list[Put] = []
         self._later: list[tuple[str, Any]] = []
         return int(now)
 
@@ -134,7 +134,7 @@ class PostgresTransaction(PostgresReader):
         self._results: dict[tuple[str, str], int] = {}
         if prefetch.threads:
             cursor.nextset()
-            self._threads |= {row[0]: thread_of(row) for row in cursor}
+            self._threads |= {it.thread: it for it in self._states(THREADS, cursor)}
             cursor.nextset()
             self._results = {(thread, name): version or 0 for thread, name, version in cursor}
 
@@ -149,21 +149,21 @@ class PostgresTransaction(PostgresReader):
     # --- writes are sent together, before any read that could see them
 
     def _send(self) -> None:
-        if self._sealed:
+        if self._events:
             self._recorder._insert_events(
                 self.connection.cursor(),
-                [it.stored for it in self._sealed],
-                sealed=self._sealed,
-                puts=[*map(fold.put, self._states.values()), *self._rows],
-                first=self._position - len(self._sealed) + 1,
+                [],
+                sealed=self._events,
+                puts=self._puts,
+                first=self._position - len(self._events) + 1,
             )
-            self._sealed, self._states, self._rows = [], {}, []
+            self._events, self._puts = [], []
         for statement, parameters in self._later:
             self.connection.execute(statement, parameters, prepare=True)
         self._later = []
 
     def rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
-        if self._sealed or self._later:
+        if self._events or self._later:
             with self.connection.pipeline():
                 self._send()
                 return super().rows(statement, parameters)
@@ -204,28 +204,32 @@ class PostgresTransaction(PostgresReader):
         return [name for name in wanted if self._results[thread, name] > after]
 
     def due_records(self, limit: int) -> list[Record]:
-        return [record_of(row) for row in self.rows(f"{SELECT_DUE} LIMIT %s", (self.at, limit))]
+        return self._states(CURRENT, self.rows(f"{SELECT_DUE} LIMIT %s", (self.at, limit)))
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
         first = self._position + 1
-        for change in changes:
-            stream = change.before.stream
-            before = self._states.get(stream, change.before)
-            event = encode(change, before, self.at, self.clock, caller)
-            self._states[stream] = after = fold.evolve(before, change.event, self.at, event.digest, caller.principal)
-            self._sealed.append(event)
-            self.topics.append(event.stored.topic)
-            self.last_digest = event.digest
+        events, rows = self._changes.record(changes, caller)
+        self._events += events
+        self._puts += rows
+        self.topics += [event.topic for event in events]
+        self.last_digest = events[-1].digest
+        for _, event, after, _ in changes:
             if isinstance(after, Record):
                 self._records[after.namespace, after.key] = after
             elif isinstance(after, Thread):
                 self._threads[after.thread] = after
-                self._rows += fold.detail_rows(after, change.event, self.at)
-                if isinstance(change.event, ResultAppended):
-                    self._results[after.thread, change.event.checksum] = after.version
+                if isinstance(event, ResultAppended):
+                    self._results[after.thread, event.checksum] = after.version
         self._position += len(changes)
         self.wrote = self.grew = True
         return range(first, self._position + 1)
+
+    def _states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
+        return [self._changes.state_of(view, row) for row in rows]
+
+    def _read_digest(self, stream: str, version: int) -> bytes:
+        found: bytes = self.rows(_SELECT_DIGEST, (stream, version))[0][0]
+        return found
 
     def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
         oldest = self.at - REQUEST_SECONDS * 1_000_000

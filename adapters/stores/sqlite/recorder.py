@@ -38,10 +38,7 @@ class SqliteEventRecorder(SQLiteApplicationRecorder):
         **_: Any,
     ) -> Sequence[int]:
         cursor = c.sqlite_cursor
-        positions: list[int] = []
-        for stored, extra, _digest in sealed:
-            columns = (stored.originator_id, stored.originator_version, stored.topic, stored.state, *extra)
-            positions.append(cursor.execute(INSERT_EVENT, columns).lastrowid or 0)
+        positions = [cursor.execute(INSERT_EVENT, event).lastrowid or 0 for event in sealed]
         for table, row in puts:
             cursor.execute(PUT[table.name], row)
         return positions

@@ -2,13 +2,14 @@
 
 import sqlite3
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
 from eventsourcing.sqlite import SQLiteCursor
 
-from holdlog.adapters.stores.event_log.codec import EncodedEvent, decode, encode
+from holdlog.adapters.stores.event_log.codec import decode
+from holdlog.adapters.stores.event_log.recording import ChangeRecorder
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.sqlite.faults import require_major
 from holdlog.adapters.stores.sqlite.leases import SqliteLeases, SqliteLeaseWrites
@@ -24,12 +25,11 @@ from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, History
 from holdlog.domain.record import Record
 from holdlog.domain.token import Token
 from holdlog.projections import fold
-from holdlog.projections.agents import AGENTS, profile_of
-from holdlog.projections.claims import CLAIMS, claim_of
-from holdlog.projections.current import CURRENT, record_of
-from holdlog.projections.fold import State
-from holdlog.projections.projection import Put
-from holdlog.projections.tokens import TOKENS, token_of
+from holdlog.projections.agents import AGENTS
+from holdlog.projections.claims import CLAIMS
+from holdlog.projections.current import CURRENT
+from holdlog.projections.projection import Row, Table
+from holdlog.projections.tokens import TOKENS
 
 MAX_NAMES: Final = 500
 """Maximum in one statement."""
@@ -65,6 +65,7 @@ _SELECT_ENTRIES: Final = (
 )
 _SELECT_LAST: Final = f"SELECT at FROM {EVENTS_TABLE} ORDER BY rowid DESC LIMIT 1"
 _SELECT_STATE: Final = f"SELECT ({_SELECT_LAST}), (SELECT value FROM meta WHERE name = '{SEAL}')"
+_SELECT_DIGEST: Final = f"SELECT digest FROM {EVENTS_TABLE} WHERE originator_id = ? AND originator_version = ?"
 _SELECT_REQUEST: Final = (
     "SELECT fingerprint, outcome FROM requests WHERE principal = ? AND session = ? AND request_id = ? AND at >= ?"
 )
@@ -103,11 +104,11 @@ class SqliteReader(SqliteThreads):
 
     def record(self, namespace: str, key: str) -> Record:
         row = self.connection.execute(_SELECT_RECORD, (namespace, key)).fetchone()
-        return Record(namespace, key) if row is None else record_of(row)
+        return Record(namespace, key) if row is None else self._states(CURRENT, [row])[0]
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
         parameters = (namespace, prefix, _beyond(prefix), after or "", self.at, int(not deleted), limit)
-        return [record_of(row) for row in self.connection.execute(_SELECT_RECORDS, parameters)]
+        return self._states(CURRENT, self.connection.execute(_SELECT_RECORDS, parameters))
 
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
         return self.connection.execute(_SELECT_NAMESPACES, (after or "", self.at, limit)).fetchall()
@@ -118,10 +119,10 @@ class SqliteReader(SqliteThreads):
 
     def claim(self, resource: str) -> Claim:
         row = self.connection.execute(_SELECT_CLAIM, (resource,)).fetchone()
-        return Claim(resource) if row is None else claim_of(row)
+        return Claim(resource) if row is None else self._states(CLAIMS, [row])[0]
 
     def claims(self, after: str | None, limit: int) -> list[Claim]:
-        return [claim_of(row) for row in self.connection.execute(_SELECT_CLAIMS, (after or "", limit))]
+        return self._states(CLAIMS, self.connection.execute(_SELECT_CLAIMS, (after or "", limit)))
 
     def overlapping(self, resources: Sequence[str]) -> list[Claim]:
         names = list(dict.fromkeys(name for resource in resources for name in covering(resource)))
@@ -131,21 +132,25 @@ class SqliteReader(SqliteThreads):
         for resource in resources:
             if resource.endswith("/"):
                 found += self.connection.execute(_SELECT_BELOW, (resource, _beyond(resource))).fetchall()
-        return [claim_of(row) for row in found]
+        return self._states(CLAIMS, found)
 
     def queued(self) -> list[Claim]:
-        return [claim_of(row) for row in self.connection.execute(_SELECT_QUEUED)]
+        return self._states(CLAIMS, self.connection.execute(_SELECT_QUEUED))
 
     def agents(self, names: Sequence[str]) -> list[Profile]:
         rows = (self.connection.execute(_SELECT_AGENT, (name,)).fetchone() for name in names)
-        return [profile_of(row) for row in rows if row is not None]
+        return self._states(AGENTS, (row for row in rows if row is not None))
 
     def token(self, name: str) -> Token:
         row = self.connection.execute(_SELECT_TOKEN, (name,)).fetchone()
-        return Token(name) if row is None else token_of(row)
+        return Token(name) if row is None else self._states(TOKENS, [row])[0]
 
     def tokens(self, after: str | None, limit: int) -> list[Token]:
-        return [token_of(row) for row in self.connection.execute(_SELECT_TOKENS, (after or "", limit))]
+        return self._states(TOKENS, self.connection.execute(_SELECT_TOKENS, (after or "", limit)))
+
+    def _states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
+        """The states of rows of a view."""
+        return list(map(fold.decoder(view), rows))
 
     def _named(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         return self.connection.execute(_select_named(len(names)), names).fetchall()
@@ -213,6 +218,7 @@ class SqliteTransaction(SqliteReader):
         self.clock = self._clock()
         self.at = max(self.clock, self._last)
         self.steady = self._steady()
+        self._changes = ChangeRecorder(self._read_digest, self.at, self.clock)
         self.grew = False
         self.topics = []
         self.wrote = False
@@ -235,27 +241,22 @@ class SqliteTransaction(SqliteReader):
             self._last = self.at
 
     def due_records(self, limit: int) -> list[Record]:
-        return [record_of(row) for row in self.connection.execute(_SELECT_DUE, (self.at, limit))]
+        return self._states(CURRENT, self.connection.execute(_SELECT_DUE, (self.at, limit)))
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
-        states: dict[str, State] = {}
-        rows: list[Put] = []
-        sealed: list[EncodedEvent] = []
-        for change in changes:
-            stream = change.before.stream
-            before = states.get(stream, change.before)
-            event = encode(change, before, self.at, self.clock, caller)
-            states[stream] = after = fold.evolve(before, change.event, self.at, event.digest, caller.principal)
-            rows += fold.detail_rows(after, change.event, self.at)
-            sealed.append(event)
-        stored = [event.stored for event in sealed]
-        positions = self._recorder._insert_events(
-            self._cursor, stored, sealed=sealed, puts=[*map(fold.put, states.values()), *rows]
-        )
+        events, rows = self._changes.record(changes, caller)
+        positions = self._recorder._insert_events(self._cursor, [], sealed=events, puts=rows)
         self.wrote = self.grew = True
-        self.topics += [event.stored.topic for event in sealed]
+        self.topics += [event.topic for event in events]
         self._last = None
         return positions
+
+    def _states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
+        return [self._changes.state_of(view, row) for row in rows]
+
+    def _read_digest(self, stream: str, version: int) -> bytes:
+        found: bytes = self.connection.execute(_SELECT_DIGEST, (stream, version)).fetchone()[0]
+        return found
 
     def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
         oldest = self.at - REQUEST_SECONDS * 1_000_000

@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 from holdlog.adapters.operating_system import platform
-from holdlog.adapters.stores.event_log.codec import ENVELOPE_COLUMNS, FORMAT_COLUMNS, PAYLOAD_COLUMNS
+from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.domain.claims.lease import Lease
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
@@ -100,10 +100,7 @@ CREATE_INDEXES: Final = (
 )
 """Indexes of views: dropped with a view's table, and created again when a new one replaces it."""
 
-EVENT_COLUMNS: Final = (
-    *("originator_id", "originator_version", "topic", "state"),
-    *(*ENVELOPE_COLUMNS, *PAYLOAD_COLUMNS, *FORMAT_COLUMNS),
-)
+EVENT_COLUMNS: Final = EncodedEvent._fields
 INSERT_EVENT: Final = (
     f"INSERT INTO {EVENTS_TABLE} ({', '.join(EVENT_COLUMNS)}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))})"
 )

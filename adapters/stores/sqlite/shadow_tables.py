@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, Row, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.sqlite.schema import (
     CREATE_INDEXES,
     EVENTS_TABLE,
@@ -21,7 +21,7 @@ from holdlog.adapters.stores.sqlite.schema import (
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
-from holdlog.projections.projection import Table
+from holdlog.projections.projection import Row, Table
 
 
 class SqliteTables:

@@ -2,9 +2,9 @@
 
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS, EVENTS_TABLE, select_from
@@ -12,7 +12,8 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream
 from holdlog.domain.threads.thread import Datum, ItemKind, Thread
-from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of, thread_of
+from holdlog.projections.projection import Row, Table
+from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of
 
 _SELECT_THREAD: Final = f"{select_from(THREADS)} WHERE thread = ?"
 _SELECT_THREADS: Final = f"{select_from(THREADS)} WHERE thread > ? ORDER BY thread LIMIT ?"
@@ -29,12 +30,15 @@ class SqliteThreads:
 
     connection: sqlite3.Connection
 
+    def _states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
+        raise NotImplementedError
+
     def thread(self, thread: str) -> Thread:
         row = self.connection.execute(_SELECT_THREAD, (thread,)).fetchone()
-        return Thread(thread) if row is None else thread_of(row)
+        return Thread(thread) if row is None else self._states(THREADS, [row])[0]
 
     def threads(self, after: str | None, limit: int) -> list[Thread]:
-        return [thread_of(row) for row in self.connection.execute(_SELECT_THREADS, (after or "", limit))]
+        return self._states(THREADS, self.connection.execute(_SELECT_THREADS, (after or "", limit)))
 
     def thread_events(
         self,

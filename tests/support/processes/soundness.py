@@ -14,8 +14,9 @@ from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
 from holdlog.domain.envelope import NO_DIGEST
+from holdlog.domain.ports import State
 from holdlog.projections import fold
-from holdlog.projections.fold import VIEWS, State
+from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Put, Table
 
 Place = Path | str
@@ -59,9 +60,9 @@ def _followed(log: Iterable[Any]) -> list[Put]:
         last = envelope.at
         assert envelope.digest == expected_digest(row, digests.get(stream, NO_DIGEST))
         digests[stream] = envelope.digest
-        states[stream] = fold.apply(state, envelope, recorded.event)
+        states[stream], _ = fold.apply(state, envelope, recorded.event)
         added += fold.detail_rows(states[stream], recorded.event, envelope.at)
-    return [*map(fold.put, states.values()), *added]
+    return [*(fold.put(state, digests[stream]) for stream, state in states.items()), *added]
 
 
 def _require_views(puts: list[Put], kept: Callable[[Table], list[tuple[Any, ...]]]) -> None:
