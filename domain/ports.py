@@ -291,6 +291,9 @@ class Prefetch(NamedTuple):
     results: Sequence[tuple[str, str]] = ()
 
 
+NOTHING: Final = Prefetch()
+
+
 class Store(Protocol):
     """One log with its views, shared with other processes. `remote`: every read is a round trip, which may be slow."""
 

@@ -19,8 +19,8 @@ from holdlog.adapters.stores.copying import carried, file
 from holdlog.adapters.stores.copying.database import DatabaseCopyTarget
 from holdlog.adapters.stores.copying.file import FileTarget
 from holdlog.adapters.stores.event_log.sealing import SEAL, Seal
-from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.postgres.target import database_target, name_of
+from holdlog.adapters.stores.postgres.transaction import PostgresReader
 from holdlog.adapters.stores.sqlite.rows import SqliteReader
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim, Renew
 from holdlog.domain.claims.lease import Lease

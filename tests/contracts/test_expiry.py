@@ -19,7 +19,8 @@ from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.command_handler import expire_values
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.stores.event_log.rebuild import rebuild
-from holdlog.adapters.stores.sqlite import rows
+from holdlog.adapters.stores.sql.reader import SELECT_DUE, SELECT_NEXT_END
+from holdlog.adapters.stores.sql.text import for_sqlite
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.shadow_tables import SqliteShadowTables
 from holdlog.adapters.stores.sqlite.store import SqliteStore
@@ -347,8 +348,8 @@ def test_expired_values_are_found_by_index_even_after_a_rebuild(tmp_path: Path) 
     store = open_sqlite(tmp_path / "state.db")
     for _ in range(2):
         connection = store.database.connect()
-        for statement, parameters in ((rows._SELECT_DUE, (0, 1)), (rows._SELECT_NEXT_END, ())):
-            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+        for statement, parameters in ((SELECT_DUE, {"at": 0, "limit": 1}), (SELECT_NEXT_END, {})):
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {for_sqlite(statement)}", parameters).fetchall()
             assert "current_due" in plan[0][3], plan
         connection.close()
         rebuild(SqliteShadowTables(store))

@@ -15,8 +15,8 @@ from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime import log_tailer as follower
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.log_tailer import LogTailer
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.adapters.stores.sqlite.memory import open_memory
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.message import NOBODY
 from holdlog.domain.names import claim_stream, record_stream

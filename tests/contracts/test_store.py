@@ -18,12 +18,11 @@ from eventsourcing.application import LocalNotificationLog
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.sqlite import schema
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
-from holdlog.adapters.stores.sqlite.rows import REFUSALS_KEPT, REQUEST_SECONDS
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimReleased, Grant, PastHold
 from holdlog.domain.commands import RecordsChanged
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import Refusal, Store
+from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Refusal, Store
 from holdlog.domain.record import Record, ValueDeleted, ValueWritten, Written
 from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError, StoreError
 from holdlog.domain.value import Json

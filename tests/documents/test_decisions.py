@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS, LEASE_COLUMNS
+from holdlog.adapters.stores.sql.tables import LEASE_COLUMNS
+from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS
 from holdlog.domain.claims.claim import Grant, PastHold, Ticket
 from holdlog.domain.claims.lease import Loss
 from holdlog.domain.envelope import NO_DIGEST, Digested, digest, digest_2, payload_hash

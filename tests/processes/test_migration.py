@@ -18,11 +18,10 @@ import pytest
 from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.event_log import rebuild as rebuilding
-from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
+from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS, EncodedEvent
 from holdlog.adapters.stores.sqlite import migrating, schema
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
-from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS
 from tests.processes.conftest import Start
 from tests.support.older import SCHEMA_1, SCHEMA_2, lay
 from tests.support.processes.soundness import require_sound
@@ -61,7 +60,7 @@ def ask(path: Path, question: str) -> list[Any]:
 
 
 def log(path: Path) -> list[Any]:
-    columns = ", ".join(EVENT_COLUMNS[: -len(FORMAT_COLUMNS)])
+    columns = ", ".join(EncodedEvent._fields[: -len(FORMAT_COLUMNS)])
     return ask(path, f"SELECT rowid, {columns} FROM stored_events ORDER BY rowid")
 
 

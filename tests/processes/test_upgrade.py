@@ -28,10 +28,11 @@ from holdlog.adapters.stores.postgres import migrating
 from holdlog.adapters.stores.postgres.catalog import TABLES
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.target import database_target
+from holdlog.adapters.stores.sql.tables import SESSION_SALT
 from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.adapters.stores.sqlite.migrating import BEFORE_UPGRADE
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
-from holdlog.adapters.stores.sqlite.schema import MAJOR, SESSION_SALT
+from holdlog.adapters.stores.sqlite.schema import MAJOR
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.commands import RecordsChanged

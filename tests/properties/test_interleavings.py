@@ -14,8 +14,9 @@ import pytest
 from holdlog.adapters.runtime.command_handler import handle
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.adapters.stores.sqlite.memory import open_memory
-from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS, EVENTS_TABLE
+from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import ClaimAcquired, ReleaseOutcome
 from holdlog.domain.claims.lease import Lease

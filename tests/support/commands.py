@@ -8,10 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdlog.adapters.runtime.command_handler import handle
-from holdlog.adapters.stores.postgres.rows import PostgresReader
-from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
-from holdlog.adapters.stores.sqlite.rows import SqliteReader
-from holdlog.adapters.stores.sqlite.schema import select_from
+from holdlog.adapters.stores.sql.reader import SqlReader
+from holdlog.adapters.stores.sql.tables import SELECT_EVENTS, select_from
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, ReleaseClaim, ReleaseOutcome
@@ -142,17 +140,15 @@ def noted_refusals(store: Store) -> list[Refusal]:
     """The table that an auditor reads, oldest first."""
     select = "SELECT at, code, what, by, session FROM refusals ORDER BY id"
     with store.reader() as reader:
-        assert isinstance(reader, SqliteReader | PostgresReader)
-        return [Refusal(*row) for row in reader.connection.execute(select).fetchall()]
+        assert isinstance(reader, SqlReader)
+        return [Refusal(*row) for row in reader.rows(select, {})]
 
 
 def rows(store: Store) -> list[tuple[Any, ...]]:
     """The log as it is stored: position, stream, version, topic, body, then the envelope and the payload."""
     with store.reader() as reader:
-        if isinstance(reader, PostgresReader):
-            return reader.rows(f"{SELECT_EVENTS} ORDER BY notification_id", ())
-        assert isinstance(reader, SqliteReader)
-        return reader.rows(0, -1).fetchall()
+        assert isinstance(reader, SqlReader)
+        return reader.rows(f"{SELECT_EVENTS} ORDER BY notification_id", {})
 
 
 def require_chained(store: Store) -> None:
@@ -227,10 +223,10 @@ def require_views_equal_the_log(store: Store) -> None:
 
 def _row(reader: Reader, table: Table, row: Row) -> Row | None:
     """The row with the key of another one."""
-    assert isinstance(reader, SqliteReader | PostgresReader)
-    parameter = "?" if isinstance(reader, SqliteReader) else "%s"
-    key = " AND ".join(f'"{column}" = {parameter}' for column in list(table.columns)[: table.key])
-    return reader.connection.execute(f"{select_from(table)} WHERE {key}", row[: table.key]).fetchone()
+    assert isinstance(reader, SqlReader)
+    key = dict(zip(table.columns, row[: table.key], strict=False))
+    found = reader.rows(f"{select_from(table)} WHERE {' AND '.join(f'{column} = :{column}' for column in key)}", key)
+    return found[0] if found else None
 
 
 def _live(reader: Reader, namespace: str) -> list[Record]:

@@ -54,7 +54,6 @@ def changed(outcome: Outcome, command: ChangeData) -> results.DataChanged:
 
 def facts(thread: Thread) -> dict[str, Any]:
     fields = thread._asdict()
-    del fields["digest"]
     return fields | {
         "thread_id": fields.pop("thread"),
         "started_at": utc(thread.started_at),

@@ -6,8 +6,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
-from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS, EVENTS_TABLE, LEASE_COLUMNS
+from holdlog.adapters.stores.event_log.codec import EncodedEvent, event_of, expected_digest
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, LEASE_COLUMNS
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
@@ -33,7 +33,7 @@ class Carried(NamedTuple):
 
 POSITION: Final = "<position>"
 """Stands for the log's position column, which each kind of store names differently."""
-EVENTS: Final = Carried(EVENTS_TABLE, (POSITION, *EVENT_COLUMNS), POSITION)
+EVENTS: Final = Carried(EVENTS_TABLE, (POSITION, *EncodedEvent._fields), POSITION)
 REQUESTS: Final = Carried(
     "requests",
     ("principal", "request_id", "at", "fingerprint", "outcome", "session"),

@@ -23,7 +23,7 @@ from holdlog.adapters.stores.copying.carried import (
     view_pages,
 )
 from holdlog.adapters.stores.event_log.sealing import Seal, elsewhere, is_same
-from holdlog.adapters.stores.sqlite.schema import SESSION_SALT
+from holdlog.adapters.stores.sql.tables import SESSION_SALT
 from holdlog.domain.refusals import StoreError
 
 REPORT_EVERY: Final = 1_000

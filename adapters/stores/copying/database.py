@@ -11,10 +11,9 @@ from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION,
 from holdlog.adapters.stores.copying.copy import CopySource, OccupiedError
 from holdlog.adapters.stores.copying.source import SealableSource
 from holdlog.adapters.stores.event_log.sealing import schema_triggers
-from holdlog.adapters.stores.postgres.connection import connect
+from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection, connect
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
 from holdlog.adapters.stores.postgres.opening import create, lock_of, open_postgres, require_utf8, store_exists
-from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.target import DatabaseTarget, database_target, name_of
 from holdlog.adapters.stores.postgres.transaction import PostgresTransaction

@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.connection import Connection
 from holdlog.adapters.stores.postgres.schema import CREATE, TYPE_NAMES
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.projections.fold import VIEWS
 
 _MADE: Final = [(*match.groups(), it) for it in CREATE if (match := re.match(r'CREATE (TABLE|INDEX) "?(\w+)"?', it))]

@@ -2,17 +2,19 @@
 
 import select
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8Dumper
 
-from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.postgres.timeout_connection import TimeoutConnection
 
+Connection = psycopg.Connection[tuple[Any, ...]]
+SELECT_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+"""The database's clock in microseconds UTC."""
 CONNECT_SECONDS: Final = 5
 STOPPED_SECONDS: Final = 10
 """Seconds after which the database ends a transaction whose server is idle, such as a stopped one."""

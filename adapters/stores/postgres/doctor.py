@@ -16,11 +16,10 @@ from holdlog.adapters.stores.postgres.catalog import (
     tables_there,
     views_to_replace,
 )
-from holdlog.adapters.stores.postgres.connection import connect
+from holdlog.adapters.stores.postgres.connection import Connection, connect
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.inspection import PostgresInspection
 from holdlog.adapters.stores.postgres.migrating import OLDER
-from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, added_since, is_behind, minor_of
 from holdlog.adapters.stores.postgres.session import connected
 from holdlog.adapters.stores.postgres.shadow_tables import REBUILD

@@ -7,9 +7,9 @@ from typing import Any, Final
 from holdlog.adapters.stores.event_log.audit import Row
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.catalog import SELECT_SIZE, tables_there
-from holdlog.adapters.stores.postgres.rows import Connection
-from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS, key_of, select_rows
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE, select_from
+from holdlog.adapters.stores.postgres.connection import Connection
+from holdlog.adapters.stores.postgres.schema import key_of, select_rows
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SELECT_EVENTS, select_from
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table

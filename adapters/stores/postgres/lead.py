@@ -4,8 +4,7 @@ import zlib
 
 import psycopg
 
-from holdlog.adapters.stores.postgres.connection import connect, is_over
-from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.connection import Connection, connect, is_over
 from holdlog.adapters.stores.postgres.target import database_target
 
 

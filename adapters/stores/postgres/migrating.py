@@ -8,12 +8,12 @@ import psycopg
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
 from holdlog.adapters.stores.postgres.catalog import MADE, TABLES, columns_there, indexes_there, tables_there
+from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.faults import first_line, refusal_of
-from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.schema import EVENT_TYPES, MAJOR, MINOR, TYPES
 from holdlog.adapters.stores.postgres.shadow_tables import fold_within, take_over_within
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.adapters.stores.sqlite.migrating import BEFORE_UPGRADE
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 

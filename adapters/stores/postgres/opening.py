@@ -8,13 +8,13 @@ import psycopg
 from psycopg import sql
 
 from holdlog.adapters.stores.postgres.catalog import MADE, indexes_there, tables_there
+from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.migrating import OLDER, migrate
-from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.schema import ADDED, CREATE, MAJOR, MINOR, is_behind, require_major
 from holdlog.adapters.stores.postgres.store import Clock, PostgresStore
 from holdlog.adapters.stores.postgres.target import database_target
-from holdlog.adapters.stores.sqlite.schema import SESSION_SALT, new_session_salt
+from holdlog.adapters.stores.sql.tables import SESSION_SALT, new_session_salt
 from holdlog.domain.refusals import StoreError
 
 LOCK_TIMEOUT = 10.0

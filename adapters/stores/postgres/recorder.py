@@ -12,7 +12,7 @@ from psycopg.sql import SQL, Identifier
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS, PUT
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.projections.projection import Put
 
 

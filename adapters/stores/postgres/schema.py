@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.postgres.arrays import arrays
-from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS, EVENTS_TABLE, LEASE_COLUMNS, select_from
-from holdlog.domain.claims.lease import Loss
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, LEASES, LOSSES, REFUSALS, select_from
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
@@ -46,13 +46,9 @@ EVENT_TYPES: Final = {
     "reason_salt": bytes,
     "reason_hash": bytes,
 }
-assert tuple(EVENT_TYPES) == EVENT_COLUMNS
+assert tuple(EVENT_TYPES) == EncodedEvent._fields
 
-_LEASE_TYPES: Final = dict.fromkeys(LEASE_COLUMNS, str) | dict.fromkeys(
-    ("version", "deadline", "length", "told", "present_until", "heard", "position", "seen", "ended_at"), int
-)
 _LEASE_NULLABLE: Final = ("principal", "session", "note", "receipt")
-_LOSS_TYPES: Final = dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int)
 
 
 def require_major(found: str | None) -> None:
@@ -126,6 +122,8 @@ def insert_into(table: str, types: Mapping[str, type], also: str = "") -> Insert
 
 def put_into(table: str, types: Mapping[str, type], key: int) -> Insert:
     """Insert rows, replacing those with the same key: the first `key` columns."""
+    if not key:
+        return insert_into(table, types)
     names = _quoted(types)
     changes = ", ".join(f"{name} = excluded.{name}" for name in names[key:])
     return insert_into(table, types, f" ON CONFLICT ({', '.join(names[:key])}) DO UPDATE SET {changes}")
@@ -152,14 +150,14 @@ CREATE: Final = (
     f"""CREATE TABLE refusals (id bigserial PRIMARY KEY, at bigint NOT NULL, code {_TEXT} NOT NULL,
     what {_TEXT} NOT NULL, by {_TEXT} NOT NULL, session {_TEXT})""",
     f"""CREATE TABLE leases ({
-        _columns(_LEASE_TYPES, tuple(it for it in LEASE_COLUMNS if it not in _LEASE_NULLABLE))
+        _columns(LEASES.columns, tuple(it for it in LEASES.columns if it not in _LEASE_NULLABLE))
     }, PRIMARY KEY (resource, version))""",
     "CREATE INDEX leases_deadline ON leases (deadline)",
     "CREATE INDEX leases_agent ON leases (agent)",
     "CREATE INDEX leases_principal ON leases (principal, session, kind)",
     "CREATE INDEX leases_session ON leases (session)",
     "CREATE INDEX leases_present ON leases (present_until) WHERE present_until > 0",
-    f"""CREATE TABLE losses ({_columns(_LOSS_TYPES, ("resource", "version", "why", "agent", "server", "at"))},
+    f"""CREATE TABLE losses ({_columns(LOSSES.columns, ("resource", "version", "why", "agent", "server", "at"))},
     PRIMARY KEY (resource, version))""",
     *map(create_view, VIEWS),
     "CREATE INDEX current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
@@ -168,8 +166,7 @@ CREATE: Final = (
     "CREATE INDEX thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
 )
 
-PUT: Final = {table.name: put_into(table.name, table.columns, table.key) for table in VIEWS}
+PUT: Final = {
+    table.name: put_into(table.name, table.columns, table.key) for table in (*VIEWS, LEASES, LOSSES, REFUSALS)
+}
 INSERT_EVENTS: Final = insert_into(EVENTS_TABLE, EVENT_TYPES | {"notification_id": int})
-SELECT_EVENTS: Final = f"SELECT notification_id, {', '.join(EVENT_COLUMNS)} FROM {EVENTS_TABLE}"
-PUT_LEASES: Final = put_into("leases", _LEASE_TYPES, 2)
-PUT_LOSSES: Final = put_into("losses", _LOSS_TYPES, 2)

@@ -15,10 +15,9 @@ from psycopg import sql
 
 from holdlog.adapters.operating_system.liveness import Liveness, Process
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
-from holdlog.adapters.stores.postgres.connection import connect, readable
+from holdlog.adapters.stores.postgres.connection import Connection, connect, readable
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.recorder import channel_of
-from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.store import FIRST_PAUSE, LAST_PAUSE, PostgresStore
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
@@ -75,19 +74,19 @@ class PostgresLiveness(Liveness):
         if number is None:
             return False
         with self._store.reader() as reader:
-            return bool(reader.rows(f"SELECT 1 {_HELD}", (number >> 32, number & 0xFFFFFFFF)))
+            return bool(reader.connection.execute(f"SELECT 1 {_HELD}", (number >> 32, number & 0xFFFFFFFF)).fetchall())
 
     def others_of(self, session: str) -> list[str]:
         with self._store.reader() as reader:
             number = _number_of_session(self._store.target.schema, session)
-            found = reader.rows(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
+            found = reader.connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF)).fetchall()
         servers = [f"pg-{row[0] << 32 | row[1]:014x}" for row in found]
         return [server for server in servers if server != self.name]
 
     def processes(self) -> list[Process]:
         with self._store.reader() as reader:
             number = _number_of(self._store.target.schema)
-            found = reader.rows(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
+            found = reader.connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF)).fetchall()
         return [_process(f"pg-{high << 32 | low:014x}", host, named) for high, low, host, _, named in found]
 
     def close(self) -> None:

@@ -13,9 +13,8 @@ import psycopg
 from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.catalog import OF_VIEWS, indexes_there, views_to_replace
-from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS
+from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, Connection
 from holdlog.adapters.stores.postgres.faults import refusal_of
-from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import (
     MAJOR,
     MINOR,
@@ -26,7 +25,7 @@ from holdlog.adapters.stores.postgres.schema import (
     select_rows,
 )
 from holdlog.adapters.stores.postgres.store import PostgresStore
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Row, Table
@@ -155,7 +154,7 @@ class PostgresShadowTables:
 
     def rows(self) -> dict[str, int]:
         with self._store.snapshot() as reader:
-            return {view.name: reader.rows(f'SELECT COUNT(*) FROM "{view.name}"', ())[0][0] for view in VIEWS}
+            return {view.name: reader.rows(f'SELECT COUNT(*) FROM "{view.name}"', {})[0][0] for view in VIEWS}
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

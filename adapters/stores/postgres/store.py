@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final
 
 import psycopg
@@ -14,16 +13,23 @@ import psycopg
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
 from holdlog.adapters.stores.postgres.catalog import SELECT_SIZE
-from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, connect, has_failed, is_idle, is_over
+from holdlog.adapters.stores.postgres.connection import (
+    CONNECT_SECONDS,
+    Connection,
+    connect,
+    has_failed,
+    is_idle,
+    is_over,
+)
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
-from holdlog.adapters.stores.postgres.rows import Connection, PostgresReader
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
-from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
-from holdlog.domain.ports import Prefetch
-from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
+from holdlog.adapters.stores.sql.blocks import ReadBlock, WriteBlock
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
+from holdlog.domain.ports import NOTHING, Prefetch
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
 FIRST_PAUSE: Final = 0.02
@@ -70,21 +76,23 @@ class PostgresStore:
 
     # --- the port
 
-    def reader(self) -> "_PostgresRead":
+    def reader(self) -> ReadBlock[PostgresReader, PostgresTransaction]:
         self._usable()
-        return _PostgresRead(self, snapshot=False)
+        return ReadBlock(self, snapshot=False)
 
-    def snapshot(self) -> "_PostgresRead":
+    def snapshot(self) -> ReadBlock[PostgresReader, PostgresTransaction]:
         self._usable()
-        return _PostgresRead(self, snapshot=True)
+        return ReadBlock(self, snapshot=True)
 
-    def transaction(self, deadline: float, prefetch: Callable[[], Prefetch] | None = None) -> "_PostgresWrite":
+    def transaction(
+        self, deadline: float, prefetch: Callable[[], Prefetch] | None = None
+    ) -> WriteBlock[PostgresReader, PostgresTransaction]:
         self._usable()
-        return _PostgresWrite(self, deadline, prefetch)
+        return WriteBlock(self, deadline, prefetch() if prefetch else NOTHING)
 
     def size(self) -> int:
         with self.reader() as reader:
-            return int(reader.rows(SELECT_SIZE, ())[0][0])
+            return int(reader.connection.execute(SELECT_SIZE, ()).fetchall()[0][0])
 
     def rollback_interrupted(self) -> None:
         if self._lock.is_mine():
@@ -131,8 +139,28 @@ class PostgresStore:
         made.silence = SILENT_SECONDS
         return made
 
-    def give_back(self, connection: Connection) -> None:
-        if not (self._closed or connection.closed) and len(self._idle) < IDLE_READERS:
+    def begin_read(self, snapshot: bool) -> PostgresReader:
+        now = self.now()
+        connection = self.borrow()
+        if snapshot:
+            try:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            except psycopg.Error as error:
+                connection.close()
+                raise refusal_of(error) from error
+        return PostgresReader(connection, now)
+
+    def end_read(self, reader: PostgresReader) -> None:
+        try:
+            if not is_idle(reader.connection):
+                reader.connection.execute("COMMIT")  # after a ROLLBACK psycopg forgets all prepared statements
+        except psycopg.Error:
+            reader.connection.close()
+
+    def give_back(self, reader: PostgresReader, error: BaseException | None) -> None:
+        connection = reader.connection
+        lost = isinstance(error, psycopg.Error) and is_lost(error)
+        if not (lost or self._closed or connection.closed) and len(self._idle) < IDLE_READERS:
             self._idle.append(connection)
         else:
             connection.close()
@@ -228,6 +256,13 @@ class PostgresStore:
             with suppress(psycopg.Error):
                 writing.connection.close()
 
+    def fail(self, error: BaseException) -> None:
+        if isinstance(error, psycopg.Error) and is_lost(error):
+            self.forget()
+
+    def refusal_of(self, error: BaseException | None) -> HoldlogError | None:
+        return refusal_of(error) if isinstance(error, psycopg.Error) else None
+
     def _usable(self) -> None:
         if self._closed:
             raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
@@ -263,62 +298,3 @@ class _OwnedLock:
 
     def is_mine(self) -> bool:
         return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
-
-
-class _PostgresWrite:
-    """One write transaction, as a context manager."""
-
-    def __init__(self, store: PostgresStore, deadline: float, prefetch: Callable[[], Prefetch] | None) -> None:
-        self._store = store
-        self._deadline = deadline
-        self._prefetch = prefetch() if prefetch else Prefetch()
-
-    def __enter__(self) -> PostgresTransaction:
-        self._transaction = self._store.begin(self._deadline, self._prefetch)
-        return self._transaction
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._store.commit(self._transaction)
-            elif isinstance(error, psycopg.Error) and is_lost(error):
-                self._store.forget()
-        finally:
-            self._store.end()
-        if isinstance(error, psycopg.Error):
-            raise refusal_of(error) from error
-
-
-class _PostgresRead:
-    """A borrowed connection, as a context manager; `snapshot`: in one read transaction."""
-
-    def __init__(self, store: PostgresStore, snapshot: bool) -> None:
-        self._store = store
-        self._snapshot = snapshot
-
-    def __enter__(self) -> PostgresReader:
-        now = self._store.now()
-        self._connection = self._store.borrow()
-        if self._snapshot:
-            try:
-                self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            except psycopg.Error as error:
-                self._connection.close()
-                raise refusal_of(error) from error
-        return PostgresReader(self._connection, now)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if not is_idle(self._connection):
-                self._connection.execute("COMMIT")  # after a ROLLBACK psycopg forgets all prepared statements
-        except psycopg.Error:
-            self._connection.close()
-        if isinstance(error, psycopg.Error) and is_lost(error):
-            self._connection.close()
-        self._store.give_back(self._connection)
-        if isinstance(error, psycopg.Error):
-            raise refusal_of(error) from error

@@ -1,6 +1,7 @@
-"""One write transaction. The message that begins it also fetches what it will read; the message that commits it also
-sends what it writes."""
+"""Reads through one connection, and one write transaction. The message that begins a transaction also fetches what it
+will read; the message that commits it also sends what it writes."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -8,23 +9,26 @@ from typing import Any, Final
 from psycopg import ClientCursor
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
-from holdlog.adapters.stores.event_log.recording import ChangeRecorder
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.postgres.arrays import arrays
-from holdlog.adapters.stores.postgres.leases import PostgresLeaseWrites
+from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
-from holdlog.adapters.stores.postgres.rows import SELECT_DUE, SELECT_NOW, Connection, PostgresReader
-from holdlog.adapters.stores.postgres.schema import require_major
-from holdlog.adapters.stores.postgres.threads import EXECUTE_THREADS, PREPARE_THREADS
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE, select_from
+from holdlog.adapters.stores.postgres.schema import PUT, require_major
+from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
+from holdlog.adapters.stores.sql.reader import SqlReader
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, select_from
+from holdlog.adapters.stores.sql.text import NONE, Parameters, for_postgres
+from holdlog.adapters.stores.sql.threads import SqlThreads
+from holdlog.adapters.stores.sql.transaction import SqlTransaction
+from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Prefetch, Refusal
+from holdlog.domain.ports import Change, Prefetch
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import UnavailableError
 from holdlog.domain.threads.thread import ResultAppended, Thread
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Put, Row, Table
-from holdlog.projections.threads import THREADS
+from holdlog.projections.threads import ITEMS, THREADS
 
 _PREPARE_PREFETCH: Final = f"""PREPARE prefetch (text[], text[], text[]) AS
     SELECT {SELECT_NOW}, pg_current_xact_id()::text,
@@ -37,18 +41,72 @@ _PREPARE_PREFETCH: Final = f"""PREPARE prefetch (text[], text[], text[]) AS
 """What every batch reads: the state of the log, which of some agents have leases, and some records."""
 _BEFORE_PREFETCH: Final = 3
 """Statements that precede the prefetch in the message that begins a transaction."""
-_SELECT_DIGEST: Final = f"SELECT digest FROM {EVENTS_TABLE} WHERE originator_id = %s AND originator_version = %s"
-_SELECT_REQUEST: Final = """SELECT fingerprint, outcome FROM requests
-    WHERE principal = %s AND session = %s AND request_id = %s AND at >= %s"""
-_INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome)
-    VALUES (%s, %s, %s, %s, %s, %s)"""
+# Bound the rows as one range of the index of names: with separate conditions on its two columns, the planner might
+# choose the other key.
+_NEWEST: Final = (
+    f"SELECT version FROM {ITEMS.name} WHERE thread = wanted.thread AND kind = 'result' AND name <> ''"
+    f" AND (name, version) >= (wanted.name, 0) AND (name, version) <= (wanted.name, {sys.maxsize})"
+    " ORDER BY name DESC, version DESC LIMIT 1"
+)
+_PREPARE_THREADS: Final = (
+    f"PREPARE prefetch_threads (text[]) AS {select_from(THREADS)} WHERE thread = ANY($1)",
+    f"""PREPARE prefetch_results (text[], text[]) AS
+    SELECT thread, name, ({_NEWEST}) FROM unnest($1, $2) AS wanted (thread, name)""",
+)
+"""What batches with thread commands read first: the threads' states, and the newest version of each result."""
+_EXECUTE_THREADS: Final = "EXECUTE prefetch_threads(%s); EXECUTE prefetch_results(%s, %s)"
+_SELECT_RESULTS: Final = (
+    f"SELECT name, ({_NEWEST})"
+    " FROM (SELECT :thread::text AS thread, name FROM unnest(:names::text[]) AS name) AS wanted"
+)
 
 
-class PostgresTransaction(PostgresReader):
+class PostgresStatements(SqlThreads):
+    """Runs the shared statements on a connection."""
+
+    connection: Connection
+
+    def rows(self, statement: str, parameters: Parameters) -> list[Row]:
+        return self.connection.execute(for_postgres(statement), parameters, prepare=True).fetchall()
+
+    def rows_in(self, statement: str, names: Sequence[object], parameters: Parameters = NONE) -> list[Row]:
+        return self.rows(statement, {**parameters, "names": list(names)}) if names else []
+
+    def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
+        if wanted is None:
+            return super().checksums(thread, after, wanted)
+        found = self.rows_in(_SELECT_RESULTS, wanted, {"thread": thread})
+        return [name for name, version in found if version is not None and version > after]
+
+
+class PostgresReader(PostgresStatements, SqlReader):
+    """Reads through one connection. `now`: microseconds UTC by the database's clock, read before anything else."""
+
+    def __init__(self, connection: Connection, now: int) -> None:
+        super().__init__(now)
+        self.connection = connection
+
+
+class _LeaseWrites(SqlLeaseWrites):
+    """Skips calls of agents that are known to have no lease."""
+
+    def __init__(self, transaction: "PostgresTransaction") -> None:
+        super().__init__(transaction)
+        self.idle: set[str] = set()
+
+    def put(self, leases: Iterable[Lease]) -> None:
+        written = list(leases)
+        self.idle.difference_update(lease.agent for lease in written)
+        super().put(written)
+
+    def record_call(self, who: Who, server: str, now: int) -> None:
+        if who.agent not in self.idle:
+            super().record_call(who, server, now)
+
+
+class PostgresTransaction(PostgresStatements, SqlTransaction):
     """The single write connection; `begin` starts a new transaction. `clock` and `steady` are for tests; without them,
     the database's clock. Raises psycopg.Error."""
-
-    at = 0  # set by `begin`; not a property here
 
     def __init__(
         self,
@@ -57,21 +115,18 @@ class PostgresTransaction(PostgresReader):
         clock: Callable[[], int] | None,
         steady: Callable[[], int] | None,
     ) -> None:
-        super().__init__(connection, now=0)
+        super().__init__()
+        self.connection = connection
         connection.execute(_PREPARE_PREFETCH)
         self._knows_threads = False
         self._recorder = recorder
         self._clock = clock
         self._steady = steady
-        self._leases = PostgresLeaseWrites(self)
+        self._leases = self._lease_writes = _LeaseWrites(self)
         lock = recorder.lock.replace("%", "%%")
         self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE prefetch(%s, %s, %s)"
         self.last_digest = b""
         """Digest of the last event, once there is one."""
-        self.steady = 0
-        self.clock = 0
-        """The database's clock, microseconds UTC; `at` is never before the newest event."""
-        self.sealed: str | None = None
         self.number = ""
         """PostgreSQL's number of the transaction: with it and the last event, its fate can be determined later."""
 
@@ -80,6 +135,24 @@ class PostgresTransaction(PostgresReader):
 
         Raises psycopg.Error; UnavailableError if the lock is not free in time; StoreError for another schema.
         """
+        rows, cursor = self._fetched(deadline, prefetch)
+        now, self.number, major, seal, position, last, busy = rows[0][:7]
+        require_major(major)
+        self.sealed = line_of(seal)
+        clock = self._clock() if self._clock else now
+        self.started(clock, self._steady() if self._steady else now, last or 0)
+        self._know_threads(prefetch, cursor)
+        found: list[Record] = self.states(CURRENT, [row[7:] for row in rows if row[7] is not None])
+        self._records = {it: Record(*it) for it in prefetch.records}
+        self._records |= {(it.namespace, it.key): it for it in found}
+        self._lease_writes.idle = set(prefetch.agents).difference(busy)
+        self._position = position or 0
+        self._events: list[EncodedEvent] = []
+        self._puts: list[Put] = []
+        self._later: list[tuple[str, Any]] = []
+        return int(now)
+
+    def _fetched(self, deadline: float, prefetch: Prefetch) -> tuple[list[Row], "ClientCursor[Row]"]:
         left = round((deadline - time.monotonic()) * 1000)
         if left <= 0:
             raise UnavailableError("timed out waiting for the database; try again")
@@ -88,7 +161,7 @@ class PostgresTransaction(PostgresReader):
         begin, parameters = self._begin, [f"{left}ms", *agents, *records]
         if prefetch.threads:
             self._prepare_threads()
-            begin = f"{begin}; {EXECUTE_THREADS}"
+            begin = f"{begin}; {_EXECUTE_THREADS}"
             parameters += [
                 *arrays((str,), [(it,) for it in prefetch.threads]),
                 *arrays((str, str), list(prefetch.results)),
@@ -97,44 +170,25 @@ class PostgresTransaction(PostgresReader):
         cursor.execute(begin, parameters)
         for _ in range(_BEFORE_PREFETCH):
             cursor.nextset()
-        rows = cursor.fetchall()
-        now, self.number, major, seal, position, last, busy = rows[0][:7]
-        require_major(major)
-        self.clock = self._clock() if self._clock else now
-        self.at = max(self.clock, last or 0)
-        self._changes = ChangeRecorder(self._read_digest, self.at, self.clock)
-        self._know_threads(prefetch, cursor)
-        found: list[Record] = self._states(CURRENT, [row[7:] for row in rows if row[7] is not None])
-        self._records = {it: Record(*it) for it in prefetch.records}
-        self._records |= {(it.namespace, it.key): it for it in found}
-        self.sealed = line_of(seal)
-        self._idle = set(prefetch.agents).difference(busy)
-        self.steady = self._steady() if self._steady else now
-        self._position = position or 0
-        self.wrote = self.grew = False
-        self.topics: list[str] = []
-        self._events: list[EncodedEvent] = []
-        self._puts: list[Put] = []
-        self._later: list[tuple[str, Any]] = []
-        return int(now)
+        return cursor.fetchall(), cursor
 
     def _prepare_threads(self) -> None:
         if self._knows_threads:
             return
         try:
-            for statement in PREPARE_THREADS:
+            for statement in _PREPARE_THREADS:
                 self.connection.execute(statement)
         except BaseException:
             self.connection.close()  # one may already exist, and none can be created twice
             raise
         self._knows_threads = True
 
-    def _know_threads(self, prefetch: Prefetch, cursor: "ClientCursor[tuple[Any, ...]]") -> None:
+    def _know_threads(self, prefetch: Prefetch, cursor: "ClientCursor[Row]") -> None:
         self._threads = {it: Thread(it) for it in prefetch.threads}
         self._results: dict[tuple[str, str], int] = {}
         if prefetch.threads:
             cursor.nextset()
-            self._threads |= {it.thread: it for it in self._states(THREADS, cursor)}
+            self._threads |= {it.thread: it for it in self.states(THREADS, cursor)}
             cursor.nextset()
             self._results = {(thread, name): version or 0 for thread, name, version in cursor}
 
@@ -150,39 +204,44 @@ class PostgresTransaction(PostgresReader):
 
     def _send(self) -> None:
         if self._events:
-            self._recorder._insert_events(
-                self.connection.cursor(),
-                [],
-                sealed=self._events,
-                puts=self._puts,
-                first=self._position - len(self._events) + 1,
-            )
+            first = self._position - len(self._events) + 1
+            cursor = self.connection.cursor()
+            self._recorder._insert_events(cursor, [], sealed=self._events, puts=self._puts, first=first)
             self._events, self._puts = [], []
         for statement, parameters in self._later:
             self.connection.execute(statement, parameters, prepare=True)
         self._later = []
 
-    def rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
+    def rows(self, statement: str, parameters: Parameters) -> list[Row]:
         if self._events or self._later:
             with self.connection.pipeline():
                 self._send()
                 return super().rows(statement, parameters)
         return super().rows(statement, parameters)
 
-    def later(self, statement: str, parameters: Any) -> None:
-        self._later.append((statement, parameters))
+    def later(self, statement: str, parameters: Parameters) -> None:
+        self._later.append((for_postgres(statement), parameters))
+        self.wrote = True
 
-    def holds_nothing(self, agent: str) -> bool:
-        return agent in self._idle
+    def changes(self, statement: str, parameters: Parameters) -> bool:
+        changed = bool(self.rows(f"{statement} RETURNING 1", parameters))
+        self.wrote = self.wrote or changed
+        return changed
 
-    def has_lease(self, agent: str) -> None:
-        self._idle.discard(agent)
+    def put(self, table: Table, rows: list[Row]) -> None:
+        by_key = {row[: table.key]: row for row in rows} if table.key else dict(enumerate(rows))
+        if by_key:  # one statement writes a row once
+            self._later.append(PUT[table.name].of(list(by_key.values())))
+            self.wrote = True
 
-    # --- the domain's port
+    def insert(self, events: Sequence[EncodedEvent], rows: Sequence[Put]) -> Sequence[int]:
+        self._events += events
+        self._puts += rows
+        self.last_digest = events[-1].digest
+        first, self._position = self._position + 1, self._position + len(events)
+        return range(first, self._position + 1)
 
-    @property
-    def leases(self) -> PostgresLeaseWrites:
-        return self._leases
+    # --- the port, with what was fetched
 
     def position(self) -> int:
         return self._position
@@ -203,16 +262,7 @@ class PostgresTransaction(PostgresReader):
             return super().checksums(thread, after, wanted)
         return [name for name in wanted if self._results[thread, name] > after]
 
-    def due_records(self, limit: int) -> list[Record]:
-        return self._states(CURRENT, self.rows(f"{SELECT_DUE} LIMIT %s", (self.at, limit)))
-
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
-        first = self._position + 1
-        events, rows = self._changes.record(changes, caller)
-        self._events += events
-        self._puts += rows
-        self.topics += [event.topic for event in events]
-        self.last_digest = events[-1].digest
         for _, event, after, _ in changes:
             if isinstance(after, Record):
                 self._records[after.namespace, after.key] = after
@@ -220,38 +270,4 @@ class PostgresTransaction(PostgresReader):
                 self._threads[after.thread] = after
                 if isinstance(event, ResultAppended):
                     self._results[after.thread, event.checksum] = after.version
-        self._position += len(changes)
-        self.wrote = self.grew = True
-        return range(first, self._position + 1)
-
-    def _states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
-        return [self._changes.state_of(view, row) for row in rows]
-
-    def _read_digest(self, stream: str, version: int) -> bytes:
-        found: bytes = self.rows(_SELECT_DIGEST, (stream, version))[0][0]
-        return found
-
-    def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
-        oldest = self.at - REQUEST_SECONDS * 1_000_000
-        found = self.rows(_SELECT_REQUEST, (caller.principal or "", session, caller.request_id, oldest))
-        return (found[0][0], found[0][1]) if found else None
-
-    def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
-        self.later("DELETE FROM requests WHERE at < %s", (self.at - REQUEST_SECONDS * 1_000_000,))
-        parameters = (caller.principal or "", session, caller.request_id, self.at, fingerprint, outcome)
-        self.later(_INSERT_REQUEST, parameters)
-        self.wrote = True
-
-    def put_meta(self, name: str, value: str) -> None:
-        put = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-        self.later(put, (name, value))
-        self.wrote = True
-
-    def note_refusals(self, refusals: Sequence[Refusal]) -> None:
-        insert = (
-            "INSERT INTO refusals (at, code, what, by, session)"
-            " SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[])"
-        )
-        self.later(insert, arrays((int, str, str, str, str), refusals))
-        self.later("DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - %s", (REFUSALS_KEPT,))
-        self.wrote = True
+        return super().append(changes, caller)

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from holdlog.adapters.stores.event_log.audit import Row
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE, SELECT_EVENTS, select_from, select_row
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, select_from
+from holdlog.adapters.stores.sqlite.schema import SELECT_EVENTS, select_row
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table

@@ -14,18 +14,10 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.private import is_private, open_private
 from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
 from holdlog.adapters.stores.event_log.sealing import FILE_TRIGGERS, SEAL, file_triggers, line_of
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.adapters.stores.sqlite.faults import code_of
 from holdlog.adapters.stores.sqlite.recorder import uri_of
-from holdlog.adapters.stores.sqlite.schema import (
-    CREATE_EVENTS,
-    CREATE_SIDE_TABLES,
-    EVENTS_TABLE,
-    MAJOR,
-    MINOR,
-    MINORS_PER_MAJOR,
-    SESSION_SALT,
-    new_session_salt,
-)
+from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS, CREATE_SIDE_TABLES, MAJOR, MINOR, MINORS_PER_MAJOR
 from holdlog.adapters.stores.sqlite.shadow_tables import rebuild_within
 from holdlog.domain.refusals import StoreError, UnavailableError
 

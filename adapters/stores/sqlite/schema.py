@@ -1,13 +1,21 @@
 """The SQLite schema, generated from the projections' tables, and the application id of the file."""
 
-import secrets
 import sqlite3
-import sys
 from typing import Final
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
-from holdlog.domain.claims.lease import Lease
+from holdlog.adapters.stores.sql import tables
+from holdlog.adapters.stores.sql.tables import (
+    EVENTS_TABLE,
+    LEASES,
+    LOSSES,
+    REFUSALS,
+    SESSION_SALT,
+    new_session_salt,
+    select_from,
+)
+from holdlog.adapters.stores.sql.text import for_sqlite
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
@@ -21,11 +29,6 @@ MINOR: Final = 0
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minor versions only add tables or indexes, so servers with different minor
 versions can share a file."""
-
-EVENTS_TABLE: Final = "stored_events"
-
-SESSION_SALT: Final = "session_salt"
-"""Row of `meta`: 32 random bytes as hexadecimal, the salt of all hashes of sessions and receipts."""
 
 _TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
 
@@ -56,16 +59,6 @@ CREATE TABLE IF NOT EXISTS {EVENTS_TABLE} (
     reason_hash BLOB,
     UNIQUE (originator_id, originator_version)
 )"""
-
-_LEASE_COLUMNS: Final = {
-    "duration": "length",
-    "explicit": "told",
-    "waiting_until": "present_until",
-    "last_call_at": "heard",
-    "last_seen_at": "seen",
-}
-LEASE_COLUMNS: Final = tuple(_LEASE_COLUMNS.get(field, field) for field in Lease._fields)
-"""The columns of a lease, in the order of its fields; the names are those of the first schema."""
 
 CREATE_SIDE_TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -100,16 +93,6 @@ CREATE_INDEXES: Final = (
 )
 """Indexes of views: dropped with a view's table, and created again when a new one replaces it."""
 
-EVENT_COLUMNS: Final = EncodedEvent._fields
-INSERT_EVENT: Final = (
-    f"INSERT INTO {EVENTS_TABLE} ({', '.join(EVENT_COLUMNS)}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))})"
-)
-SELECT_EVENTS: Final = f"SELECT rowid, {', '.join(EVENT_COLUMNS)} FROM {EVENTS_TABLE}"
-
-
-def new_session_salt() -> str:
-    return secrets.token_hex(32)
-
 
 def create_view(table: Table, name: str | None = None) -> str:
     columns = ", ".join(f'"{column}" {_TYPES[kind]}' for column, kind in table.columns.items())
@@ -134,16 +117,11 @@ def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
 def put_statement(table: Table, name: str | None = None) -> str:
     """Insert a row, or replace the one with the same key."""
     columns = [f'"{column}"' for column in table.columns]
-    key, rest = columns[: table.key], columns[table.key :]
-    return (
-        f'INSERT INTO "{name or table.name}" ({", ".join(columns)}) VALUES ({", ".join("?" * len(columns))})'
-        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in rest)}"
-    )
-
-
-def select_from(table: Table, name: str | None = None) -> str:
-    columns = ", ".join(f'"{column}"' for column in table.columns)
-    return f'SELECT {columns} FROM "{name or table.name}"'
+    into = f'INSERT INTO "{name or table.name}" ({", ".join(columns)}) VALUES ({", ".join("?" * len(columns))})'
+    if not table.key:
+        return into
+    changes = ", ".join(f"{column} = excluded.{column}" for column in columns[table.key :])
+    return f"{into} ON CONFLICT ({', '.join(columns[: table.key])}) DO UPDATE SET {changes}"
 
 
 def select_row(table: Table, name: str | None = None) -> str:
@@ -152,13 +130,9 @@ def select_row(table: Table, name: str | None = None) -> str:
     return f"{select_from(table, name)} WHERE {key}"
 
 
-def beyond(prefix: str) -> str | None:
-    """The first text after all that start with the prefix; None if there is none."""
-    rest = prefix.rstrip(chr(sys.maxunicode))
-    if not rest:
-        return None
-    following = ord(rest[-1]) + 1
-    return rest[:-1] + chr(0xE000 if following == 0xD800 else following)
-
-
-PUT: Final = {table.name: put_statement(table) for table in VIEWS}
+INSERT_EVENT: Final = (
+    f"INSERT INTO {EVENTS_TABLE} ({', '.join(EncodedEvent._fields)}) VALUES"
+    f" ({', '.join('?' * len(EncodedEvent._fields))})"
+)
+SELECT_EVENTS: Final = for_sqlite(tables.SELECT_EVENTS)
+PUT: Final = {table.name: put_statement(table) for table in (*VIEWS, LEASES, LOSSES, REFUSALS)}

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.adapters.stores.sqlite.schema import (
     CREATE_INDEXES,
-    EVENTS_TABLE,
     MAJOR,
     MINOR,
     MINORS_PER_MAJOR,

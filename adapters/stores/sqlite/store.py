@@ -6,17 +6,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Final
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
+from holdlog.adapters.stores.sql.blocks import ReadBlock, WriteBlock
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.adapters.stores.sqlite.database import Database
 from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
 from holdlog.adapters.stores.sqlite.recorder import OpenedSqliteDatastore, SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
-from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.ports import NOTHING, Prefetch
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
 _BUSY_NAP: Final = 0.001
@@ -52,17 +53,19 @@ class SqliteStore:
         self._owner = os.getpid()
         self._closed = False
 
-    def reader(self) -> "_SqliteRead":
+    def reader(self) -> ReadBlock[SqliteReader, SqliteTransaction]:
         self._usable()
-        return _SqliteRead(self, snapshot=False)
+        return ReadBlock(self, snapshot=False)
 
-    def snapshot(self) -> "_SqliteRead":
+    def snapshot(self) -> ReadBlock[SqliteReader, SqliteTransaction]:
         self._usable()
-        return _SqliteRead(self, snapshot=True)
+        return ReadBlock(self, snapshot=True)
 
-    def transaction(self, deadline: float, prefetch: object = None) -> "_SqliteWrite":
+    def transaction(
+        self, deadline: float, prefetch: Callable[[], Prefetch] | None = None
+    ) -> WriteBlock[SqliteReader, SqliteTransaction]:
         self._usable()
-        return _SqliteWrite(self, deadline)
+        return WriteBlock(self, deadline, NOTHING)
 
     def size(self) -> int:
         return self.database.size()
@@ -120,17 +123,35 @@ class SqliteStore:
         if self.write_lock.is_mine():
             self.end()
 
-    def borrow(self) -> sqlite3.Connection:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self.database.connect()
+    # --- reads
 
-    def give_back(self, connection: sqlite3.Connection) -> None:
-        if not self._closed and len(self._idle) < IDLE_READERS:
-            self._idle.append(connection)
+    def begin_read(self, snapshot: bool) -> SqliteReader:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self.database.connect()
+        now = self.clock()  # before the first read: a claim renewed later must not look expired
+        if snapshot:
+            connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
+        return SqliteReader(connection, now)
+
+    def end_read(self, reader: SqliteReader) -> None:
+        if reader.connection.in_transaction:
+            try:
+                reader.connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                reader.connection.close()
+                reader.closed = True
+
+    def give_back(self, reader: SqliteReader, error: BaseException | None) -> None:
+        if reader.closed:
+            return
+        if isinstance(error, sqlite3.Error) and is_damage(error):
+            self.discard(reader.connection)
+        elif not self._closed and len(self._idle) < IDLE_READERS:
+            self._idle.append(reader.connection)
         else:
-            connection.close()
+            reader.connection.close()
 
     def discard(self, connection: sqlite3.Connection) -> None:
         """Close a connection that may have cached a wrong read. Holds the write lock, because it may be the last
@@ -145,13 +166,15 @@ class SqliteStore:
             finally:
                 self.write_lock.release()
 
-    def begin(self, deadline: float) -> SqliteTransaction:
+    # --- writes
+
+    def begin(self, deadline: float, prefetch: Prefetch) -> SqliteTransaction:
         """Acquire the write lock and begin; the caller must call `end`. On UnavailableError the lock is released."""
         undisturbed = self.write_lock.acquire(deadline)
         try:
             return self._begin(deadline, undisturbed)
         except sqlite3.Error as error:
-            self.forget_after(error)
+            self.fail(error)
             self.end()
             raise refusal_of(error, damage_check=self.database.damage_check) from error
         except BaseException:
@@ -201,13 +224,13 @@ class SqliteStore:
         except sqlite3.Error as error:
             # If the write itself failed, the commit cannot reappear. If only the sync failed, it may survive a crash.
             sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
-            self.forget_after(error)
+            self.fail(error)
             raise refusal_of(error, in_doubt=not sure, damage_check=self.database.damage_check) from error
         transaction.committed()
 
-    def forget_after(self, error: sqlite3.Error) -> None:
+    def fail(self, error: BaseException) -> None:
         """Replace the write connection after reported damage, because it may have cached a wrong read."""
-        if is_damage(error) and self._writing is not None:
+        if isinstance(error, sqlite3.Error) and is_damage(error) and self._writing is not None:
             self._close_open_transaction()  # an unfinished statement would keep the file lock after close()
             if self._writing is not None:
                 connection, self._writing = self._writing.connection, None
@@ -223,6 +246,11 @@ class SqliteStore:
                 connection, self._writing = self._writing.connection, None
                 connection.close()
 
+    def refusal_of(self, error: BaseException | None) -> HoldlogError | None:
+        if not isinstance(error, sqlite3.Error):
+            return None
+        return refusal_of(error, damage_check=self.database.damage_check)
+
     def _usable(self) -> None:
         if self._closed:
             raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
@@ -233,75 +261,3 @@ def _keep_for_ever(thing: object) -> None:
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
-class _SqliteWrite:
-    """One write transaction, as a context manager."""
-
-    __slots__ = ("_deadline", "_store", "_transaction")
-
-    def __init__(self, store: SqliteStore, deadline: float) -> None:
-        self._store = store
-        self._deadline = deadline
-
-    def __enter__(self) -> SqliteTransaction:
-        self._transaction = self._store.begin(self._deadline)
-        return self._transaction
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._store.commit(self._transaction)
-            elif isinstance(error, sqlite3.Error):
-                self._store.forget_after(error)
-        finally:
-            self._store.end()
-        if isinstance(error, sqlite3.Error):
-            raise refusal_of(error, damage_check=self._store.database.damage_check) from error
-
-
-class _SqliteRead:
-    """A borrowed connection, as a context manager; `snapshot`: in one read transaction."""
-
-    __slots__ = ("_connection", "_snapshot", "_store")
-
-    def __init__(self, store: SqliteStore, snapshot: bool) -> None:
-        self._store = store
-        self._snapshot = snapshot
-        self._connection: sqlite3.Connection | None = None
-
-    def __enter__(self) -> SqliteReader:
-        self._connection = connection = self._store.borrow()
-        now = self._store.clock()  # before the first read: a claim renewed later must not look expired
-        if self._snapshot:
-            connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
-        return SqliteReader(connection, now)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._connection is not None:
-            self._end(self._connection, isinstance(error, sqlite3.Error) and is_damage(error))
-        if isinstance(error, sqlite3.Error):
-            raise refusal_of(error, damage_check=self._store.database.damage_check) from error
-
-    def __del__(self) -> None:
-        # After an interrupt outside the block. A connection is freed only by the garbage collector.
-        if self._connection is not None:
-            self._end(self._connection, damaged=False)
-
-    def _end(self, connection: sqlite3.Connection, damaged: bool) -> None:
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            connection.close()
-            return
-        finally:
-            self._connection = None  # from here on, at worst a connection without a transaction is lost
-        if damaged:
-            self._store.discard(connection)
-        else:
-            self._store.give_back(connection)

@@ -17,8 +17,8 @@ from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.api.request import Settings
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.postgres.store import PostgresStore
+from holdlog.adapters.stores.postgres.transaction import PostgresReader
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.claim import ClaimEvent, ClaimExpired, ClaimGranted, ClaimReleased
@@ -103,7 +103,7 @@ def leases(place: Place, where: str, *parameters: Any) -> list[tuple[Any, ...]]:
     try:
         with store.reader() as reader:
             if isinstance(reader, PostgresReader):
-                return reader.rows(select.replace("?", "%s"), parameters)
+                return reader.connection.execute(select.replace("?", "%s"), parameters).fetchall()  # type: ignore[call-overload]
             return list(reader.connection.execute(select, parameters))
     finally:
         store.close()

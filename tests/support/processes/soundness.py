@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from holdlog.adapters.stores.event_log.codec import decode, expected_digest
-from holdlog.adapters.stores.postgres import schema as postgres
 from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.sql import tables
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, select_from
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.recorder import uri_of
-from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
+from holdlog.adapters.stores.sqlite.schema import SELECT_EVENTS
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.ports import State
 from holdlog.projections import fold
@@ -39,9 +40,9 @@ def require_sound(place: Place) -> None:
 
 def _require_sound_database(url: str) -> None:
     with closing(open_postgres(url)) as store, store.snapshot() as reader:
-        log = reader.rows(f"{postgres.SELECT_EVENTS} ORDER BY notification_id", ())
+        log = reader.rows(f"{tables.SELECT_EVENTS} ORDER BY notification_id", {})
         assert [row[0] for row in log] == list(range(1, len(log) + 1))
-        _require_views(_followed(log), lambda view: reader.rows(select_from(view), ()))
+        _require_views(_followed(log), lambda view: reader.rows(select_from(view), {}))
 
 
 def _followed(log: Iterable[Any]) -> list[Put]:

@@ -1,0 +1,159 @@
+"""Reads the views and the log: the part of the port that both databases share."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from holdlog.adapters.stores.event_log.codec import decode
+from holdlog.adapters.stores.sql.leases import SqlLeases
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SELECT_EVENTS, select_from
+from holdlog.adapters.stores.sql.text import ALL, Parameters, beyond, bound
+from holdlog.adapters.stores.sql.threads import SqlThreads
+from holdlog.domain.agent import Profile
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.resource import covering
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.ports import HistoryEntry
+from holdlog.domain.record import Record
+from holdlog.domain.token import Token
+from holdlog.projections import fold
+from holdlog.projections.agents import AGENTS
+from holdlog.projections.claims import CLAIMS
+from holdlog.projections.current import CURRENT
+from holdlog.projections.projection import Row, Table
+from holdlog.projections.tokens import TOKENS
+
+_ACTIVE: Final = "(held > 0 OR waiting > 0)"
+_ENDING: Final = "live = 1 AND expires_at IS NOT NULL"  # the index's exact condition; else it is not used
+_LIVE: Final = "live = 1 AND COALESCE(expires_at > :at, TRUE)"
+_SELECT_RECORD: Final = f"{select_from(CURRENT)} WHERE namespace = :namespace AND key = :key"
+_SELECT_RECORDS: Final = {
+    bounded: f"{select_from(CURRENT)} WHERE namespace = :namespace AND key >= :prefix{end} AND key > :after"
+    f" AND ({_LIVE}) = :live ORDER BY key LIMIT :limit"
+    for bounded, end in ((True, " AND key < :end"), (False, ""))
+}
+_SELECT_NAMESPACES: Final = (
+    f"SELECT namespace, COUNT(*) FROM current WHERE namespace > :after AND {_LIVE}"
+    " GROUP BY namespace ORDER BY 1 LIMIT :limit"
+)
+SELECT_DUE: Final = (
+    f"{select_from(CURRENT)} WHERE {_ENDING} AND expires_at <= :at ORDER BY expires_at, namespace, key LIMIT :limit"
+)
+SELECT_NEXT_END: Final = f"SELECT MIN(expires_at) FROM current WHERE {_ENDING}"
+_SELECT_CLAIM: Final = f"{select_from(CLAIMS)} WHERE resource = :resource"
+_SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > :after AND {_ACTIVE} ORDER BY resource LIMIT :limit"
+_SELECT_NAMED: Final = f"{select_from(CLAIMS)} WHERE resource = ANY(:names)"
+_SELECT_BELOW: Final = f"{select_from(CLAIMS)} WHERE resource >= :prefix AND resource < :end AND {_ACTIVE}"
+_SELECT_QUEUED: Final = f"{select_from(CLAIMS)} WHERE waiting > 0"
+_SELECT_AGENTS: Final = f"{select_from(AGENTS)} WHERE agent = ANY(:names)"
+_SELECT_TOKEN: Final = f"{select_from(TOKENS)} WHERE name = :name"
+_SELECT_TOKENS: Final = f"{select_from(TOKENS)} WHERE name > :after ORDER BY name LIMIT :limit"
+_SELECT_HISTORY: Final = (
+    f"{SELECT_EVENTS} WHERE originator_id = :stream AND originator_version < :before"
+    " ORDER BY originator_version DESC LIMIT :limit"
+)
+_SELECT_LOG: Final = f"{SELECT_EVENTS} WHERE notification_id > :after ORDER BY notification_id LIMIT :limit"
+_SELECT_ENTRIES: Final = (
+    f"SELECT notification_id, originator_id, topic, at FROM {EVENTS_TABLE} WHERE notification_id > :after"
+    " ORDER BY notification_id LIMIT :limit"
+)
+SELECT_LAST: Final = f"SELECT at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1"
+_SELECT_POSITION: Final = f"SELECT MAX(notification_id) FROM {EVENTS_TABLE}"
+_SELECT_META: Final = "SELECT value FROM meta WHERE name = :name"
+
+
+class SqlReader(SqlThreads):
+    """Reads through one connection. `now`: microseconds UTC, read before anything else."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+        self._at: int | None = None
+
+    def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
+        return list(map(fold.decoder(view), rows))
+
+    @property
+    def at(self) -> int:
+        # Read on demand: most records never expire.
+        if self._at is None:
+            self._at = max(self._now, self.last_time())
+        return self._at
+
+    def last_time(self) -> int:
+        """Time of the newest event; 0 if there is none."""
+        rows = self.rows(SELECT_LAST, {})
+        return rows[0][0] if rows else 0
+
+    @property
+    def leases(self) -> SqlLeases:
+        return SqlLeases(self)
+
+    def meta(self, name: str) -> str | None:
+        rows = self.rows(_SELECT_META, {"name": name})
+        return rows[0][0] if rows else None
+
+    # --- values
+
+    def record(self, namespace: str, key: str) -> Record:
+        rows = self.rows(_SELECT_RECORD, {"namespace": namespace, "key": key})
+        return self.states(CURRENT, rows)[0] if rows else Record(namespace, key)
+
+    def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
+        end = beyond(prefix)
+        parameters: dict[str, object] = {"namespace": namespace, "prefix": prefix, "after": after or "", "at": self.at}
+        parameters |= {"live": not deleted, "limit": bound(limit)} | ({} if end is None else {"end": end})
+        return self.states(CURRENT, self.rows(_SELECT_RECORDS[end is not None], parameters))
+
+    def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
+        found = self.rows(_SELECT_NAMESPACES, {"after": after or "", "at": self.at, "limit": bound(limit)})
+        return [(name, count) for name, count in found]
+
+    def next_value_end(self) -> int | None:
+        end: int | None = self.rows(SELECT_NEXT_END, {})[0][0]
+        return end
+
+    # --- claims, agents, tokens
+
+    def claim(self, resource: str) -> Claim:
+        rows = self.rows(_SELECT_CLAIM, {"resource": resource})
+        return self.states(CLAIMS, rows)[0] if rows else Claim(resource)
+
+    def claims(self, after: str | None, limit: int) -> list[Claim]:
+        return self.states(CLAIMS, self.rows(_SELECT_CLAIMS, {"after": after or "", "limit": bound(limit)}))
+
+    def overlapping(self, resources: Sequence[str]) -> list[Claim]:
+        names = list(dict.fromkeys(name for resource in resources for name in covering(resource)))
+        found = self.rows_in(_SELECT_NAMED, names)
+        for resource in resources:
+            if resource.endswith("/"):
+                found += self.rows(_SELECT_BELOW, {"prefix": resource, "end": beyond(resource)})
+        return self.states(CLAIMS, found)
+
+    def queued(self) -> list[Claim]:
+        return self.states(CLAIMS, self.rows(_SELECT_QUEUED, {}))
+
+    def agents(self, names: Sequence[str]) -> list[Profile]:
+        found = {profile.agent: profile for profile in self.states(AGENTS, self.rows_in(_SELECT_AGENTS, list(names)))}
+        return [found[name] for name in names if name in found]
+
+    def token(self, name: str) -> Token:
+        rows = self.rows(_SELECT_TOKEN, {"name": name})
+        return self.states(TOKENS, rows)[0] if rows else Token(name)
+
+    def tokens(self, after: str | None, limit: int) -> list[Token]:
+        return self.states(TOKENS, self.rows(_SELECT_TOKENS, {"after": after or "", "limit": bound(limit)}))
+
+    # --- the log
+
+    def position(self) -> int:
+        return self.rows(_SELECT_POSITION, {})[0][0] or 0
+
+    def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
+        parameters: Parameters = {"stream": stream, "before": ALL if before is None else before, "limit": bound(limit)}
+        return [decode(row) for row in self.rows(_SELECT_HISTORY, parameters)]
+
+    def log(self, after: int, limit: int) -> list[Recorded[Event]]:
+        return [decode(row) for row in self.rows(_SELECT_LOG, {"after": after, "limit": bound(limit)})]
+
+    def entries(self, after: int, limit: int) -> list[HistoryEntry]:
+        return [HistoryEntry(*row) for row in self.rows(_SELECT_ENTRIES, {"after": after, "limit": bound(limit)})]

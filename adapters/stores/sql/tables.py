@@ -1,0 +1,46 @@
+"""Names that both schemas share, and the tables next to the log and its views."""
+
+import secrets
+from typing import Final
+
+from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.domain.claims.lease import Lease, Loss
+from holdlog.domain.ports import Refusal
+from holdlog.projections.projection import Table
+
+EVENTS_TABLE: Final = "stored_events"
+
+SESSION_SALT: Final = "session_salt"
+"""Row of `meta`: 32 random bytes as hexadecimal, the salt of all hashes of sessions and receipts."""
+
+_LEASE_COLUMNS: Final = {
+    "duration": "length",
+    "explicit": "told",
+    "waiting_until": "present_until",
+    "last_call_at": "heard",
+    "last_seen_at": "seen",
+}
+LEASE_COLUMNS: Final = tuple(_LEASE_COLUMNS.get(field, field) for field in Lease._fields)
+"""The columns of a lease, in the order of its fields; the names are those of the first schema."""
+LEASES: Final = Table(
+    "leases",
+    dict.fromkeys(LEASE_COLUMNS, str)
+    | dict.fromkeys(
+        ("version", "deadline", "length", "told", "present_until", "heard", "position", "seen", "ended_at"), int
+    ),
+    key=2,
+)
+LOSSES: Final = Table("losses", dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int), key=2)
+REFUSALS: Final = Table("refusals", dict.fromkeys(Refusal._fields, str) | {"at": int}, key=0)
+
+
+def new_session_salt() -> str:
+    return secrets.token_hex(32)
+
+
+def select_from(table: Table, name: str | None = None) -> str:
+    columns = ", ".join(f'"{column}"' for column in table.columns)
+    return f'SELECT {columns} FROM "{name or table.name}"'
+
+
+SELECT_EVENTS: Final = f"SELECT notification_id, {', '.join(EncodedEvent._fields)} FROM {EVENTS_TABLE}"

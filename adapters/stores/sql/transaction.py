@@ -1,0 +1,112 @@
+"""A write transaction: the part of the port that both databases share."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.event_log.recording import ChangeRecorder
+from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
+from holdlog.adapters.stores.sql.reader import SELECT_DUE, SqlReader
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, REFUSALS
+from holdlog.adapters.stores.sql.text import Parameters, bound
+from holdlog.domain.message import Caller
+from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
+from holdlog.domain.record import Record
+from holdlog.projections.current import CURRENT
+from holdlog.projections.projection import Put, Row, Table
+
+_SELECT_DIGEST: Final = f"""SELECT digest FROM {EVENTS_TABLE}
+    WHERE originator_id = :stream AND originator_version = :version"""
+_REQUEST: Final = "principal = :principal AND session = :session AND request_id = :request_id"
+_SELECT_REQUEST: Final = f"SELECT fingerprint, outcome FROM requests WHERE {_REQUEST} AND at >= :oldest"
+_INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome)
+    VALUES (:principal, :session, :request_id, :at, :fingerprint, :outcome)"""
+_DROP_REQUESTS: Final = "DELETE FROM requests WHERE at < :oldest"
+_PUT_META: Final = """INSERT INTO meta (name, value) VALUES (:name, :value)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
+_DROP_REFUSALS: Final = "DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - :kept"
+
+
+class SqlTransaction(SqlReader):
+    """The connection that writes. `started` prepares it for each transaction.
+
+    `clock`: the writer's clock, microseconds UTC; `at` is never before the newest event. `wrote`: whether there is
+    anything to commit; `grew`: whether events were appended.
+    """
+
+    at = 0  # set by `started`; not a property here
+
+    def __init__(self) -> None:
+        super().__init__(now=0)
+        self._leases = SqlLeaseWrites(self)
+        self.steady = self.clock = 0
+        self.sealed: str | None = None
+        self.wrote = self.grew = False
+        self.topics: list[str] = []
+
+    def started(self, clock: int, steady: int, last: int) -> None:
+        """Set the clocks, and forget the previous transaction. `last`: the time of the newest event."""
+        self.clock, self.steady, self.at = clock, steady, max(clock, last)
+        self.wrote = self.grew = False
+        self.topics = []
+        self._changes = ChangeRecorder(self._read_digest, self.at, clock)
+
+    # --- what a database does
+
+    def later(self, statement: str, parameters: Parameters) -> None:
+        raise NotImplementedError
+
+    def changes(self, statement: str, parameters: Parameters) -> bool:
+        raise NotImplementedError
+
+    def put(self, table: Table, rows: list[Row]) -> None:
+        raise NotImplementedError
+
+    def insert(self, events: Sequence[EncodedEvent], rows: Sequence[Put]) -> Sequence[int]:
+        """Insert events and put rows of views; return the positions of the events."""
+        raise NotImplementedError
+
+    # --- the port
+
+    @property
+    def leases(self) -> SqlLeaseWrites:
+        return self._leases
+
+    def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
+        return [self._changes.state_of(view, row) for row in rows]
+
+    def due_records(self, limit: int) -> list[Record]:
+        return self.states(CURRENT, self.rows(SELECT_DUE, {"at": self.at, "limit": bound(limit)}))
+
+    def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
+        events, rows = self._changes.record(changes, caller)
+        positions = self.insert(events, rows)
+        self.wrote = self.grew = True
+        self.topics += [event.topic for event in events]
+        return positions
+
+    def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
+        found = self.rows(_SELECT_REQUEST, self._request(caller, session) | {"oldest": self._oldest()})
+        return (found[0][0], found[0][1]) if found else None
+
+    def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
+        self.later(_DROP_REQUESTS, {"oldest": self._oldest()})
+        facts = {"at": self.at, "fingerprint": fingerprint, "outcome": outcome}
+        self.later(_INSERT_REQUEST, self._request(caller, session) | facts)
+
+    def put_meta(self, name: str, value: str) -> None:
+        self.later(_PUT_META, {"name": name, "value": value})
+
+    def note_refusals(self, refusals: Sequence[Refusal]) -> None:
+        self.put(REFUSALS, list(refusals))
+        self.later(_DROP_REFUSALS, {"kept": REFUSALS_KEPT})
+
+    def _request(self, caller: Caller, session: str) -> dict[str, object]:
+        return {"principal": caller.principal or "", "session": session, "request_id": caller.request_id}
+
+    def _oldest(self) -> int:
+        return self.at - REQUEST_SECONDS * 1_000_000
+
+    def _read_digest(self, stream: str, version: int) -> bytes:
+        found: bytes = self.rows(_SELECT_DIGEST, {"stream": stream, "version": version})[0][0]
+        return found
