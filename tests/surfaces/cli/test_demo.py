@@ -169,7 +169,7 @@ def test_demo_picture_has_no_overlapping_words(ran: Ran) -> None:
     ("change", "finding"),
     [
         pytest.param(
-            "ValueRequests.set = lambda it, space, key, value, by, version, *rest: write(it, space, key, value, by, None)",
+            "ValueRequests.set = lambda it, space, key, value, by, *rest: write(it, space, key, value, by, None)",
             r"wrong: with versions \$15,000 were committed and \$[78],000 recorded, not \$10,000",
             id="ignores versions",
         ),
