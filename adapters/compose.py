@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.api.request import Settings
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import SESSION
 from holdlog.adapters.api.validation import text as checked_text
 from holdlog.adapters.auth.identity import SALT, Identity, SessionId

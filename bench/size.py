@@ -10,9 +10,9 @@ from pathlib import Path
 from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, Rounds, interleaved, number
-from holdlog.adapters.api.request import Settings
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system.platform import now, steady
 from holdlog.adapters.runtime.command_handler import handle

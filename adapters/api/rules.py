@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from holdlog.adapters.api.claims import presenter
 from holdlog.adapters.api.claims.presenter import Moment
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import MAX_SHOWN, text, unknown_argument, whole
 from holdlog.adapters.api.values.responses import renamed
 from holdlog.adapters.auth.grants import EVERYTHING, Grants

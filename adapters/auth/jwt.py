@@ -6,13 +6,14 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeGuard, cast
+from typing import Any, Final, TypeGuard, cast
 from urllib.parse import urlsplit
 
 import httpx2
 from fastmcp.server.auth.providers.jwt import JWTVerifier
 
 from holdlog.adapters.auth.grants import Grants
+from holdlog.adapters.auth.options import JwtOptions
 from holdlog.adapters.auth.principal import Principal
 from holdlog.domain.names import label
 from holdlog.domain.refusals import InvalidError, UnavailableError
@@ -31,16 +32,6 @@ _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES2
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _log = logging.getLogger("holdlog")
-
-
-class JwtOptions(NamedTuple):
-    """Options of the verification; all three are required. `jwks_url`: where the provider publishes its keys (RFC
-    7517)."""
-
-    issuer: str
-    audience: str
-    jwks_url: str
-    algorithm: str = "RS256"
 
 
 class JwtBearers:
@@ -69,7 +60,12 @@ class JwtBearers:
 
 
 def _require_whole(options: JwtOptions) -> None:
-    for name, value in zip(("--jwt-issuer", "--jwt-audience", "--jwt-jwks-url"), options, strict=False):
+    required = {
+        "--jwt-issuer": options.issuer,
+        "--jwt-audience": options.audience,
+        "--jwt-jwks-url": options.jwks_url,
+    }
+    for name, value in required.items():
         if not value or not value.strip():
             raise InvalidError(
                 f"{name}: is required; JWTs need --jwt-issuer, --jwt-audience and --jwt-jwks-url together"

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from holdlog.adapters.auth.options import STATIC_TOKEN
 from holdlog.adapters.operating_system.secrets import is_readable_by_others, secret, secret_in
 from holdlog.domain.refusals import InvalidError
 
-VARIABLE: Final = "HOLDLOG_AUTH_TOKEN"
 SHORT: Final = 16
 """Characters; a shorter token can be guessed."""
 
@@ -20,21 +20,21 @@ def static_token(environ: Mapping[str, str], file: str | None, report: Callable[
     Calls `report` with warnings. Raises InvalidError for an empty or blank token: a server configured with a token must
     not start without one.
     """
-    set_ = [name for name in (VARIABLE, f"{VARIABLE}_FILE") if name in environ]
+    set_ = [name for name in (STATIC_TOKEN, f"{STATIC_TOKEN}_FILE") if name in environ]
     if file is not None and set_:
         raise InvalidError(f"--auth-token-file and {set_[0]} are both set; keep one")
     for name in set_:
         if not environ[name].strip():
             raise InvalidError(f"{name} is set but empty; put a token into it, or unset it")
     named = "--auth-token-file" if file is not None else set_[0] if set_ else ""
-    text = secret_in(file, named) if file is not None else secret(environ, VARIABLE)
+    text = secret_in(file, named) if file is not None else secret(environ, STATIC_TOKEN)
     if text is None:
         return None
     if not text.strip():
         raise InvalidError(f"{named}: the token is empty")
     if not text.isascii() or not text.isprintable() or " " in text:
         raise InvalidError(f"{named}: a token must contain only printable ASCII characters and no spaces")
-    path = file if file is not None else environ.get(f"{VARIABLE}_FILE")
+    path = file if file is not None else environ.get(f"{STATIC_TOKEN}_FILE")
     if path is not None and _others_read(Path(path).expanduser()):
         report(f"{path} can be read by other users of this machine; restrict it with chmod 600")
     if len(text) < SHORT:

@@ -10,11 +10,16 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, named_location, workspaces_of
+from holdlog.adapters.cli.settings import location_of, named_location, variable_of, workspaces_of
+
+if TYPE_CHECKING:
+    from holdlog.adapters.api.values.responses import Result
+
+Call = Callable[[Any, argparse.Namespace], "Result"]
+Add = Callable[[str, str, Call], argparse.ArgumentParser]
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
 """Commands that do not create a missing store."""
@@ -77,7 +82,7 @@ _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "alrea
 def add_calls(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
     """Add one parser per call."""
 
-    def add(name: str, help_text: str, run: Callable[[Any, argparse.Namespace], Result]) -> argparse.ArgumentParser:
+    def add(name: str, help_text: str, run: Call) -> argparse.ArgumentParser:
         parser = commands.add_parser(
             name,
             parents=[store, locations] if name in _OF_RESOURCES else [store],
@@ -103,9 +108,6 @@ def add_calls(commands: Commands, store: argparse.ArgumentParser, locations: arg
 
     _add_state(add)
     _add_claims(add)
-
-
-Add = Callable[[str, str, Callable[[Any, argparse.Namespace], Result]], argparse.ArgumentParser]
 
 
 def _add_state(add: Add) -> None:
@@ -226,8 +228,8 @@ def _add_claims(add: Add) -> None:
     wait.add_argument("resource", metavar="RESOURCE", help="what to wait for")
 
 
-def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
-    from holdlog.adapters.api.request import Settings
+def _run(call: Call, options: argparse.Namespace) -> int:
+    from holdlog.adapters.api.settings import Settings
     from holdlog.adapters.auth.identity import SessionId
     from holdlog.adapters.cli import response_texts, texts
     from holdlog.adapters.compose import named_session, open_holdlog, process_session, store_exists
@@ -279,16 +281,17 @@ def _with_options(error: str) -> str:
     return error
 
 
-def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
+def _as_an_agent_sees_it(result: "Result") -> dict[str, Any]:
     from holdlog.adapters.api.values.presenter import named
+    from holdlog.adapters.cli.serve import ServeOptions
 
     body = result.body()
     if "hint" in body:
-        body["hint"] = named(body["hint"], os.environ.get("HOLDLOG_TOOL_PREFIX", "holdlog_"))
+        body["hint"] = named(body["hint"], variable_of(ServeOptions, "tool_prefix"))
     return body
 
 
-def _set(engine: Any, options: argparse.Namespace) -> Result:
+def _set(engine: Any, options: argparse.Namespace) -> "Result":
     call = engine.requests.values.set(
         options.namespace,
         options.key,
@@ -301,7 +304,7 @@ def _set(engine: Any, options: argparse.Namespace) -> Result:
     return _write(engine, call, options)
 
 
-def _delete(engine: Any, options: argparse.Namespace) -> Result:
+def _delete(engine: Any, options: argparse.Namespace) -> "Result":
     call = engine.requests.values.delete(
         options.namespace, options.key, options.by, _expected(options), _guards(options)
     )
@@ -321,7 +324,7 @@ def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
-def _write(engine: Any, call: Any, options: argparse.Namespace | None = None) -> Result:
+def _write(engine: Any, call: Any, options: argparse.Namespace | None = None) -> "Result":
     from holdlog.adapters.api.validation import caller
 
     facts = {} if options is None else {"reason": options.reason, "request_id": options.request_id}
@@ -329,14 +332,14 @@ def _write(engine: Any, call: Any, options: argparse.Namespace | None = None) ->
     return result
 
 
-def _board(engine: Any, options: argparse.Namespace) -> Result:
+def _board(engine: Any, options: argparse.Namespace) -> "Result":
     from holdlog.adapters.cli.board_texts import board_with_sessions
 
     found: Result = engine.read(board_with_sessions(engine.requests, options.agent, options.after))
     return found
 
 
-def _status(engine: Any, options: argparse.Namespace) -> Result:
+def _status(engine: Any, options: argparse.Namespace) -> "Result":
     from holdlog.domain.refusals import InvalidError
 
     if options.resource is None:
@@ -350,13 +353,13 @@ def _status(engine: Any, options: argparse.Namespace) -> Result:
     return result
 
 
-def _agents(engine: Any, options: argparse.Namespace) -> Result:
+def _agents(engine: Any, options: argparse.Namespace) -> "Result":
     """A row for each session, and for each connected process that holds nothing."""
     found: Result = engine.read(engine.requests.claims.agents(engine.liveness.processes(), options.agent))
     return found
 
 
-def _claim(engine: Any, options: argparse.Namespace) -> Result:
+def _claim(engine: Any, options: argparse.Namespace) -> "Result":
     call = engine.requests.claims.claim(
         options.resource,
         options.agent,
@@ -372,7 +375,7 @@ def _claim(engine: Any, options: argparse.Namespace) -> Result:
     return result
 
 
-def _release(engine: Any, options: argparse.Namespace) -> Result:
+def _release(engine: Any, options: argparse.Namespace) -> "Result":
     from holdlog.domain.refusals import InvalidError
 
     if options.force and options.reason is None:
@@ -407,7 +410,7 @@ def _release(engine: Any, options: argparse.Namespace) -> Result:
     return result
 
 
-def _take_all(engine: Any, options: argparse.Namespace) -> Result:
+def _take_all(engine: Any, options: argparse.Namespace) -> "Result":
     """Take all claims of the agent that `--agent` names, on behalf of the user of this command."""
     from holdlog.adapters.api.claims.responses import AlreadyFree
     from holdlog.domain.claims.commands import MAX_RESOURCES
@@ -442,7 +445,7 @@ def _show_sessions(sessions: Any) -> None:
     print(printable(f"sessions with claims under this name:\n{describe_agents(sessions)}"), file=sys.stderr)
 
 
-def _list(engine: Any, options: argparse.Namespace) -> Result:
+def _list(engine: Any, options: argparse.Namespace) -> "Result":
     if options.namespace is None:
         listed: Result = engine.read(engine.requests.values.namespaces(after=options.after))
     else:
@@ -450,12 +453,12 @@ def _list(engine: Any, options: argparse.Namespace) -> Result:
     return listed
 
 
-def _history(engine: Any, options: argparse.Namespace) -> Result:
+def _history(engine: Any, options: argparse.Namespace) -> "Result":
     result: Result = engine.read(engine.requests.values.history(options.namespace, options.key, options.limit))
     return result
 
 
-def _watch(engine: Any, options: argparse.Namespace) -> Result:
+def _watch(engine: Any, options: argparse.Namespace) -> "Result":
     call = engine.requests.values.watch(options.namespace, options.key, options.since, options.timeout)
     result: Result = engine.wait(call)
     return result

@@ -69,7 +69,7 @@ def add_log(commands: Commands, store: argparse.ArgumentParser, locations: argpa
 
 def run_log(options: argparse.Namespace) -> int:
     """Run `holdlog log`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.api.request import Settings
+    from holdlog.adapters.api.settings import Settings
     from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_holdlog, store_exists
 

@@ -14,7 +14,7 @@ from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.output import make_every_character_writable
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
 from holdlog.adapters.cli.serve import add_serve
-from holdlog.adapters.cli.settings import environment
+from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.cli.thread import add_thread
 from holdlog.adapters.cli.token import add_token
@@ -157,27 +157,11 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    where = (
-        "the store: a file, or postgresql://user@host/database (default: HOLDLOG_DB, or else the store of the git"
-        " repository; docs/store.md)"
-    )
-    parser.add_argument("--db", metavar="PATH|URL", help=where)
+    add_options(parser, StoreOptions)
     store = argparse.ArgumentParser(add_help=False)
-    store.add_argument("--db", default=argparse.SUPPRESS, metavar="PATH|URL", help=where)
+    add_options(store, StoreOptions, unset=argparse.SUPPRESS)
     locations = argparse.ArgumentParser(add_help=False)
-    locations.add_argument(
-        "--workspace",
-        action="append",
-        default=environment("WORKSPACE", "").split(",") if environment("WORKSPACE", "") else [],
-        metavar="NAME=PATH",
-        help="a folder whose paths are file://NAME/…; repeatable (default: the worktrees of the git repository)",
-    )
-    locations.add_argument(
-        "--claims-across-worktrees",
-        action="store_true",
-        default=environment("CLAIMS_ACROSS_WORKTREES", "").lower() in ("1", "true", "yes"),
-        help="treat the same path in all worktrees of the repository as one resource (default: one in each worktree)",
-    )
+    add_options(locations, WorkspaceOptions)
     commands = Commands(parser)
     add_serve(commands, store, locations)
     add_calls(commands, store, locations)

@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.parsers import Commands
-from holdlog.adapters.cli.settings import environment, location_of, named_location, one_or_more
+from holdlog.adapters.cli.settings import (
+    add_options,
+    given_options,
+    location_of,
+    named_location,
+    one_or_more,
+    read_options,
+)
+from holdlog.adapters.nats.options import NatsOptions, StreamLimits, nats_options
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.nats.options import NatsOptions
     from holdlog.adapters.nats.relay import Status
 
 REPORT_EVERY: Final = 1.0
@@ -39,51 +46,17 @@ def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> No
         "NATS", "User, password and token come from the URL, or from HOLDLOG_NATS_USER, _PASSWORD and _TOKEN."
     )
 
-    def add(name: str, metavar: str, help_text: str, kind: type = str, fallback: str | None = None) -> None:
-        given = environment(name.strip("-").replace("-", "_").upper(), "") or fallback
-        group.add_argument(name, metavar=metavar, type=kind, default=given, help=help_text)
-
-    add("--nats", "URL", "nats://host:4222 or tls://host:4222, several separated by commas (default: none)")
-    add("--nats-name", "NAME", "the name of the store in subjects (default: its id)")
-    add("--nats-prefix", "TEXT", "the first part of all subjects (default: holdlog)", fallback="holdlog")
-    add("--nats-creds", "FILE", "a file with credentials: JWT and NKEY (default: none)", Path)
-    add("--nats-nkey", "FILE", "a file with the seed of an NKEY (default: none)", Path)
-    add("--nats-ca", "FILE", "a file with certificates to trust (default: those of the system)", Path)
-    add("--nats-cert", "FILE", "a file with the client certificate (default: none)", Path)
-    add("--nats-key", "FILE", "a file with the key of the client certificate (default: none)", Path)
+    add_options(group, NatsOptions)
     if limits:
-        add("--nats-max-age", "SECONDS", "drop events older than this from the stream (default: no limit)", float)
-        add("--nats-max-bytes", "N", "drop the oldest events if the stream exceeds N bytes (default: no limit)", int)
-        add(
-            "--nats-max-messages", "N", "drop the oldest events if the stream exceeds N events (default: no limit)", int
-        )
-        add("--nats-replicas", "N", "copies of the stream in a NATS cluster (default: 1)", int)
+        add_options(group, StreamLimits)
 
 
-def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
+def nats_options_of(options: argparse.Namespace) -> NatsOptions:
     """Read the NATS options of a command. Raises NatsError, InvalidError."""
-    from holdlog.adapters.nats.options import StreamLimits, nats_options
-
     if not options.nats:
         raise InvalidError("--nats: is required, for example --nats nats://127.0.0.1:4222 (or set HOLDLOG_NATS)")
-    given = vars(options)
-    limits = [given.get(f"nats_{name}") for name in ("max_age", "max_bytes", "max_messages", "replicas")]
-    if any(it is not None and it <= 0 for it in limits):
-        raise InvalidError(
-            "--nats-max-age, --nats-max-bytes, --nats-max-messages, --nats-replicas: must be more than 0"
-        )
-    found = nats_options(
-        options.nats,
-        os.environ,
-        name=options.nats_name,
-        prefix=options.nats_prefix,
-        credentials=options.nats_creds,
-        nkey=options.nats_nkey,
-        ca=options.nats_ca,
-        certificate=options.nats_cert,
-        key=options.nats_key,
-        limits=StreamLimits(*limits),
-    )
+    given = given_options(NatsOptions, options)
+    found = nats_options(given.pop("servers"), os.environ, **given, limits=read_options(StreamLimits, options))
     found.arguments()  # report unusable files before doing anything else
     return found
 

@@ -4,29 +4,45 @@ import argparse
 import logging
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holdlog.adapters.api.settings import LEASE_OVER_HTTP, Settings
 from holdlog.adapters.cli.http import add_http_options, serve_http
 from holdlog.adapters.cli.nats import add_nats_options, nats_options_of
 from holdlog.adapters.cli.parsers import Commands, did_you_mean
-from holdlog.adapters.cli.settings import (
-    LEVELS,
-    environment,
-    lease_seconds,
-    location_of,
-    log_level,
-    seconds,
-    whole_bytes,
-    whole_number,
-    workspaces_of,
-)
+from holdlog.adapters.cli.settings import add_options, given_options, location_of, read_options, workspaces_of
 from holdlog.adapters.operating_system.location import without_password
+from holdlog.adapters.operating_system.options import one_of, option, text
 from holdlog.domain.refusals import InvalidError
 
-LEASE: Final = 300.0
-LEASE_OVER_HTTP: Final = 1800.0
-"""Seconds: over HTTP only calls keep a lease alive."""
+_LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+_TRANSPORTS: Final = ("stdio", "http")
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What is served, and over what."""
+
+    tools: str = option(
+        "groups of tools, separated by commas: claims (= standard), state (= advanced), kv, threads, admin, all",
+        text("GROUPS"),
+        default="claims",
+    )
+    tool_prefix: str = option("the first part of all tool names", text("TEXT"), may_be_empty=True, default="holdlog_")
+    log_level: str = option(
+        f"the least level that is logged on stderr: {', '.join(_LOG_LEVELS)}",
+        one_of("LEVEL", *_LOG_LEVELS),
+        default="warning",
+    )
+    transport: str = option(
+        "stdio: one client, on standard input and output; http: many clients",
+        one_of("KIND", *_TRANSPORTS),
+        choices=_TRANSPORTS,
+        default="stdio",
+    )
+
 
 _EXAMPLES: Final = """\
 examples:
@@ -47,104 +63,36 @@ def add_serve(commands: Commands, store: argparse.ArgumentParser, locations: arg
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    serve.add_argument(
-        "--tools",
-        default=environment("TOOLS", "claims"),
-        metavar="GROUPS",
-        help="groups of tools, separated by commas: claims (= standard), state (= advanced), kv, threads, admin, all"
-        " (default: claims)",
-    )
-    serve.add_argument(
-        "--tool-prefix",
-        default=os.environ.get("HOLDLOG_TOOL_PREFIX", "holdlog_"),
-        metavar="TEXT",
-        help="the first part of all tool names (default: holdlog_)",
-    )
-    serve.add_argument(
-        "--lease-seconds",
-        default=environment("LEASE_SECONDS", "") or None,
-        type=lease_seconds,
-        metavar="SECONDS",
-        help="a claim expires this long after its last renewal (default: 300; over HTTP 1800)",
-    )
-    serve.add_argument(
-        "--grace-seconds",
-        default=environment("GRACE_SECONDS", "60"),
-        type=seconds,
-        metavar="SECONDS",
-        help="claims expire this long after the server of their agent ended (default: 60)",
-    )
-    serve.add_argument(
-        "--idle-limit",
-        default=environment("IDLE_LIMIT", "1800"),
-        type=lease_seconds,
-        metavar="SECONDS",
-        help="the server renews claims for this long after their agent's last call (default: 1800)",
-    )
-    serve.add_argument(
-        "--max-claims",
-        default=environment("MAX_CLAIMS", "64"),
-        type=whole_number,
-        metavar="N",
-        help="the most claims that one session may hold or wait for (default: 64)",
-    )
-    serve.add_argument(
-        "--max-wait",
-        default=environment("MAX_WAIT", "50"),
-        type=seconds,
-        metavar="SECONDS",
-        help="the longest wait of one call (default: 50; many hosts cancel calls after 60)",
-    )
-    serve.add_argument(
-        "--max-value-bytes",
-        default=environment("MAX_VALUE_BYTES", "262144"),
-        type=whole_bytes,
-        metavar="N",
-        help="the largest value, in bytes of JSON (default: 262144)",
-    )
-    serve.add_argument(
-        "--log-level",
-        default=environment("LOG_LEVEL", "warning"),
-        type=log_level,
-        metavar="LEVEL",
-        help=f"the least level that is logged on stderr: {', '.join(LEVELS)} (default: warning)",
-    )
+    add_options(serve, ServeOptions)
+    add_options(serve, Settings)
     add_nats_options(serve)
     add_http_options(serve)
     serve.set_defaults(run=run_serve)
 
 
 def run_serve(options: argparse.Namespace) -> int:
+    serving = read_options(ServeOptions, options)
     logging.basicConfig(
-        stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s"
+        stream=sys.stderr, level=serving.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s"
     )
     os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
     location = location_of(options.db)
-    over_http = options.transport == "http"
+    over_http = serving.transport == "http"
     if sys.stdin.isatty() and not over_http:
         _greet(location)
-    from holdlog.adapters.api.request import Settings
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, publish_to_nats
     from holdlog.adapters.mcp.salvage import longest_line
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
     from holdlog.adapters.mcp.stdio.serving import run_stdio
 
-    _require_known_groups(options.tools)
-    groups = chosen_groups(options.tools)
-    settings = Settings(
-        max_value_bytes=options.max_value_bytes,
-        max_wait=options.max_wait,
-        lease=options.lease_seconds or (LEASE_OVER_HTTP if over_http else LEASE),
-        grace=options.grace_seconds,
-        idle_limit=options.idle_limit,
-        max_claims=options.max_claims,
-        keeps=not over_http,
-        workspaces=workspaces_of(options),
-    )
+    _require_known_groups(serving.tools)
+    groups = chosen_groups(serving.tools)
+    given = ({"lease": LEASE_OVER_HTTP} if over_http else {}) | given_options(Settings, options)
+    settings = Settings(**given, keeps=not over_http, workspaces=workspaces_of(options))
     nats = nats_options_of(options) if options.nats else None
     if over_http:
-        return serve_http(options, location, settings, groups, nats)
+        return serve_http(options, location, settings, groups, serving.tool_prefix, nats)
     engine = open_holdlog(location, settings, session=local_session(), what="mcp stdio", report=print_note)
     engine.keep_sessions()
     background = publish_to_nats(engine, location, nats) if nats is not None else None
@@ -154,7 +102,7 @@ def run_serve(options: argparse.Namespace) -> int:
             background.stop()
         engine.close()
 
-    run_stdio(build_server(engine, groups, options.tool_prefix), end, longest_line(options.max_value_bytes))
+    run_stdio(build_server(engine, groups, serving.tool_prefix), end, longest_line(settings.max_value_bytes))
     return 0
 
 

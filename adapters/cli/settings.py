@@ -1,29 +1,50 @@
-"""Reads and checks options and the environment. Imported by every command: it must load fast."""
+"""The options of commands: where they come from, and the store that they name. Every command imports it: it must load
+fast."""
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdlog.adapters.operating_system.location import find_store, is_url
+from holdlog.adapters.operating_system.options import ONE_OR_MORE, SWITCH, Option, declared, option, text
 from holdlog.adapters.operating_system.secrets import secret
 
 if TYPE_CHECKING:
     from holdlog.adapters.operating_system.workspaces import Workspaces
 
-LONGEST_WAIT: Final = 3600.0
-"""Seconds; hosts cancel a call long before that."""
-LONGEST_LEASE: Final = 86_400.0
-"""Seconds; a day."""
-MOST_CLAIMS: Final = 1_000_000
-LARGEST_VALUE: Final = 16 * 1024 * 1024
-"""Bytes; every reader of a key gets the whole value."""
 
-LEVELS: Final = ("debug", "info", "warning", "error")
-LOG_FORMATS: Final = ("off", "text", "json")
+@dataclass(frozen=True)
+class StoreOptions:
+    """The store of a command."""
+
+    db: str | None = option(
+        "the store: a file, or postgresql://user@host/database",
+        text("PATH|URL"),
+        is_secret=True,
+        unset="HOLDLOG_DB, or else the store of the git repository; docs/store.md",
+    )
+
+
+@dataclass(frozen=True)
+class WorkspaceOptions:
+    """How paths become names of resources."""
+
+    workspace: tuple[str, ...] = option(
+        "a folder whose paths are file://NAME/…",
+        text("NAME=PATH"),
+        is_list=True,
+        unset="the worktrees of the git repository",
+        default=(),
+    )
+    claims_across_worktrees: bool = option(
+        "treat the same path in all worktrees of the repository as one resource",
+        SWITCH,
+        unset="one in each worktree",
+        default=False,
+    )
 
 
 def location_of(db: str | None) -> Path | str:
@@ -44,75 +65,87 @@ def workspaces_of(options: argparse.Namespace) -> "Workspaces":
     """The workspaces. Raises LocationError, InvalidError."""
     from holdlog.adapters.operating_system.workspaces import find_workspaces
 
-    return find_workspaces(os.environ, Path.cwd(), options.workspace, options.claims_across_worktrees)
+    named = read_options(WorkspaceOptions, options)
+    return find_workspaces(os.environ, Path.cwd(), named.workspace, named.claims_across_worktrees)
 
 
-def seconds(text: str) -> float:
-    return _read(text, float, lambda it: 0 < it <= LONGEST_WAIT, f"more than 0 and at most {LONGEST_WAIT:.0f} seconds")
+def add_options(parser: argparse._ActionsContainer, model: type, unset: Any = None) -> None:
+    """Add the flags that the fields of a model declare; their defaults are those of the environment, else `unset`."""
+    for each in declared(model):
+        if not each.has_flag:
+            continue
+        given = _from_environment(each)
+        if each.rule is SWITCH:
+            action = parser.add_argument(each.flag, action="store_true", help=_help(each))
+            action.default, action.type = given or False, _typed(each)
+        elif each.is_list:
+            listed = [word.strip() for word in (given or "").split(",") if word.strip()]
+            parser.add_argument(each.flag, metavar=each.rule.metavar, action="append", default=listed, help=_help(each))
+        else:
+            parser.add_argument(
+                each.flag,
+                metavar=None if each.choices else each.rule.metavar,
+                type=_typed(each),
+                default=unset if given is None else given,
+                choices=each.choices or None,
+                help=_help(each),
+            )
 
 
-def lease_seconds(text: str) -> float:
-    return _read(text, float, lambda it: 1 <= it <= LONGEST_LEASE, f"from 1 to {LONGEST_LEASE:.0f} seconds")
+def given_options(model: type, options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a model that the arguments or the environment set."""
+    found = {each.field: getattr(options, each.name, None) for each in declared(model)}
+    return {
+        field: tuple(value) if isinstance(value, list) else value for field, value in found.items() if value is not None
+    }
 
 
-def whole_number(text: str) -> int:
-    return _read(text, int, lambda it: 0 < it <= MOST_CLAIMS, f"a whole number from 1 to {MOST_CLAIMS}")
+Model = TypeVar("Model")
 
 
-def whole_bytes(text: str) -> int:
-    return _read(text, int, lambda it: 0 < it <= LARGEST_VALUE, f"a whole number of bytes from 1 to {LARGEST_VALUE}")
+def read_options(model: type[Model], options: argparse.Namespace) -> Model:
+    """The values of a model's fields: those of the arguments or the environment, else the defaults."""
+    return model(**given_options(model, options))
 
 
-def port(text: str) -> int:
-    return _read(text, int, lambda it: 0 <= it <= 65_535, "a port from 0 to 65535")
-
-
-def one_or_more(text: str) -> int:
-    """At most `sys.maxsize`, which itertools and deque accept: more is as good as no limit."""
-    return min(sys.maxsize, _read(text, int, lambda it: it > 0, "a whole number, 1 or more"))
-
-
-def whole_from(least: int, most: int) -> Callable[[str], int]:
-    return lambda text: _read(text, int, lambda it: least <= it <= most, f"a whole number from {least} to {most}")
-
-
-def log_level(text: str) -> str:
-    return _read(text, str.lower, LEVELS.__contains__, f"one of {', '.join(LEVELS)}")
-
-
-def log_format(text: str) -> str:
-    return _read(text, str.lower, LOG_FORMATS.__contains__, f"one of {', '.join(LOG_FORMATS)}")
-
-
-def switched(text: str) -> bool:
-    """Parse an on/off setting. Any other word is an error."""
-    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    word = _read(text, lambda it: it.strip().lower(), words.__contains__, "on or off (also 1, true, yes, 0, false, no)")
-    return words[word]
+def variable_of(model: type, field: str) -> str:
+    """The value of one option in the environment, else its default."""
+    found = next(each for each in declared(model) if each.field == field)
+    given = _from_environment(found)
+    return str(found.default) if given is None else given
 
 
 class _FromEnvironment(str):
-    """The text of a setting, with the name of its variable."""
+    """The text of an option that an environment variable sets."""
 
-    __slots__ = ("variable",)
-    variable: str
-
-
-def environment(name: str, fallback: str) -> str:
-    text = os.environ.get(f"HOLDLOG_{name}")
-    if not text:
-        return fallback
-    setting = _FromEnvironment(text)
-    setting.variable = f"HOLDLOG_{name}"
-    return setting
+    __slots__ = ()
 
 
-Parsed = TypeVar("Parsed")
+def _from_environment(option: Option) -> _FromEnvironment | None:
+    """The text of the option's variable. A secret is read when it is used, because it may be in a file."""
+    text = None if option.is_secret else os.environ.get(option.variable)
+    return None if text is None or not (text or option.may_be_empty) else _FromEnvironment(text)
 
 
-def _read(text: str, read: Callable[[str], Parsed], is_good: Callable[[Parsed], bool], rule: str) -> Parsed:
-    with suppress(ValueError):
-        if is_good(given := read(text)):
-            return given
-    where = f" (in {text.variable})" if isinstance(text, _FromEnvironment) else ""
-    raise argparse.ArgumentTypeError(f"must be {rule}{where}")
+def _help(option: Option) -> str:
+    repeatable = "; repeatable" if option.is_list else ""
+    return f"{option.help}{repeatable} (default: {option.shown_default})".replace("%", "%%")
+
+
+def _typed(option: Option) -> Callable[[str], Any]:
+    """Reads the text of an option for argparse, which itself checks the choices of flags."""
+
+    def read(text: str) -> Any:
+        given = isinstance(text, _FromEnvironment)
+        if option.choices and not given:
+            return text
+        try:
+            return option.rule.parse(text)
+        except ValueError as error:
+            where = f" (in {option.variable})" if given else ""
+            raise argparse.ArgumentTypeError(f"{error}{where}") from None
+
+    return read
+
+
+one_or_more = _typed(Option("", ONE_OR_MORE))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.compose import MEMORY, file_of, open_holdlog
 from holdlog.adapters.operating_system.location import is_url
 from holdlog.adapters.operating_system.private import require_private

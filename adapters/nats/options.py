@@ -2,15 +2,18 @@
 
 import importlib.util
 import re
-import ssl
 import zlib
 from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from holdlog.adapters.nats.errors import NatsError
-from holdlog.adapters.operating_system.secrets import secret
+from holdlog.adapters.operating_system.options import ANY_SECONDS, FILE, ONE_OR_MORE, option, secrets_of, text
+
+if TYPE_CHECKING:
+    import ssl
 
 PREFIX: Final = "holdlog"
 SCHEMES: Final = ("nats", "tls")
@@ -20,31 +23,46 @@ _WORDS: Final = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}")
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class StreamLimits(NamedTuple):
+@dataclass(frozen=True)
+class StreamLimits:
     """Limits of the stream; None: as they are, or none for a new stream."""
 
-    max_age: float | None = None
-    """Seconds."""
-    max_bytes: int | None = None
-    max_messages: int | None = None
-    replicas: int | None = None
+    max_age: float | None = option(
+        "drop events older than this from the stream", ANY_SECONDS, name="nats_max_age", unset="no limit"
+    )
+    max_bytes: int | None = option(
+        "drop the oldest events if the stream exceeds N bytes", ONE_OR_MORE, name="nats_max_bytes", unset="no limit"
+    )
+    max_messages: int | None = option(
+        "drop the oldest events if the stream exceeds N events", ONE_OR_MORE, name="nats_max_messages", unset="no limit"
+    )
+    replicas: int | None = option(
+        "copies of the stream in a NATS cluster", ONE_OR_MORE, name="nats_replicas", unset="1"
+    )
 
 
-class NatsOptions(NamedTuple):
+@dataclass(frozen=True)
+class NatsOptions:
     """Options of a NATS connection and of the store's stream. `servers`: URLs without user or password. `name`: the
     store's token in subjects, None = its id."""
 
-    servers: tuple[str, ...]
-    user: str | None = None
-    password: str | None = None
-    token: str | None = None
-    credentials: Path | None = None
-    nkey: Path | None = None
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    prefix: str = PREFIX
-    name: str | None = None
+    servers: tuple[str, ...] = option(
+        "nats://host:4222 or tls://host:4222, several separated by commas", text("URL"), name="nats", default=MISSING
+    )
+    user: str | None = option("the user", text("TEXT"), name="nats_user", has_flag=False, is_secret=True)
+    password: str | None = option(
+        "the user's password", text("TEXT"), name="nats_password", has_flag=False, is_secret=True
+    )
+    token: str | None = option(
+        "the token, instead of a user", text("TEXT"), name="nats_token", has_flag=False, is_secret=True
+    )
+    name: str | None = option("the name of the store in subjects", text("NAME"), name="nats_name", unset="its id")
+    prefix: str = option("the first part of all subjects", text("TEXT"), name="nats_prefix", default=PREFIX)
+    credentials: Path | None = option("a file with credentials: JWT and NKEY", FILE, name="nats_creds")
+    nkey: Path | None = option("a file with the seed of an NKEY", FILE, name="nats_nkey")
+    ca: Path | None = option("a file with certificates to trust", FILE, name="nats_ca", unset="those of the system")
+    certificate: Path | None = option("a file with the client certificate", FILE, name="nats_cert")
+    key: Path | None = option("a file with the key of the client certificate", FILE, name="nats_key")
     limits: StreamLimits = StreamLimits()
 
     def __repr__(self) -> str:
@@ -85,7 +103,9 @@ class NatsOptions(NamedTuple):
     def _is_encrypted(self) -> bool:
         return bool(self.ca or self.certificate) or any(it.startswith("tls://") for it in self.servers)
 
-    def _context(self) -> ssl.SSLContext:
+    def _context(self) -> "ssl.SSLContext":
+        import ssl  # slow, and needed for encrypted connections only
+
         for path in filter(None, (self.ca, self.certificate, self.key)):
             _readable(path, "the TLS file")
         try:
@@ -105,7 +125,7 @@ def nats_options(url: str, environment: Mapping[str, str] | None = None, **more:
     """
     found = environment or {}
     servers: list[str] = []
-    user, password, token = (secret(found, f"HOLDLOG_NATS_{name}") for name in ("USER", "PASSWORD", "TOKEN"))
+    user, password, token = secrets_of(NatsOptions, found).values()
     for each in filter(None, (part.strip() for part in url.split(","))):
         server, name, word = _server(each)
         servers.append(server)

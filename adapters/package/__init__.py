@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         Released,
         WaitTimeout,
     )
-    from holdlog.adapters.api.request import Settings
+    from holdlog.adapters.api.settings import Settings
     from holdlog.adapters.api.threads.conversation import (
         AgentResult,
         InferenceResult,
@@ -132,7 +132,7 @@ __all__ = [
 ]
 
 _NAMES_IN = {
-    "holdlog.adapters.api.request": ("Settings",),
+    "holdlog.adapters.api.settings": ("Settings",),
     "holdlog.adapters.python.copying": ("copy",),
     "holdlog.adapters.stores.copying.copy": ("CopyReport",),
     "holdlog.adapters.python.async_store": ("AsyncStateStore",),

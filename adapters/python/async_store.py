@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdlog.adapters.api.claims import responses as claims
-from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest, Settings
+from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import caller
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import named_session, open_holdlog

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -154,7 +155,7 @@ class Subscription:
     def _follow(self, source: EventSource) -> None:
         """Continue with the store that was found first, even if another store publishes there after an outage."""
         if self._followed is None and self._options.name is None:
-            self._options = self._options._replace(name=source.root.removeprefix(f"{self._options.prefix}."))
+            self._options = replace(self._options, name=source.root.removeprefix(f"{self._options.prefix}."))
         self._followed = source.store_id
 
     def _complain(self, line: str) -> None:

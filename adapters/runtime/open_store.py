@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, Query, Settings
+from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, Query
 from holdlog.adapters.api.requests import Requests
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.notifications import ProcessNotifier

@@ -14,7 +14,8 @@ from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.token import Token
 
 if TYPE_CHECKING:
-    from holdlog.adapters.auth.jwt import JwtBearers, JwtOptions
+    from holdlog.adapters.auth.jwt import JwtBearers
+from holdlog.adapters.auth.options import JwtOptions
 
 REMEMBERED_SECONDS: Final = 1.0
 """Seconds that a stored token is cached; a revocation by another process takes effect here after this time at most."""

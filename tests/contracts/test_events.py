@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from holdlog.adapters.api.events import paging
 from holdlog.adapters.api.pagination import MAX_PAGE_BYTES
-from holdlog.adapters.api.request import Settings
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.values.responses import Events, EventView
 from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.auth.identity import Identity

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.api.request import Settings
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.values import responses as results
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system.liveness import Liveness

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdlog
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.python.async_store import AsyncStateStore
 from holdlog.adapters.python.store import StateStore
 from holdlog.domain.refusals import (

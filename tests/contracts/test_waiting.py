@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.api.request import BlockingQuery, Settings
+from holdlog.adapters.api.request import BlockingQuery
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.operating_system.notifications import ProcessNotifier

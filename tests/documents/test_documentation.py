@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.cli.main import build_parser
+from tests.support.option_tables import DOCS, TABLES, with_table
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -62,6 +63,14 @@ def test_every_link_within_the_repository_leads_to_a_file_and_a_heading(document
         file = document.parent / target if target else document
         assert file.exists(), target
         assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("document", TABLES)
+def test_table_of_options_is_that_of_the_code(document: str) -> None:
+    """After a change: `python -m tests.support.option_tables`."""
+    text = (DOCS / document).read_text()
+    assert text.count("| `--") > 5
+    assert text == with_table(document)
 
 
 def test_documents_show_commands_targets_and_links() -> None:

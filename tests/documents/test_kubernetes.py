@@ -9,6 +9,7 @@ import pytest
 import yaml
 from starlette.routing import Route
 
+from holdlog.adapters.cli.http import http_options_of
 from holdlog.adapters.cli.main import parsed
 from holdlog.adapters.http.openapi.document import DESCRIBED, document
 from holdlog.adapters.http.operations.routes import PROBE_TIMEOUT
@@ -34,10 +35,11 @@ def test_manifest_arguments_and_variables_are_options_of_holdlog(monkeypatch: py
     for variable in CONTAINER["env"]:
         monkeypatch.setenv(variable["name"], "postgresql://holdlog@db.example/team")
     options = parsed(CONTAINER["args"])
-    assert (options.transport, options.host, options.auth, options.access_log) == ("http", "0.0.0.0", True, "json")
-    assert [port["containerPort"] for port in CONTAINER["ports"]] == [options.port]
+    http = http_options_of(options)
+    assert (options.transport, http.host, options.auth, http.access_log) == ("http", "0.0.0.0", True, "json")
+    assert [port["containerPort"] for port in CONTAINER["ports"]] == [http.port]
     assert [variable["name"] for variable in CONTAINER["env"]] == ["HOLDLOG_DB"]
-    assert options.drain_seconds + 10 < POD["terminationGracePeriodSeconds"]
+    assert http.drain + 10 < POD["terminationGracePeriodSeconds"]
 
 
 def test_manifest_takes_secrets_from_a_kubernetes_secret_only() -> None:

@@ -17,6 +17,7 @@ from mcp_types import CallToolResult
 
 from holdlog.adapters.cli.main import build_parser
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
 
 ROOT = Path(__file__).parents[2]
@@ -99,8 +100,7 @@ def test_every_configuration_over_stdio_starts_holdlog(page: str, count: int) ->
 def test_every_http_configuration_uses_the_default_address_and_holds_no_secret() -> None:
     remote = [server for server in servers(HOSTS) if "command" not in server]
     assert len(remote) == 5
-    parser, _ = build_parser()
-    default = parser.parse_args(["serve", "--transport", "http"])
+    default = HttpOptions()
     for server in remote:
         address = server.get("url") or server["serverUrl"]
         assert address == f"http://{default.host}:{default.port}{default.path}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdlog import FencedError, StateStore
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from tests.processes.conftest import EVERY_STORE_IN_TIME, Serve, Start
 from tests.processes.test_kill import KILLED
 from tests.support.processes.claimants import granted, require_one_holder_at_a_time, waiting

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from tests.processes.conftest import EVERY_STORE_IN_TIME, Serve
 from tests.processes.test_holders import CALLERS
 from tests.support.agent import connected, process

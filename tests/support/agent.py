@@ -11,9 +11,9 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from jsonschema import Draft202012Validator
 
-from holdlog.adapters.api.request import Settings
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.groups import GROUPS

@@ -2,7 +2,7 @@
 
 import httpx2
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.values.responses import StateRecord
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.options import HttpOptions

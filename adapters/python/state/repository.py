@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from holdlog.adapters.api.request import CommandRequest, Query, Settings
+from holdlog.adapters.api.request import CommandRequest, Query
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.threads.conversation import (
     MESSAGE,
     AgentResult,

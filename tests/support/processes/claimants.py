@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from holdlog import AsyncStateStore, StateStore
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore

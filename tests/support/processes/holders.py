@@ -16,7 +16,7 @@ from typing import Any, Final
 import httpx2
 
 from holdlog import FencedError, InvalidError, StateStore
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.tokens import fresh
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.message import Caller as Issuer

@@ -14,9 +14,13 @@ from typing import NamedTuple
 
 import pytest
 
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.cli.main import build_parser, main, parsed
 from holdlog.adapters.cli.parsers import did_you_mean
+from holdlog.adapters.cli.serve import ServeOptions
+from holdlog.adapters.cli.settings import WorkspaceOptions, read_options
 from holdlog.adapters.cli.texts import printable
+from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.groups import ALIASES, GROUPS
 from tests.support.wire import Wire
 
@@ -219,6 +223,34 @@ def test_bad_setting_is_reported_with_its_rule_and_variable(
     monkeypatch.setenv(f"HOLDLOG_{variable}", given)
     refused = run("serve")
     assert re.fullmatch(rf"holdlog serve: argument {option}: must be .* \(in HOLDLOG_{variable}\) .*\n", refused.err)
+
+
+@pytest.mark.parametrize("variable", ["TRANSPORT", "CLAIMS_ACROSS_WORKTREES", "NATS_MAX_BYTES"])
+def test_unknown_word_in_a_variable_is_refused_with_its_name(
+    variable: str, run: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"HOLDLOG_{variable}", "htp")
+    refused = run("serve")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert f"(in HOLDLOG_{variable})" in refused.err
+
+
+def test_empty_variable_is_no_value_but_for_the_tool_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TOOLS", "TOOL_PREFIX", "MAX_CLAIMS", "WORKSPACE"):
+        monkeypatch.setenv(f"HOLDLOG_{name}", "")
+    options = parsed([])
+    assert read_options(ServeOptions, options) == ServeOptions(tool_prefix="")
+    assert read_options(Settings, options) == Settings()
+    assert read_options(WorkspaceOptions, options) == WorkspaceOptions()
+
+
+def test_flag_wins_over_its_variable_and_adds_to_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDLOG_MAX_CLAIMS", "7")
+    monkeypatch.setenv("HOLDLOG_ALLOWED_HOST", "a.example, b.example")
+    assert read_options(Settings, parsed([])).max_claims == 7
+    options = parsed(["--max-claims", "8", "--allowed-host", "c.example"])
+    assert read_options(Settings, options).max_claims == 8
+    assert read_options(HttpOptions, options).allowed_hosts == ("a.example", "b.example", "c.example")
 
 
 @pytest.mark.check

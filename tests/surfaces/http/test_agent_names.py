@@ -11,7 +11,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.auth.tokens import fresh
 from holdlog.adapters.compose import MEMORY, open_holdlog

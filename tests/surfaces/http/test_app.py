@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.compose import open_holdlog

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 import uvicorn
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.compose import open_holdlog

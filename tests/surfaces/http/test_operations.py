@@ -31,7 +31,7 @@ from starlette.middleware import Middleware
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.compose import open_holdlog

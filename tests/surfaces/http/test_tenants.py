@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http import tenants as module
 from holdlog.adapters.http.tenants import Tenants

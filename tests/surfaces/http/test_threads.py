@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.http.app import build_app

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.tokens import fresh
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http.app import build_app

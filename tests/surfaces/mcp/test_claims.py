@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.mcp.server import build_server
 from tests.support.agent import ALL, ERAS, Agent, connected, engine, process, served
 from tests.support.clock import Clock

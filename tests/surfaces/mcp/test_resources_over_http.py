@@ -13,7 +13,7 @@ from mcp.client.subscriptions import ResourceUpdated, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceTemplateReference
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.compose import MEMORY

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.threads.conversation import AgentResult, new_result
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.runtime.engine import Engine

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.stores.sqlite.memory import MemoryDatabase
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction

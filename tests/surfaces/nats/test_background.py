@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def test_foreign_stream_is_reported_and_retried(
     _, first = beside
     until(lambda: first.status.state == "current")
     with caplog.at_level(logging.WARNING, "holdlog.nats"):
-        named = options._replace(name="taken")
+        named = replace(options, name="taken")
         stores = [open_holdlog(":memory:") for _ in range(2)]
         nats = []
         for store in stores:

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ async def test_unusual_names_and_values_pass_through_nats_unchanged(postgres: st
     assert [it.data["value"] for it in found] == [VALUES[number % len(VALUES)] for number in range(len(ODD))]
     for number, subject in enumerate(subjects):
         pattern = f"{root}.{subject}"
-        async with Subscription(options._replace(name=root.rpartition(".")[2]), [pattern], after=0) as events:
+        async with Subscription(replace(options, name=root.rpartition(".")[2]), [pattern], after=0) as events:
             (event,) = await some(events, 1)
         assert event.position == number + 1
 
@@ -98,7 +99,7 @@ async def test_stream_of_another_store_ends_a_relay_with_one_line(
     engine = open_holdlog(postgres)
     owner = store_id(engine) if metadata == "mine" else metadata
     engine.close()
-    name = "other" if metadata == "" else options._replace(name="taken").stream("")
+    name = "other" if metadata == "" else replace(options, name="taken").stream("")
     config = StreamConfig(subjects=[subjects], metadata={STORE: owner} if owner else None)
     async with stream(options, name, config):
         await require_one_line(says, "--db", postgres, "--nats", shared_server.url, "--nats-name", "taken")

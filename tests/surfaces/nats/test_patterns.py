@@ -1,6 +1,7 @@
 """Patterns of subjects: what some event can have is taken, what none can have is refused in one line."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,7 +123,7 @@ def test_every_subject_of_an_event_can_be_matched(one: str, other: str, named: b
 
 
 async def test_the_subject_of_another_store_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
-    options = options._replace(name="one")
+    options = replace(options, name="one")
     write(engine, 1)
     await publish_all(engine, path, options)
     async with Subscription(options, ["holdlog.one.>", "holdlog.*.record.>"], after=0) as events:

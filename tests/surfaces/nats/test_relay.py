@@ -153,7 +153,7 @@ async def test_relay_ignores_foreign_messages(engine: Engine, path: Path, option
 async def test_stream_limits_come_from_the_options(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 5)
     await publish_all(engine, path, options)
-    limited = options._replace(limits=StreamLimits(max_age=3600.0, max_bytes=10_000_000, max_messages=3))
+    limited = replace(options, limits=StreamLimits(max_age=3600.0, max_bytes=10_000_000, max_messages=3))
     await publish_all(engine, path, limited)
     async with client(options) as connection:
         config = (await connection.jetstream().stream_info(options.stream(store_id(engine)))).config
@@ -164,7 +164,7 @@ async def test_stream_limits_come_from_the_options(engine: Engine, path: Path, o
 
 
 async def test_stream_of_another_store_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
-    named = options._replace(name="team")
+    named = replace(options, name="team")
     await publish_all(engine, path, named)
     other = open_holdlog(path.with_name("other.db"))
     try:
@@ -189,7 +189,7 @@ async def test_stream_not_created_by_holdlog_is_refused(
         await js.add_stream(config)
         try:
             with pytest.raises(NatsError, match=told):
-                await publish_all(engine, path, options._replace(name="mine"))
+                await publish_all(engine, path, replace(options, name="mine"))
         finally:
             await js.delete_stream(str(config.name))
 
@@ -375,7 +375,7 @@ def test_only_one_relay_of_a_store_leads(tmp_path: Path) -> None:
 
 
 def test_relays_of_one_store_to_two_names_both_lead(path: Path, options: NatsOptions) -> None:
-    one, other = open_lead(path, options), open_lead(path, options._replace(name="team"))
+    one, other = open_lead(path, options), open_lead(path, replace(options, name="team"))
     assert [one.take(), other.take(), open_lead(path, options).take()] == [True, True, False]
     one.release()
     other.release()

@@ -1,6 +1,7 @@
 """A subscriber sees each event once, in order, and none is missing."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ async def some(events: Subscription, count: int) -> list[CloudEvent]:
 
 def mine(options: NatsOptions, engine: Engine) -> NatsOptions:
     """The options of a subscriber without the store."""
-    return options._replace(name=store_id(engine))
+    return replace(options, name=store_id(engine))
 
 
 async def test_subscriber_yields_exactly_the_log(engine: Engine, path: Path, options: NatsOptions) -> None:
@@ -98,7 +99,7 @@ async def test_bookmarks_advance_the_position_of_an_idle_subscriber(
 
 async def test_subscriber_fills_a_gap_from_the_log(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 10)
-    limited = options._replace(limits=StreamLimits(max_messages=3))
+    limited = replace(options, limits=StreamLimits(max_messages=3))
     await publish_all(engine, path, limited)
     assert await positions(options, engine) == [8, 9, 10]
     async with Subscription(options, after=2, opened=open_holdlog(path)) as events:
@@ -122,7 +123,7 @@ async def test_gap_without_access_to_the_store_is_an_error_with_the_position(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(engine, 10)
-    await publish_all(engine, path, options._replace(limits=StreamLimits(max_messages=3)))
+    await publish_all(engine, path, replace(options, limits=StreamLimits(max_messages=3)))
     async with Subscription(mine(options, engine), after=2) as events:
         with pytest.raises(EventsLostError, match="after position 2 up to 7") as lost:
             await some(events, 1)
@@ -227,7 +228,7 @@ async def test_subscriber_needs_a_store_name_only_among_several(engine: Engine, 
     async with subscribe(server.url, after=0) as events:
         assert [event.position for event in await some(events, 1)] == [1]
     other = open_holdlog(path.with_name("other.db"))
-    await publish_all(other, path.with_name("other.db"), options._replace(name="team"))
+    await publish_all(other, path.with_name("other.db"), replace(options, name="team"))
     other.close()
     async with subscribe(server.url, after=0) as events:
         with pytest.raises(NatsError, match=f"choose one of {store_id(engine)}, team"):
@@ -257,7 +258,7 @@ async def test_subscriber_stays_with_its_store_when_others_publish_after_an_outa
 
 @pytest.mark.check
 async def test_stream_recreated_by_another_store_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
-    named = options._replace(name="taken")
+    named = replace(options, name="taken")
     write(engine, 1)
     await publish_all(engine, path, named)
     other = open_holdlog(path.with_name("other.db"))

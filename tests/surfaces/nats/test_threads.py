@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from holdlog.adapters.compose import open_holdlog
@@ -39,7 +40,7 @@ async def test_subscriber_selects_one_thread_or_all(engine: Engine, path: Path, 
     engine.claim(engine.requests.claims.claim("thread/7", "ann"), engine.caller)
     story(engine, "run")
     await publish_all(engine, path, options)
-    options = options._replace(name=store_id(engine))
+    options = replace(options, name=store_id(engine))
     for pattern, places in (("thread._.run", range(9, 16)), ("thread.>", [*range(1, 8), *range(9, 16)])):
         async with Subscription(options, [pattern], after=0) as events:
             assert [event.position for event in await some(events, len(places))] == list(places)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdlog.adapters.api.request import Settings
 from holdlog.adapters.api.requests import Requests
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import checked
 from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.static import static_token

@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from joserfc import jwk, jwt
 
 from holdlog.adapters.auth.grants import Grants
-from holdlog.adapters.auth.jwt import JwtBearers, JwtOptions
+from holdlog.adapters.auth.jwt import JwtBearers
+from holdlog.adapters.auth.options import JwtOptions
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.verifier import Verifier, build_verifier
