@@ -1,17 +1,18 @@
 """The command line. Commands import what they need when they run: `holdlog serve` must start fast."""
 
 import argparse
+import codecs
+import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from holdlog.adapters.cli.commands import add_calls
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
-from holdlog.adapters.cli.output import make_every_character_writable
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
@@ -23,6 +24,10 @@ from holdlog.adapters.operating_system.location import LocationError
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 INTERRUPTED: Final = 130
+
+_AS_JSON: Final = "holdlog.json"
+_DEFAULT_HANDLERS: Final = frozenset({"strict", "surrogateescape"})
+"""Python's default error handlers. Any other handler is the user's choice (PYTHONIOENCODING)."""
 
 _ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
 """The only options before a command that take no value; the parser handles them immediately."""
@@ -185,3 +190,20 @@ class _Version(argparse.Action):
 
         print(f"holdlog {version('holdlog')}")
         parser.exit()
+
+
+def make_every_character_writable() -> None:
+    """Escape what standard output cannot encode as in JSON: in text it is readable, in JSON it is equivalent.
+
+    Standard error escapes by default (`backslashreplace`).
+    """
+    codecs.register_error(_AS_JSON, _as_json)
+    if getattr(sys.stdout, "errors", None) in _DEFAULT_HANDLERS and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors=_AS_JSON)
+
+
+def _as_json(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text: Any = error.object[error.start : error.end]
+    return json.dumps(text)[1:-1], error.end

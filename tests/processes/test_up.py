@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.cli.servers.ports import free_port
+from holdlog.adapters.cli.servers.programs import free_port
 from tests.processes.conftest import StartUp
 from tests.support.processes.ups import holdlog, is_open, processes_of
 from tests.support.processes.workers import PATIENCE, until

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdlog.adapters.cli.servers.nats import answers, program
-from holdlog.adapters.cli.servers.ports import free_port
+from holdlog.adapters.cli.servers.programs import Nats, answers, free_port
 
 STARTS_WITHIN = 20.0
 
@@ -45,7 +44,7 @@ class NatsServer:
         log = (self.folder / "server.log").open("ab")
         with log:
             self.process = subprocess.Popen(
-                [program(), "-a", self.host, "-p", str(self.port), "-js", "-sd", self.folder, *self.options],
+                [Nats.program(), "-a", self.host, "-p", str(self.port), "-js", "-sd", self.folder, *self.options],
                 stdout=log,
                 stderr=log,
             )

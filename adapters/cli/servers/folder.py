@@ -8,28 +8,15 @@ import secrets
 import stat
 import tempfile
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
-from holdlog.adapters.cli.servers.errors import ServersError
+from holdlog.adapters.cli.servers import ServersError
 
 ACCOUNTS: Final = ("pgserver", "postgres")
 """Users that the servers run as if holdlog runs as root; the first one that exists is used."""
 
 _LOCK: Final = "up.lock"
 _KNOWN: Final = "known.json"
-
-
-class Known(NamedTuple):
-    """The secrets and ports that the URLs contain. A port is None until it is known."""
-
-    postgres_password: str
-    nats_token: str
-    postgres_port: int | None = None
-    nats_port: int | None = None
-
-    def __repr__(self) -> str:
-        """Omit the secrets, because a traceback may contain this text."""
-        return f"Known(postgres_port={self.postgres_port}, nats_port={self.nats_port})"
 
 
 class Folder:
@@ -50,13 +37,11 @@ class Folder:
             self.path.chmod(0o700 if self.account is None else 0o711)
         except OSError as error:
             where = f"--data {data}" if data is not None else "a temporary folder"
-            raise ServersError(
-                f"{where} cannot be used: {error.strerror}; name a folder that you can write to"
-            ) from None
+            message = f"{where} cannot be used: {error.strerror}; name a folder that you can write to"
+            raise ServersError(message) from None
 
     def _require_passage(self, account: str) -> None:
-        """Raise ServersError if the account cannot reach the folder, because we must not change the mode of its
-        parents."""
+        """Raise ServersError if the account cannot reach the folder. The mode of its parents is not ours to change."""
         for parent in self.path.parents:
             if not parent.stat().st_mode & stat.S_IXOTH:
                 if self.is_temporary:
@@ -74,38 +59,36 @@ class Folder:
             self._give(made)
         return made
 
-    def write(self, name: str, text: str) -> Path:
-        """Write a file that only this user and the servers can read. Readers never see a partial file."""
-        written = self._write(name, text)
-        self._give(written)
-        return written
-
-    def known(self) -> Known:
-        """Load the stored secrets and ports, or generate new secrets. Raises ServersError."""
-        path = self.path / _KNOWN
-        try:
-            return Known(**json.loads(path.read_text()))
-        except FileNotFoundError:
-            if (self.path / "postgres").exists():
-                raise ServersError(
-                    f"{path} is missing: it contained the password of this database; name another folder"
-                ) from None
-            return Known(secrets.token_hex(16), secrets.token_hex(16))
-        except (ValueError, TypeError):
-            raise ServersError(
-                f"{path} cannot be read: it contains the passwords of this folder; repair it or name another folder"
-            ) from None
-
-    def remember(self, known: Known) -> None:
-        self._write(_KNOWN, json.dumps(known._asdict(), indent=1) + "\n")
-
-    def _write(self, name: str, text: str) -> Path:
+    def write(self, name: str, text: str, to_servers: bool = True) -> Path:
+        """Write a file that only this user, and the servers if so, can read. Readers never see a partial file."""
         handle, draft = tempfile.mkstemp(dir=self.path)  # mode 0600
         with os.fdopen(handle, "w") as file:
             file.write(text)
             file.flush()
             os.fsync(handle)
+        if to_servers:
+            self._give(Path(draft))
         return Path(draft).rename(self.path / name)
+
+    def known(self) -> dict[str, Any]:
+        """Load the stored secrets and ports, or generate new secrets. Raises ServersError."""
+        path = self.path / _KNOWN
+        try:
+            known = json.loads(path.read_text())
+            if isinstance(known, dict) and {"postgres_password", "nats_token"} <= known.keys():
+                return known
+        except FileNotFoundError:
+            if not (self.path / "postgres").exists():
+                return {"postgres_password": secrets.token_hex(16), "nats_token": secrets.token_hex(16)}
+        except ValueError:
+            pass
+        raise ServersError(
+            f"{path} is missing or cannot be read: it contains the passwords of this folder; repair it or name another"
+            " folder"
+        )
+
+    def remember(self, known: dict[str, Any]) -> None:
+        self.write(_KNOWN, json.dumps(known, indent=1) + "\n", to_servers=False)
 
     def _give(self, path: Path) -> None:
         if self.account is not None:
@@ -148,9 +131,8 @@ def _locked(path: Path) -> int:
     except BlockingIOError:
         holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
         os.close(handle)
-        raise ServersError(
-            f"{path} is in use by another holdlog up (process {holder}), which printed its URLs"
-        ) from None
+        message = f"{path} is in use by another holdlog up (process {holder}), which printed its URLs"
+        raise ServersError(message) from None
     os.ftruncate(handle, 0)
     os.pwrite(handle, b"%d\n" % os.getpid(), 0)
     return handle
