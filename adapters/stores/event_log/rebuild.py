@@ -19,15 +19,13 @@ PAGE_CHARACTERS: Final = 16 * 1024 * 1024
 """Characters of events read at once; a page ends after the event that exceeds it."""
 TURN_TIMEOUT: Final = 10.0
 """Seconds that a rebuild waits for the write lock."""
-STEP_COLUMNS: Final = "originator_id, originator_version, at, digest, topic, state, payload, principal"
-"""Columns of the log after the position in a row of a page."""
 
 Progress = Callable[[int, int], None]
 """Called with the position reached and the last position known."""
 
 
 class Tables(Protocol):
-    """The log and the shadow tables, within one transaction."""
+    """The log and the shadow tables, within one transaction. Events are in the form that `codec.decode` takes."""
 
     def by_stream(self, upto: int, after: tuple[str, int], limit: int) -> Iterator[Row]:
         """Events up to a position, in order of streams and versions, after one of them."""
@@ -174,7 +172,9 @@ def _catch_up(tables: Tables, reached: int) -> tuple[int, int]:
 def _page(rows: Iterator[Row], after: int) -> _Page:
     steps: list[FoldStep] = []
     position, characters = after, 0
-    for position, stream, version, at, digest, topic, state, payload, principal in rows:
+    for row in rows:
+        position, stream, version, topic, state, at, principal = row[:7]
+        digest, payload = row[11], row[13]
         steps.append(FoldStep(stream, version, at, digest, event_of(stream, version, topic, state, payload), principal))
         characters += len(state) + len(payload or "")
         if characters > PAGE_CHARACTERS:

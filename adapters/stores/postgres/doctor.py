@@ -20,6 +20,7 @@ from holdlog.adapters.stores.postgres.connection import Connection, connect
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.inspection import PostgresInspection
 from holdlog.adapters.stores.postgres.migrating import OLDER
+from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, added_since, is_behind, minor_of
 from holdlog.adapters.stores.postgres.session import connected
 from holdlog.adapters.stores.postgres.shadow_tables import REBUILD
@@ -49,7 +50,7 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
             findings += _server(connection, target.schema)
             if not TABLES & tables_there(connection):
                 return [*findings, Finding("tables", "bad", f"there is no store in the schema {shown(target.schema)}")]
-            findings += _snapshot(connection, progress)
+            findings += _snapshot(connection, PostgresInspection(connection, PostgresEventRecorder(target)), progress)
             findings.append(_connected(connection, target.schema))
     except StoreError as error:
         findings.append(Finding("database", "bad", str(error)))
@@ -58,9 +59,10 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
     return findings
 
 
-def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> Iterator[Finding]:
+def _snapshot(
+    connection: Connection, inspection: PostgresInspection, progress: Callable[[int, int], None]
+) -> Iterator[Finding]:
     """Yield the findings from one snapshot."""
-    inspection = PostgresInspection(connection)
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     yield from _guarded(connection, "tables", lambda: [_tables(connection, inspection)])
     schema = list(_guarded(connection, "schema", lambda: _schema(inspection)))

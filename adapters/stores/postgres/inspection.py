@@ -8,8 +8,10 @@ from holdlog.adapters.stores.event_log.audit import Row
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.catalog import SELECT_SIZE, tables_there
 from holdlog.adapters.stores.postgres.connection import Connection
+from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.schema import key_of, select_rows
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SELECT_EVENTS, select_from
+from holdlog.adapters.stores.postgres.transaction import PostgresReader
+from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
@@ -22,21 +24,22 @@ class PostgresInspection:
     """Reads one snapshot for the doctor. `connection`: in a transaction with one snapshot. All methods raise
     psycopg.Error."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, recorder: PostgresEventRecorder) -> None:
         self._connection = connection
+        self._recorder = recorder
+        self._unit = PostgresReader(connection, recorder, 0)
 
     def views(self) -> set[str]:
         return tables_there(self._connection)
 
     def total(self) -> int:
-        return int(self._row(f"SELECT COUNT(*) FROM {EVENTS_TABLE}")[0])
+        return self._recorder.count(self._unit)
 
     def ends(self) -> tuple[int, int]:
-        first, last = self._row(f"SELECT MIN(notification_id), MAX(notification_id) FROM {EVENTS_TABLE}")
-        return first or 0, last or 0
+        return self._recorder.ends(self._unit)
 
     def events(self) -> Iterator[Row]:
-        return self._rows(f"{SELECT_EVENTS} ORDER BY originator_id, originator_version")
+        return self._recorder.all_by_stream(self._unit)
 
     def rows_of(self, view: Table, keys: Sequence[Row]) -> dict[Row, Row]:
         if not keys:
@@ -51,21 +54,24 @@ class PostgresInspection:
         return int(self._row(f'SELECT COUNT(*) FROM "{view.name}"')[0])
 
     def known(self, streams: Sequence[str]) -> set[str]:
-        select = f"SELECT DISTINCT originator_id FROM {EVENTS_TABLE} WHERE originator_id = ANY(%s)"
-        return {stream for (stream,) in self._connection.execute(select, (list(streams),))}
+        return self._recorder.known(streams, self._unit)
 
     def events_at(self, addresses: Sequence[tuple[str, Any]]) -> Iterator[Row]:
-        yield from self._connection.execute(_SELECT_EVENTS_AT, arrays((str, int), addresses))
+        by_stream: dict[str, list[int]] = {}
+        for stream, version in addresses:
+            by_stream.setdefault(stream, []).append(version)
+        for stream, versions in by_stream.items():
+            yield from self._recorder.select_versions(stream, versions, self._unit).values()
 
     def backwards(self) -> Iterator[Row]:
-        return self._rows(_SELECT_TIMES_BACKWARDS)
+        return self._recorder.backwards(self._unit)
 
     def meta(self, name: str) -> str | None:
         row = self._connection.execute("SELECT value FROM meta WHERE name = %s", (name,)).fetchone()
         return None if row is None else row[0]
 
     def counts(self) -> tuple[int, ...]:
-        return self._row(_SELECT_COUNTS)
+        return (self.total(), *self._row(_SELECT_COUNTS))
 
     def kept(self) -> tuple[int, ...]:
         return self._row("SELECT (SELECT COUNT(*) FROM requests), (SELECT COUNT(*) FROM refusals)")
@@ -93,15 +99,7 @@ class PostgresInspection:
 
 _numbers = count()
 _SELECT_ROWS: Final = {view.name: select_rows(view) for view in VIEWS}
-_SELECT_EVENTS_AT: Final = f"""{SELECT_EVENTS} WHERE (originator_id, originator_version) IN
-    (SELECT * FROM unnest(%s::text[], %s::bigint[]))"""
-_SELECT_TIMES_BACKWARDS: Final = f"""
-SELECT notification_id, originator_version, originator_id FROM (
-    SELECT notification_id, originator_version, originator_id, at,
-        LAG(at) OVER (ORDER BY notification_id) AS before FROM {EVENTS_TABLE}
-) AS log WHERE at < before"""
-_SELECT_COUNTS: Final = f"""
-SELECT (SELECT COUNT(*) FROM {EVENTS_TABLE}),
-       (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
+_SELECT_COUNTS: Final = """
+SELECT (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
 _SELECT_LEASES: Final = """
 SELECT resource, version, CASE kind WHEN 'waits' THEN 'ticket' ELSE 'grant' END, agent, principal FROM leases"""

@@ -10,6 +10,7 @@ from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
 from holdlog.adapters.stores.postgres.catalog import MADE, TABLES, columns_there, indexes_there, tables_there
 from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.faults import first_line, refusal_of
+from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.schema import EVENT_TYPES, MAJOR, MINOR, TYPES
 from holdlog.adapters.stores.postgres.shadow_tables import fold_within, take_over_within
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SESSION_SALT, new_session_salt
@@ -23,8 +24,8 @@ LOCK_SECONDS: Final = 10.0
 """Seconds that the migration waits for writers, and then for readers."""
 
 
-def migrate(connection: Connection, writers_lock: str, old: str) -> None:
-    """Migrate in the connection's current transaction; `writers_lock`: the statement that excludes writers.
+def migrate(connection: Connection, recorder: PostgresEventRecorder, old: str) -> None:
+    """Migrate in the connection's current transaction.
 
     Events do not change: the migration adds columns to the log, and missing columns and rows to the views. The store
     then refuses processes of the older version, so the sessions of all leases count as ended; deadlines do not change.
@@ -33,12 +34,12 @@ def migrate(connection: Connection, writers_lock: str, old: str) -> None:
     """
     try:
         connection.execute(f"SET LOCAL lock_timeout = '{round(LOCK_SECONDS * 1000)}ms'")
-        connection.execute(writers_lock)
+        connection.execute(recorder.lock)
         if old == "1":  # its writers lock this table
             connection.execute(f"LOCK TABLE {EVENTS_TABLE} IN EXCLUSIVE MODE")
         for name in TABLES - tables_there(connection):
             connection.execute(MADE[name])
-        fold_within(connection)  # first, because the rest also blocks readers
+        fold_within(connection, recorder)  # first, because the rest also blocks readers
         for statement in (*_ALTER, *_add_columns_of_views(connection)):
             connection.execute(statement)
         for name in MADE.keys() - TABLES - indexes_there(connection):

@@ -39,7 +39,7 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
                     connection.execute("SELECT name, value FROM meta WHERE name IN ('major', 'minor')").fetchall()
                 )
                 if found.get("major") in OLDER:
-                    migrate(connection, store.recorder.lock, found["major"])
+                    migrate(connection, store.recorder, found["major"])
                 elif found.get("major") == str(MAJOR) and is_behind(found.get("minor")):
                     _add_what_is_new(connection)
         row = connection.execute(f"SELECT {SELECT_NOW}, (SELECT value FROM meta WHERE name = 'major')").fetchone()

@@ -6,15 +6,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 
-from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.catalog import OF_VIEWS, indexes_there, views_to_replace
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, Connection
 from holdlog.adapters.stores.postgres.faults import refusal_of
+from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.schema import (
     MAJOR,
     MINOR,
@@ -25,7 +26,7 @@ from holdlog.adapters.stores.postgres.schema import (
     select_rows,
 )
 from holdlog.adapters.stores.postgres.store import PostgresStore
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
+from holdlog.adapters.stores.postgres.transaction import PostgresReader
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Row, Table
@@ -40,15 +41,17 @@ class PostgresTables:
     """The log and the shadow tables, within one transaction. `connection`: in a transaction of the session that owns
     the tables."""
 
-    def __init__(self, connection: Connection, filled: bool) -> None:
+    def __init__(self, connection: Connection, recorder: PostgresEventRecorder, filled: bool) -> None:
         self._connection = connection
+        self._recorder = recorder
+        self._unit = PostgresReader(connection, recorder, 0)
         self._filled = filled
 
     def by_stream(self, upto: int, after: tuple[str, int], limit: int) -> Iterator[Row]:
-        return self._log(_SELECT_BY_STREAM, (*after, upto, limit))
+        return self._recorder.by_stream(self._unit, after, upto, limit)
 
     def by_position(self, after: int, limit: int) -> Iterator[Row]:
-        return self._log(_SELECT_BY_POSITION, (after, limit))
+        return self._recorder.by_position(self._unit, after, limit)
 
     def load(self, view: Table, keys: Sequence[Row]) -> Iterable[Row]:
         kinds = list(key_of(view).values())
@@ -60,11 +63,6 @@ class PostgresTables:
                 self._connection.execute(*_PUT_SHADOW[view.name].of(of_view))
                 if self._filled:
                     self._connection.execute(*_ADD_KEYS[view.name].of([row[: view.key] for row in of_view]))
-
-    def _log(self, select: str, parameters: tuple[Any, ...]) -> Iterator[Row]:
-        with self._connection.cursor(f"log_{next(_numbers)}") as cursor:
-            cursor.itersize = FETCHED
-            yield from cursor.execute(select, parameters)
 
 
 class PostgresShadowTables:
@@ -95,9 +93,8 @@ class PostgresShadowTables:
                 _create_shadow(self._connection)
                 execute(_PUT_META, (REBUILD, self._ours))
                 self._replaced = views_to_replace(self._connection)
-                row = execute(f"SELECT COALESCE(MAX(notification_id), 0) FROM {EVENTS_TABLE}").fetchone()
-                assert row is not None
-                return int(row[0])
+                recorder = self._store.recorder
+                return recorder.max_notification_id(PostgresReader(self._connection, recorder, 0)) or 0
         except BaseException:
             self._connection.close()
             raise
@@ -109,13 +106,13 @@ class PostgresShadowTables:
             row = self._connection.execute("SELECT value FROM meta WHERE name = %s", (REBUILD,)).fetchone()
             if row is None or row[0] != self._ours:
                 raise taken_over()
-            yield PostgresTables(self._connection, self._filled)
+            yield PostgresTables(self._connection, self._store.recorder, self._filled)
 
     @contextmanager
     def turn(self) -> Iterator[PostgresTables]:
         """A transaction that may put rows. Needs no lock: no other session sees the tables."""
         with self._transaction():
-            yield PostgresTables(self._connection, self._filled)
+            yield PostgresTables(self._connection, self._store.recorder, self._filled)
 
     def filled(self) -> None:
         with self._transaction():
@@ -137,7 +134,7 @@ class PostgresShadowTables:
             # Deleted first: from here on a rebuild that takes over waits for the commit.
             if execute("DELETE FROM meta WHERE name = %s AND value = %s", (REBUILD, self._ours)).rowcount != 1:
                 raise taken_over()
-            yield PostgresTables(self._connection, self._filled)
+            yield PostgresTables(self._connection, self._store.recorder, self._filled)
             execute(_READ_WHOLE_TABLES)
             execute(_WAIT_BRIEFLY)
             for view in VIEWS:
@@ -165,13 +162,13 @@ class PostgresShadowTables:
             raise refusal_of(error) from error
 
 
-def fold_within(connection: Connection) -> None:
+def fold_within(connection: Connection, recorder: PostgresEventRecorder) -> None:
     """Fold the whole log into temporary tables, in the connection's current transaction.
 
     The caller must exclude other writers. Raises StoreError for a log that cannot be folded.
     """
     _create_shadow(connection)
-    fold_all(PostgresTables(connection, filled=False))
+    fold_all(PostgresTables(connection, recorder, filled=False))
 
 
 def take_over_within(connection: Connection, view: Table) -> None:
@@ -253,9 +250,3 @@ _ADD_KEYS: Final = {view.name: insert_into(_keys(view), key_of(view), " ON CONFL
 _ADD_DIFFERENT: Final = {view.name: _add_different(view) for view in VIEWS}
 _REPAIR: Final = {view.name: _repair(view) for view in VIEWS}
 _REPLACE: Final = {view.name: _replace(view) for view in VIEWS}
-_STEPS: Final = f"SELECT notification_id, {STEP_COLUMNS} FROM {EVENTS_TABLE}"
-_SELECT_BY_STREAM: Final = (
-    f"{_STEPS} WHERE (originator_id, originator_version) > (%s, %s) AND notification_id <= %s"
-    " ORDER BY originator_id, originator_version LIMIT %s"
-)
-_SELECT_BY_POSITION: Final = f"{_STEPS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"

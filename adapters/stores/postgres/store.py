@@ -27,7 +27,6 @@ from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
 from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
 from holdlog.adapters.stores.sql.blocks import ReadBlock, WriteBlock
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.domain.ports import NOTHING, Prefetch
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
@@ -51,7 +50,7 @@ class PostgresStore:
 
     def __init__(self, target: DatabaseTarget, clock: Clock | None = None, steady: Clock | None = None) -> None:
         self.target = target
-        self.recorder = PostgresEventRecorder(target)
+        self.recorder = PostgresEventRecorder(target, self)
         self._clock = clock
         self._steady = steady
         self._offset = 0
@@ -148,7 +147,7 @@ class PostgresStore:
             except psycopg.Error as error:
                 connection.close()
                 raise refusal_of(error) from error
-        return PostgresReader(connection, now)
+        return PostgresReader(connection, self.recorder, now)
 
     def end_read(self, reader: PostgresReader) -> None:
         try:
@@ -238,9 +237,8 @@ class PostgresStore:
                 with self.connect(deadline) as connection:
                     fate = _cell(connection, "SELECT pg_xact_status(%s::text::xid8)", transaction.number)
                     if fate == "committed" and transaction.grew:  # only now: an earlier snapshot might not see it
-                        return bool(
-                            _cell(connection, _SELECT_DIGEST, transaction.position()) == transaction.last_digest
-                        )
+                        unit = PostgresReader(connection, self.recorder, 0)
+                        return self.recorder.digest_at(transaction.position(), unit) == transaction.last_digest
             except (psycopg.Error, UnavailableError, StoreError):
                 fate = None
             if fate == "aborted":
@@ -267,8 +265,6 @@ class PostgresStore:
         if self._closed:
             raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
 
-
-_SELECT_DIGEST: Final = f"SELECT digest FROM {EVENTS_TABLE} WHERE notification_id = %s"
 
 _inherited: list[Any] = []
 """Connections of a parent process, never closed here."""

@@ -3,7 +3,8 @@ will read; the message that commits it also sends what it writes."""
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any, Final
 
 from psycopg import ClientCursor
@@ -30,6 +31,9 @@ from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Put, Row, Table
 from holdlog.projections.threads import ITEMS, THREADS
 
+FETCHED: Final = 200
+"""Rows of a stream that are fetched at once."""
+_numbers = count()
 _PREPARE_PREFETCH: Final = f"""PREPARE prefetch (text[], text[], text[]) AS
     SELECT {SELECT_NOW}, pg_current_xact_id()::text,
     (SELECT value FROM meta WHERE name = 'major'), (SELECT value FROM meta WHERE name = '{SEAL}'),
@@ -72,6 +76,11 @@ class PostgresStatements(SqlThreads):
     def rows_in(self, statement: str, names: Sequence[object], parameters: Parameters = NONE) -> list[Row]:
         return self.rows(statement, {**parameters, "names": list(names)}) if names else []
 
+    def stream(self, statement: str, parameters: Parameters) -> Iterator[Row]:
+        with self.connection.cursor(f"stream_{next(_numbers)}") as cursor:
+            cursor.itersize = FETCHED
+            yield from cursor.execute(for_postgres(statement), parameters)
+
     def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
         if wanted is None:
             return super().checksums(thread, after, wanted)
@@ -82,8 +91,8 @@ class PostgresStatements(SqlThreads):
 class PostgresReader(PostgresStatements, SqlReader):
     """Reads through one connection. `now`: microseconds UTC by the database's clock, read before anything else."""
 
-    def __init__(self, connection: Connection, now: int) -> None:
-        super().__init__(now)
+    def __init__(self, connection: Connection, recorder: PostgresEventRecorder, now: int) -> None:
+        super().__init__(recorder, now)
         self.connection = connection
 
 
@@ -115,11 +124,11 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         clock: Callable[[], int] | None,
         steady: Callable[[], int] | None,
     ) -> None:
-        super().__init__()
+        super().__init__(recorder)
         self.connection = connection
         connection.execute(_PREPARE_PREFETCH)
         self._knows_threads = False
-        self._recorder = recorder
+        self._notify = recorder.notify
         self._clock = clock
         self._steady = steady
         self._leases = self._lease_writes = _LeaseWrites(self)
@@ -197,17 +206,21 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         with self.connection.pipeline():
             self._send()
             if self.grew:
-                self._recorder._notify_channel(self.connection.cursor())
+                self.connection.execute(self._notify)
             self.connection.execute("COMMIT")
 
     # --- writes are sent together, before any read that could see them
 
     def _send(self) -> None:
         if self._events:
-            first = self._position - len(self._events) + 1
-            cursor = self.connection.cursor()
-            self._recorder._insert_events(cursor, [], sealed=self._events, puts=self._puts, first=first)
-            self._events, self._puts = [], []
+            events, self._events = self._events, []
+            self.recorder.insert_events(events, unit=self)
+            found: dict[str, dict[Row, Row]] = {}
+            for table, row in self._puts:
+                found.setdefault(table.name, {})[row[: table.key]] = row  # one statement writes a row once
+            for name, of_view in found.items():
+                self.connection.execute(*PUT[name].of(list(of_view.values())), prepare=True)
+            self._puts = []
         for statement, parameters in self._later:
             self.connection.execute(statement, parameters, prepare=True)
         self._later = []

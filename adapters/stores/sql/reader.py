@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SELECT_EVENTS, select_from
-from holdlog.adapters.stores.sql.text import ALL, Parameters, beyond, bound
+from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.adapters.stores.sql.tables import select_from
+from holdlog.adapters.stores.sql.text import beyond, bound
 from holdlog.adapters.stores.sql.threads import SqlThreads
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
@@ -48,24 +49,14 @@ _SELECT_QUEUED: Final = f"{select_from(CLAIMS)} WHERE waiting > 0"
 _SELECT_AGENTS: Final = f"{select_from(AGENTS)} WHERE agent = ANY(:names)"
 _SELECT_TOKEN: Final = f"{select_from(TOKENS)} WHERE name = :name"
 _SELECT_TOKENS: Final = f"{select_from(TOKENS)} WHERE name > :after ORDER BY name LIMIT :limit"
-_SELECT_HISTORY: Final = (
-    f"{SELECT_EVENTS} WHERE originator_id = :stream AND originator_version < :before"
-    " ORDER BY originator_version DESC LIMIT :limit"
-)
-_SELECT_LOG: Final = f"{SELECT_EVENTS} WHERE notification_id > :after ORDER BY notification_id LIMIT :limit"
-_SELECT_ENTRIES: Final = (
-    f"SELECT notification_id, originator_id, topic, at FROM {EVENTS_TABLE} WHERE notification_id > :after"
-    " ORDER BY notification_id LIMIT :limit"
-)
-SELECT_LAST: Final = f"SELECT at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1"
-_SELECT_POSITION: Final = f"SELECT MAX(notification_id) FROM {EVENTS_TABLE}"
 _SELECT_META: Final = "SELECT value FROM meta WHERE name = :name"
 
 
 class SqlReader(SqlThreads):
     """Reads through one connection. `now`: microseconds UTC, read before anything else."""
 
-    def __init__(self, now: int) -> None:
+    def __init__(self, recorder: LogRecorder, now: int) -> None:
+        self.recorder = recorder
         self._now = now
         self._at: int | None = None
 
@@ -76,13 +67,8 @@ class SqlReader(SqlThreads):
     def at(self) -> int:
         # Read on demand: most records never expire.
         if self._at is None:
-            self._at = max(self._now, self.last_time())
+            self._at = max(self._now, self.recorder.last_time(self))
         return self._at
-
-    def last_time(self) -> int:
-        """Time of the newest event; 0 if there is none."""
-        rows = self.rows(SELECT_LAST, {})
-        return rows[0][0] if rows else 0
 
     @property
     def leases(self) -> SqlLeases:
@@ -146,14 +132,20 @@ class SqlReader(SqlThreads):
     # --- the log
 
     def position(self) -> int:
-        return self.rows(_SELECT_POSITION, {})[0][0] or 0
+        return self.recorder.max_notification_id(self) or 0
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
-        parameters: Parameters = {"stream": stream, "before": ALL if before is None else before, "limit": bound(limit)}
-        return [decode(row) for row in self.rows(_SELECT_HISTORY, parameters)]
+        last = None if before is None else before - 1
+        return list(
+            map(decode, self.recorder.select_events(stream, lte=last, desc=True, limit=bound(limit), unit=self))
+        )
 
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
-        return [decode(row) for row in self.rows(_SELECT_LOG, {"after": after, "limit": bound(limit)})]
+        return list(map(decode, self.recorder.select_notifications(after + 1, bound(limit), unit=self)))
 
     def entries(self, after: int, limit: int) -> list[HistoryEntry]:
-        return [HistoryEntry(*row) for row in self.rows(_SELECT_ENTRIES, {"after": after, "limit": bound(limit)})]
+        found = self.recorder.select_notifications(after + 1, bound(limit), payload=False, unit=self)
+        return [HistoryEntry(it.id, it.originator_id, it.topic, it.at) for it in found]
+
+    def version_at(self, stream: str, position: int | None, at: int | None) -> int:
+        return self.recorder.version_at(stream, position, at, self)

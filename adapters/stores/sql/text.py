@@ -3,7 +3,7 @@ for a list, and positions in the log in the column `notification_id`; each datab
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Final, Protocol
 
@@ -31,6 +31,9 @@ class Statements(Protocol):
 
     def rows_in(self, statement: str, names: Sequence[object], parameters: Parameters = NONE) -> list[Row]:
         """Run a statement with a list `:names`, of any length."""
+
+    def stream(self, statement: str, parameters: Parameters) -> Iterator[Row]:
+        """Run a statement and yield its rows, which may be too many for memory."""
 
 
 class PendingStatements(Statements, Protocol):

@@ -1,11 +1,12 @@
 """Reads threads: their rows, and the events that these refer to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
 from holdlog.adapters.stores.event_log.codec import decode
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SELECT_EVENTS, select_from
+from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.adapters.stores.sql.text import ALL, NONE, Parameters, bound
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -25,16 +26,20 @@ _SELECT_CHANGED: Final = (
 _RESULTS: Final = f"SELECT name FROM {ITEMS.name} WHERE thread = :thread AND kind = 'result' AND version > :after"
 _SELECT_CHECKSUMS: Final = f"{_RESULTS} ORDER BY version"
 _SELECT_CHECKSUM: Final = f"{_RESULTS} AND name = :name AND name <> ''"  # the index's exact condition
-_SELECT_EVENTS: Final = f"{SELECT_EVENTS} WHERE originator_id = :stream AND originator_version = ANY(:names)"
 
 
 class SqlThreads:
     """The part of the reader that reads threads."""
 
+    recorder: LogRecorder
+
     def rows(self, statement: str, parameters: Parameters) -> list[Row]:
         raise NotImplementedError
 
     def rows_in(self, statement: str, names: Sequence[object], parameters: Parameters = NONE) -> list[Row]:
+        raise NotImplementedError
+
+    def stream(self, statement: str, parameters: Parameters) -> Iterator[Row]:
         raise NotImplementedError
 
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
@@ -61,9 +66,8 @@ class SqlThreads:
         parameters: dict[str, object] = {"thread": thread, "after": after, "limit": bound(limit)}
         parameters |= {"before": ALL if before is None else before} | ({} if key is None else {"key": key})
         found = [row[0] for row in self.rows(_select_versions(tuple(kinds), newest, key is not None), parameters)]
-        events = self.rows_in(_SELECT_EVENTS, found, {"stream": thread_stream(thread)})  # an event never changes
-        by_version = {row[2]: row for row in events}
-        return [decode(by_version[version]) for version in found]
+        events = self.recorder.select_versions(thread_stream(thread), found, self)  # an event never changes
+        return [decode(events[version]) for version in found]
 
     def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
         parameters: dict[str, object] = {"thread": thread, "after": after}
@@ -84,28 +88,6 @@ class SqlThreads:
     def changed_keys(self, thread: str, after: int, limit: int) -> list[str]:
         found = self.rows(_SELECT_CHANGED, {"thread": thread, "after": after, "limit": bound(limit)})
         return [key for (key,) in found]
-
-    def version_at(self, stream: str, position: int | None, at: int | None) -> int:
-        if position is not None:
-            return self._seek("notification_id", stream, position)
-        return self._seek("at", stream, ALL if at is None else at)
-
-    def _seek(self, column: str, stream: str, bound: int) -> int:
-        return int(self.rows(_seek(column), {"stream": stream, "bound": bound})[0][0])
-
-
-@cache
-def _seek(column: str) -> str:
-    """Binary search for the last version of a stream whose column, which never decreases, is at most a bound."""
-    events = f"FROM {EVENTS_TABLE} WHERE originator_id = :stream"
-    fits = f"EXISTS (SELECT 1 {events} AND originator_version = (low + high + 1) / 2 AND {column} <= :bound)"
-    last = f"SELECT originator_version {events} ORDER BY originator_version DESC LIMIT 1"
-    return (
-        f"WITH RECURSIVE seek (low, high) AS (SELECT CAST(0 AS BIGINT), COALESCE(({last}), 0) UNION ALL"
-        f" SELECT CASE WHEN {fits} THEN (low + high + 1) / 2 ELSE low END,"
-        f" CASE WHEN {fits} THEN high ELSE (low + high + 1) / 2 - 1 END FROM seek WHERE low < high)"
-        " SELECT low FROM seek WHERE low = high"
-    )
 
 
 @cache

@@ -7,7 +7,8 @@ from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.event_log.recording import ChangeRecorder
 from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
 from holdlog.adapters.stores.sql.reader import SELECT_DUE, SqlReader
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, REFUSALS
+from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.adapters.stores.sql.tables import REFUSALS
 from holdlog.adapters.stores.sql.text import Parameters, bound
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
@@ -15,8 +16,6 @@ from holdlog.domain.record import Record
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Put, Row, Table
 
-_SELECT_DIGEST: Final = f"""SELECT digest FROM {EVENTS_TABLE}
-    WHERE originator_id = :stream AND originator_version = :version"""
 _REQUEST: Final = "principal = :principal AND session = :session AND request_id = :request_id"
 _SELECT_REQUEST: Final = f"SELECT fingerprint, outcome FROM requests WHERE {_REQUEST} AND at >= :oldest"
 _INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome)
@@ -36,8 +35,8 @@ class SqlTransaction(SqlReader):
 
     at = 0  # set by `started`; not a property here
 
-    def __init__(self) -> None:
-        super().__init__(now=0)
+    def __init__(self, recorder: LogRecorder) -> None:
+        super().__init__(recorder, now=0)
         self._leases = SqlLeaseWrites(self)
         self.steady = self.clock = 0
         self.sealed: str | None = None
@@ -108,5 +107,5 @@ class SqlTransaction(SqlReader):
         return self.at - REQUEST_SECONDS * 1_000_000
 
     def _read_digest(self, stream: str, version: int) -> bytes:
-        found: bytes = self.rows(_SELECT_DIGEST, {"stream": stream, "version": version})[0][0]
-        return found
+        (event,) = self.recorder.select_events(stream, gt=version - 1, lte=version, unit=self)
+        return event.digest

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from holdlog.adapters.stores.event_log.audit import Row
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, select_from
-from holdlog.adapters.stores.sqlite.schema import SELECT_EVENTS, select_row
+from holdlog.adapters.stores.sql.tables import select_from
+from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
+from holdlog.adapters.stores.sqlite.rows import SqliteReader
+from holdlog.adapters.stores.sqlite.schema import select_row
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
@@ -18,19 +20,20 @@ class SqliteInspection:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._recorder = SqliteEventRecorder()
+        self._unit = SqliteReader(connection, self._recorder, 0)
 
     def views(self) -> set[str]:
         return {row[0] for row in self._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
     def total(self) -> int:
-        return self._number(f"SELECT COUNT(*) FROM {EVENTS_TABLE} NOT INDEXED")
+        return self._recorder.count(self._unit)
 
     def ends(self) -> tuple[int, int]:
-        first, last = self._connection.execute(f"SELECT MIN(rowid), MAX(rowid) FROM {EVENTS_TABLE}").fetchone()
-        return first or 0, last or 0
+        return self._recorder.ends(self._unit)
 
     def events(self) -> Iterator[Row]:
-        return self._connection.execute(f"{SELECT_EVENTS} ORDER BY originator_id, originator_version")
+        return self._recorder.all_by_stream(self._unit)
 
     def rows_of(self, view: Table, keys: Sequence[Row]) -> dict[Row, Row]:
         select = _SELECT_ROW[view.name]
@@ -44,14 +47,14 @@ class SqliteInspection:
         return self._number(f'SELECT COUNT(*) FROM "{view.name}"')
 
     def known(self, streams: Sequence[str]) -> set[str]:
-        return {it for it in streams if self._connection.execute(_SELECT_STREAM, (it,)).fetchone() is not None}
+        return self._recorder.known(streams, self._unit)
 
     def events_at(self, addresses: Sequence[tuple[str, Any]]) -> Iterator[Row]:
-        for address in addresses:
-            yield from self._connection.execute(_SELECT_EVENT, address)
+        for stream, version in addresses:
+            yield from self._recorder.select_versions(stream, [version], self._unit).values()
 
     def backwards(self) -> Iterator[tuple[int, int, str]]:
-        return self._connection.execute(_SELECT_TIMES_BACKWARDS)
+        return self._recorder.backwards(self._unit)
 
     def meta(self, name: str) -> str | None:
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -59,7 +62,7 @@ class SqliteInspection:
 
     def counts(self) -> tuple[int, ...]:
         counts: tuple[int, ...] = self._connection.execute(_SELECT_COUNTS).fetchone()
-        return counts
+        return (self.total(), *counts)
 
     def kept(self) -> tuple[int, ...]:
         kept: tuple[int, ...] = self._connection.execute(_SELECT_KEPT).fetchone()
@@ -82,15 +85,8 @@ def any_text(text: bytes) -> str:
 
 
 _SELECT_ROW: Final[dict[str, Any]] = {view.name: select_row(view) for view in VIEWS}
-_SELECT_EVENT: Final = f"{SELECT_EVENTS} WHERE originator_id = ? AND originator_version = ?"
-_SELECT_STREAM: Final = f"SELECT 1 FROM {EVENTS_TABLE} WHERE originator_id = ? LIMIT 1"
-_SELECT_TIMES_BACKWARDS: Final = f"""
-SELECT rowid, originator_version, originator_id FROM (
-    SELECT rowid, originator_version, originator_id, at, LAG(at) OVER (ORDER BY rowid) AS before FROM {EVENTS_TABLE}
-) WHERE at < before"""
 _SELECT_COUNTS: Final = """
-SELECT (SELECT COUNT(*) FROM stored_events),
-       (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
+SELECT (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
 _SELECT_KEPT: Final = "SELECT (SELECT COUNT(*) FROM requests), (SELECT COUNT(*) FROM refusals)"
 _SELECT_LEASES: Final = """
 SELECT resource, version, CASE kind WHEN 'waits' THEN 'ticket' ELSE 'grant' END, agent, principal FROM leases"""

@@ -1,4 +1,4 @@
-"""The library's recorder over SQLite: its log with our additional columns, and the views in the same transaction."""
+"""The recorder over SQLite."""
 
 import os
 import sqlite3
@@ -8,54 +8,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from eventsourcing.persistence import StoredEvent
-from eventsourcing.sqlite import (
-    SQLiteApplicationRecorder,
-    SQLiteConnection,
-    SQLiteConnectionPool,
-    SQLiteCursor,
-    SQLiteDatastore,
-)
-
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
-from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS, INSERT_EVENT, PUT
-from holdlog.projections.projection import Put
+from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.adapters.stores.sqlite.schema import INSERT_EVENT
 
 
-class SqliteEventRecorder(SQLiteApplicationRecorder):
-    """Records events in the library's log with our additional columns, and the views' rows along with the events."""
+class SqliteEventRecorder(LogRecorder):
+    """The log in SQLite. Its `unit` has the `connection` that writes."""
 
-    def construct_create_table_statements(self) -> list[str]:
-        return [CREATE_EVENTS]
-
-    def _insert_events(
-        self,
-        c: SQLiteCursor,
-        stored_events: Sequence[StoredEvent],
-        *,
-        sealed: Sequence[EncodedEvent] = (),
-        puts: Sequence[Put] = (),
-        **_: Any,
-    ) -> Sequence[int]:
-        cursor = c.sqlite_cursor
-        positions = [cursor.execute(INSERT_EVENT, event).lastrowid or 0 for event in sealed]
-        for table, row in puts:
-            cursor.execute(PUT[table.name], row)
-        return positions
-
-
-class Pool(SQLiteConnectionPool):
-    def _create_connection(self) -> SQLiteConnection:
-        connection = super()._create_connection()
-        configure(connection._sqlite_conn)
-        return connection
-
-
-class OpenedSqliteDatastore(SQLiteDatastore):
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri, originator_id_type="text")
-        self.pool.close()
-        self.pool = Pool(db_name=uri)
+    def _insert(self, events: Sequence[EncodedEvent], unit: Any) -> Sequence[int]:
+        execute = unit.connection.execute
+        return [execute(INSERT_EVENT, event).lastrowid or 0 for event in events]
 
 
 def uri_of(path: Path, mode: str = "rw") -> str:

@@ -1,14 +1,12 @@
 """One connection to the store: runs the shared statements, and the transaction that writes."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
-
-from eventsourcing.sqlite import SQLiteCursor
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
-from holdlog.adapters.stores.sql.reader import SELECT_LAST, SqlReader
+from holdlog.adapters.stores.sql.reader import SqlReader
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_sqlite
 from holdlog.adapters.stores.sql.transaction import SqlTransaction
 from holdlog.adapters.stores.sqlite.faults import require_major
@@ -18,7 +16,6 @@ from holdlog.projections.projection import Put, Row, Table
 
 MAX_NAMES: Final = 500
 """Maximum in one statement."""
-_SELECT_STATE: Final = for_sqlite(f"SELECT ({SELECT_LAST}), (SELECT value FROM meta WHERE name = '{SEAL}')")
 
 
 class SqliteStatements:
@@ -28,6 +25,9 @@ class SqliteStatements:
 
     def rows(self, statement: str, parameters: Parameters) -> list[Row]:
         return self.connection.execute(for_sqlite(statement), parameters).fetchall()
+
+    def stream(self, statement: str, parameters: Parameters) -> Iterator[Row]:
+        return self.connection.execute(for_sqlite(statement), parameters)
 
     def rows_in(self, statement: str, names: Sequence[object], parameters: Parameters = NONE) -> list[Row]:
         found: list[Row] = []
@@ -40,8 +40,8 @@ class SqliteStatements:
 class SqliteReader(SqliteStatements, SqlReader):
     """Reads through one connection. `now`: the clock, read before anything else."""
 
-    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
-        super().__init__(now)
+    def __init__(self, connection: sqlite3.Connection, recorder: SqliteEventRecorder, now: int) -> None:
+        super().__init__(recorder, now)
         self.connection = connection
         self.closed = False
 
@@ -56,12 +56,10 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
         clock: Callable[[], int],
         steady: Callable[[], int],
     ) -> None:
-        super().__init__()
+        super().__init__(recorder)
         self.connection = connection
-        self._recorder = recorder
         self._clock = clock
         self._steady = steady
-        self._cursor = SQLiteCursor(connection.cursor())
         connection.execute("PRAGMA busy_timeout = 0")  # the store waits instead, fairly and up to its own deadline
         self._last: int | None = None  # time of the newest event, if known
 
@@ -75,9 +73,8 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
         self.connection.execute("BEGIN IMMEDIATE")
         if self._last is None:
             require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
-            last, seal = self.connection.execute(_SELECT_STATE).fetchone()
-            self._last = last or 0
-            self.sealed = line_of(seal)
+            self._last = self.recorder.last_time(self)
+            self.sealed = line_of(self.meta(SEAL))
         self.started(self._clock(), self._steady(), self._last)
 
     def committed(self) -> None:
@@ -100,4 +97,7 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
 
     def insert(self, events: Sequence[EncodedEvent], rows: Sequence[Put]) -> Sequence[int]:
         self._last = None
-        return self._recorder._insert_events(self._cursor, [], sealed=events, puts=rows)
+        positions = self.recorder.insert_events(events, unit=self)
+        for table, row in rows:
+            self.connection.execute(PUT[table.name], row)
+        return positions

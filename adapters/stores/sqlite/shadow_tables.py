@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, fold_all, shadow_name, taken_over
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
+from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
+from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
 from holdlog.adapters.stores.sqlite.schema import (
     CREATE_INDEXES,
     MAJOR,
@@ -25,16 +26,17 @@ from holdlog.projections.projection import Row, Table
 
 
 class SqliteTables:
-    """The log and the shadow tables, within one transaction. `connection`: in a transaction."""
+    """The log and the shadow tables, within one transaction. `unit`: in a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
+    def __init__(self, unit: SqliteReader | SqliteTransaction) -> None:
+        self._unit = unit
+        self.connection = unit.connection
 
     def by_stream(self, upto: int, after: tuple[str, int], limit: int) -> Iterator[Row]:
-        return self.connection.execute(_SELECT_BY_STREAM, (upto, *after, limit))
+        return self._unit.recorder.by_stream(self._unit, after, upto, limit)
 
     def by_position(self, after: int, limit: int) -> Iterator[Row]:
-        return self.connection.execute(_SELECT_BY_POSITION, (after, limit))
+        return self._unit.recorder.by_position(self._unit, after, limit)
 
     def load(self, view: Table, keys: Sequence[Row]) -> Iterable[Row]:
         select = _SELECT_SHADOW[view.name]
@@ -76,7 +78,7 @@ class SqliteShadowTables:
         with self._store.transaction(time.monotonic() + TURN_TIMEOUT) as transaction:
             transaction.wrote = True
             _require_known_schema(transaction.connection)
-            SqliteTables(transaction.connection).create()
+            SqliteTables(transaction).create()
             transaction.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_META, self._ours))
             return transaction.position()
 
@@ -84,7 +86,7 @@ class SqliteShadowTables:
     def read(self) -> Iterator[SqliteTables]:
         with self._store.snapshot() as reader:
             self._require_ours(reader.connection)
-            yield SqliteTables(reader.connection)
+            yield SqliteTables(reader)
 
     @contextmanager
     def turn(self) -> Iterator[SqliteTables]:
@@ -92,7 +94,7 @@ class SqliteShadowTables:
             _require_known_schema(transaction.connection)
             self._require_ours(transaction.connection)
             transaction.wrote = True
-            yield SqliteTables(transaction.connection)
+            yield SqliteTables(transaction)
 
     def filled(self) -> None:
         """Do nothing: whole tables are swapped."""
@@ -125,7 +127,7 @@ def rebuild_within(connection: sqlite3.Connection) -> None:
 
     Raises StoreError for a log that cannot be folded.
     """
-    tables = SqliteTables(connection)
+    tables = SqliteTables(SqliteReader(connection, SqliteEventRecorder(), 0))
     tables.create()
     fold_all(tables)
     tables.swap()
@@ -151,9 +153,3 @@ def _require_known_schema(connection: sqlite3.Connection) -> None:
 _META: Final = "rebuild"
 _PUT_SHADOW: Final = {view.name: put_statement(view, shadow_name(view.name)) for view in VIEWS}
 _SELECT_SHADOW: Final = {view.name: select_row(view, shadow_name(view.name)) for view in VIEWS}
-_STEPS: Final = f"SELECT rowid, {STEP_COLUMNS} FROM {EVENTS_TABLE}"
-_SELECT_BY_STREAM: Final = (  # the plus keeps the planner on the index of streams: https://www.sqlite.org/optoverview.html
-    f"{_STEPS} WHERE +rowid <= ? AND (originator_id, originator_version) > (?, ?)"
-    " ORDER BY originator_id, originator_version LIMIT ?"
-)
-_SELECT_BY_POSITION: Final = f"{_STEPS} WHERE rowid > ? ORDER BY rowid LIMIT ?"

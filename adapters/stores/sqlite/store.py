@@ -11,10 +11,9 @@ from typing import Final
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
 from holdlog.adapters.stores.sql.blocks import ReadBlock, WriteBlock
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.adapters.stores.sqlite.database import Database
 from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
-from holdlog.adapters.stores.sqlite.recorder import OpenedSqliteDatastore, SqliteEventRecorder
+from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
 from holdlog.domain.ports import NOTHING, Prefetch
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
@@ -43,8 +42,7 @@ class SqliteStore:
         self.write_lock = database.write_lock
         self.clock = clock
         self._steady = steady
-        self._datastore = OpenedSqliteDatastore(database.uri)
-        self.recorder = SqliteEventRecorder(self._datastore, EVENTS_TABLE)
+        self.recorder = SqliteEventRecorder(self)
         self._idle: deque[sqlite3.Connection] = deque()
         self._discarded: deque[sqlite3.Connection] = deque()
         self._writing: SqliteTransaction | None = None
@@ -100,7 +98,6 @@ class SqliteStore:
             self._close_discarded()
             while self._idle:
                 self._idle.pop().close()
-            self._datastore.close()
             self.database.close()
         finally:
             self.write_lock.release()
@@ -133,7 +130,7 @@ class SqliteStore:
         now = self.clock()  # before the first read: a claim renewed later must not look expired
         if snapshot:
             connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
-        return SqliteReader(connection, now)
+        return SqliteReader(connection, self.recorder, now)
 
     def end_read(self, reader: SqliteReader) -> None:
         if reader.connection.in_transaction:

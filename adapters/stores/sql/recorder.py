@@ -1,0 +1,283 @@
+"""The recorder: the only code that reads or writes the table of the log, behind the interface of the eventsourcing
+library. Each method takes the `unit` (a connection in a transaction) to use, or opens one."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from eventsourcing.persistence import ApplicationRecorder, ProgrammingError, Subscription
+
+from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
+from holdlog.adapters.stores.sql.text import ALL, NONE, Statements
+from holdlog.domain.ports import Notifier
+from holdlog.projections.projection import Row
+
+PULLED: Final = 100
+"""Events that a subscription reads at once."""
+POLL_SECONDS: Final = 1.0
+"""Seconds between two reads of a subscription, if no notification arrives."""
+
+
+class LoggedEvent(NamedTuple):
+    """A row of the log: the fields of `EncodedEvent` after its position, which the library calls `id`. A frozen
+    dataclass, as the library has, takes six times as long to make."""
+
+    id: int
+    originator_id: str
+    originator_version: int
+    topic: str
+    state: bytes
+    at: int
+    principal: str | None
+    session: str | None
+    request_id: str | None
+    reason: str | None
+    correlation_id: str | None
+    digest: bytes
+    salt: bytes | None = None
+    payload: str | None = None
+    payload_hash: bytes | None = None
+    format: int | None = None
+    clock: int | None = None
+    operation: str | None = None
+    based_on: int | None = None
+    forced: int | None = None
+    guard: str | None = None
+    reason_salt: bytes | None = None
+    reason_hash: bytes | None = None
+
+
+assert LoggedEvent._fields[1:] == EncodedEvent._fields
+_NO_ENVELOPE: Final = (*[None] * 5, b"", *[None] * 11)
+
+_LOG: Final = f"SELECT notification_id, {', '.join(EncodedEvent._fields)} FROM {EVENTS_TABLE}"
+_STEPS: Final = f"SELECT notification_id, {', '.join(EncodedEvent._fields[:13])} FROM {EVENTS_TABLE}"
+"""Up to the payload: what the fold needs. Logs of all older schemas have these columns."""
+_PLACES: Final = f"SELECT notification_id, originator_id, originator_version, topic, at FROM {EVENTS_TABLE}"
+_IN_STREAM: Final = "WHERE originator_id = :stream"
+_SELECT_VERSIONS: Final = f"{_LOG} {_IN_STREAM} AND originator_version = ANY(:names)"
+_SELECT_LAST: Final = f"SELECT notification_id, at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1"
+# In SQLite the plus keeps the planner on the index of streams: https://www.sqlite.org/optoverview.html
+_BY_STREAM: Final = (
+    f"{_STEPS} WHERE +notification_id <= :stop AND (originator_id, originator_version) > (:stream, :version)"
+    " ORDER BY originator_id, originator_version LIMIT :limit"
+)
+_BY_POSITION: Final = f"{_STEPS} WHERE notification_id > :after ORDER BY notification_id LIMIT :limit"
+_COUNT: Final = f"SELECT COUNT(*) FROM {EVENTS_TABLE}"
+_ENDS: Final = f"SELECT MIN(notification_id), MAX(notification_id) FROM {EVENTS_TABLE}"
+_KNOWN: Final = f"SELECT DISTINCT originator_id FROM {EVENTS_TABLE} WHERE originator_id = ANY(:names)"
+_BACKWARDS: Final = f"""SELECT notification_id, originator_version, originator_id FROM (
+    SELECT notification_id, originator_version, originator_id, at,
+    LAG(at) OVER (ORDER BY notification_id) AS before FROM {EVENTS_TABLE}) AS log WHERE at < before"""
+
+
+class Units(Protocol):
+    """A store, as the recorder sees it."""
+
+    def reader(self) -> AbstractContextManager[Statements]: ...
+
+    def transaction(self, deadline: float) -> AbstractContextManager[Any]: ...
+
+
+class LogRecorder(ApplicationRecorder):
+    """What the recorders of both databases share. `units`: opens units of work; None: callers always pass one."""
+
+    notifier: Notifier | None = None
+    """Wakes subscriptions; without one they poll."""
+
+    def __init__(self, units: Units | None = None) -> None:
+        self._store = units
+
+    def unit_of_work(self, deadline: float) -> AbstractContextManager[Any]:
+        """A transaction in which to decide and insert. It excludes other writers from its begin; `deadline`
+        (`time.monotonic` seconds) limits the wait for them. Raises UnavailableError."""
+        return self._units().transaction(deadline)
+
+    def insert_events(self, stored_events: Sequence[Any], **kwargs: Any) -> Sequence[int]:
+        """Insert encoded events; return their positions. `unit`: the unit of work in which they were decided. Events
+        that holdlog did not encode are refused: they have no digest, and no view would show them."""
+        unit = kwargs.get("unit")
+        if unit is None or not all(isinstance(event, EncodedEvent) for event in stored_events):
+            raise ProgrammingError("only a unit of work of holdlog inserts events, which it has encoded")
+        return self._insert(stored_events, unit)
+
+    def _insert(self, events: Sequence[EncodedEvent], unit: Any) -> Sequence[int]:
+        raise NotImplementedError
+
+    # --- the library's reads
+
+    def select_events(  # type: ignore[override]  # a NamedTuple with the library's fields and ours
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+        unit: Statements | None = None,
+    ) -> Sequence[LoggedEvent]:
+        parameters = {"stream": str(originator_id), "limit": ALL if limit is None else limit}
+        bounds = {"gt": 0 if gt is None else gt, "lte": ALL if lte is None else lte}
+        with self._unit(unit) as reads:
+            return list(map(LoggedEvent._make, reads.rows(_of_stream(desc), {**parameters, **bounds})))
+
+    def select_notifications(  # type: ignore[override]
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+        payload: bool = True,
+        unit: Statements | None = None,
+    ) -> Sequence[LoggedEvent]:
+        """As in the library. `payload` False: without bodies and envelopes, except for the time."""
+        first = 0 if start is None else start if inclusive_of_start else start + 1
+        bounds = {"first": first, "stop": ALL if stop is None else stop, "limit": limit}
+        select = _notifications(bool(topics), payload)
+        with self._unit(unit) as reads:
+            rows = reads.rows_in(select, topics, bounds) if topics else reads.rows(select, bounds)
+        if payload:
+            return list(map(LoggedEvent._make, rows))
+        return [LoggedEvent._make((*row[:4], b"", row[4], *_NO_ENVELOPE)) for row in rows]
+
+    def max_notification_id(self, unit: Statements | None = None) -> int | None:
+        with self._unit(unit) as reads:
+            rows = reads.rows(_SELECT_LAST, NONE)
+        return rows[0][0] if rows else None
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "LogSubscription":
+        """Yield the events after the position `gt`, then each new one as it is recorded. Ends when stopped."""
+        return LogSubscription(self, gt, topics)
+
+    # --- more reads, within a unit
+
+    def select_versions(self, stream: str, versions: Sequence[int], unit: Statements) -> dict[int, LoggedEvent]:
+        """The events of a stream with these versions."""
+        rows = unit.rows_in(_SELECT_VERSIONS, versions, {"stream": stream})
+        return {event.originator_version: event for event in map(LoggedEvent._make, rows)}
+
+    def last_time(self, unit: Statements) -> int:
+        """Time of the newest event; 0 if there is none."""
+        rows = unit.rows(_SELECT_LAST, NONE)
+        return rows[0][1] if rows else 0
+
+    def version_at(self, stream: str, position: int | None, at: int | None, unit: Statements) -> int:
+        """The version that a stream had at a position, or else at a time; 0 before its first event."""
+        column = "at" if position is None else "notification_id"
+        bound = position if position is not None else ALL if at is None else at
+        return int(unit.rows(_seek(column), {"stream": stream, "bound": bound})[0][0])
+
+    def by_stream(
+        self, unit: Statements, after: tuple[str, int] = ("", 0), stop: int = ALL, limit: int = ALL
+    ) -> Iterator[Row]:
+        """Events up to a position, in order of streams and versions, after one of them. Each row ends with the payload,
+        as in `by_position`."""
+        return unit.stream(_BY_STREAM, {"stop": stop, "stream": after[0], "version": after[1], "limit": limit})
+
+    def all_by_stream(self, unit: Statements) -> Iterator[Row]:
+        """All events, in order of streams and versions."""
+        return unit.stream(f"{_LOG} ORDER BY originator_id, originator_version", NONE)
+
+    def by_position(self, unit: Statements, after: int = 0, limit: int = ALL) -> Iterator[Row]:
+        return unit.stream(_BY_POSITION, {"after": after, "limit": limit})
+
+    def count(self, unit: Statements) -> int:
+        return int(unit.rows(_COUNT, NONE)[0][0])
+
+    def ends(self, unit: Statements) -> tuple[int, int]:
+        """First and last position; zeros if the log is empty."""
+        first, last = unit.rows(_ENDS, NONE)[0]
+        return first or 0, last or 0
+
+    def known(self, streams: Sequence[str], unit: Statements) -> set[str]:
+        """Those of these streams that have events."""
+        return {row[0] for row in unit.rows_in(_KNOWN, streams)}
+
+    def backwards(self, unit: Statements) -> Iterator[Row]:
+        """Position, version and stream of events that are earlier than the event before."""
+        return unit.stream(_BACKWARDS, NONE)
+
+    def _unit(self, unit: Statements | None) -> AbstractContextManager[Statements]:
+        return self._units().reader() if unit is None else nullcontext(unit)
+
+    def _units(self) -> Units:
+        if self._store is None:
+            raise ProgrammingError("this recorder has no store; pass a unit")
+        return self._store
+
+
+class LogSubscription(Subscription[LogRecorder]):
+    """Iterates over events as they are recorded. `stop` may be called from any thread."""
+
+    def __init__(self, recorder: LogRecorder, gt: int | None, topics: Sequence[str]) -> None:
+        super().__init__(recorder, gt, topics)
+        self._woken = threading.Event()
+        self._pulled: Iterator[LoggedEvent] = iter(())
+        self._listening = ExitStack()
+
+    def __enter__(self) -> "LogSubscription":
+        super().__enter__()
+        if self._recorder.notifier is not None:
+            self._listening.enter_context(self._recorder.notifier.listen(self._woken.set))
+        return self
+
+    def __exit__(self, *args: object, **kwargs: Any) -> None:
+        super().__exit__(*args, **kwargs)
+        self._listening.close()
+
+    def stop(self) -> None:
+        super().stop()
+        self._woken.set()
+
+    def __next__(self) -> LoggedEvent:  # type: ignore[override]
+        while not self._has_been_stopped:
+            event = next(self._pulled, None)
+            if event is not None:
+                self._last_notification_id = event.id
+                return event
+            self._woken.clear()
+            page = self._recorder.select_notifications(
+                self._last_notification_id, PULLED, topics=self._topics, inclusive_of_start=False
+            )
+            self._pulled = iter(page)
+            if not page:
+                self._woken.wait(POLL_SECONDS)
+        raise StopIteration
+
+
+@cache
+def _of_stream(desc: bool) -> str:
+    order = "DESC" if desc else "ASC"
+    return (
+        f"{_LOG} {_IN_STREAM} AND originator_version > :gt AND originator_version <= :lte"
+        f" ORDER BY originator_version {order} LIMIT :limit"
+    )
+
+
+@cache
+def _notifications(with_topics: bool, payload: bool) -> str:
+    topics = " AND topic = ANY(:names)" if with_topics else ""
+    return (
+        f"{_LOG if payload else _PLACES} WHERE notification_id >= :first AND notification_id <= :stop{topics}"
+        " ORDER BY notification_id LIMIT :limit"
+    )
+
+
+@cache
+def _seek(column: str) -> str:
+    """Binary search for the last version of a stream whose column, which never decreases, is at most a bound."""
+    events = f"FROM {EVENTS_TABLE} {_IN_STREAM}"
+    fits = f"EXISTS (SELECT 1 {events} AND originator_version = (low + high + 1) / 2 AND {column} <= :bound)"
+    last = f"SELECT originator_version {events} ORDER BY originator_version DESC LIMIT 1"
+    return (
+        f"WITH RECURSIVE seek (low, high) AS (SELECT CAST(0 AS BIGINT), COALESCE(({last}), 0) UNION ALL"
+        f" SELECT CASE WHEN {fits} THEN (low + high + 1) / 2 ELSE low END,"
+        f" CASE WHEN {fits} THEN high ELSE (low + high + 1) / 2 - 1 END FROM seek WHERE low < high)"
+        " SELECT low FROM seek WHERE low = high"
+    )
