@@ -91,4 +91,5 @@ class ReadBlock(Generic[Reads, Writes]):
             raise refusal from error
 
     def __del__(self) -> None:
-        self.__exit__(None, None, None)  # after an interrupt outside the block
+        if self._reader is not None:
+            self.__exit__(None, None, None)  # after an interrupt outside the block
