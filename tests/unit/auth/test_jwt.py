@@ -1,8 +1,8 @@
 """JWT: keys made here, a provider's key set served over real HTTP, and everything that a stranger may try."""
 
 import asyncio
-import gc
 import base64
+import gc
 import hmac
 import http.server
 import json
