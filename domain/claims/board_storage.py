@@ -1,10 +1,11 @@
 """Load the board for a command from a transaction, and save what was decided."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
-from holdlog.domain.claims.board import ClaimBoard
+from holdlog.domain.claims.board import ClaimBoard, Key
 from holdlog.domain.claims.claim import Claim, Grant, Ticket
+from holdlog.domain.claims.draft import Decision
 from holdlog.domain.claims.lease import GRACE, Lease
 from holdlog.domain.claims.queue import expire_due
 from holdlog.domain.message import NOBODY, Caller
@@ -33,46 +34,44 @@ def load_board(reader: Reader, resources: Iterable[str], now: int, at: int) -> C
             for resource in (claim.resource, *ticket.also, *ticket.alternatives)
         }
         claims |= {claim.resource: claim for claim in reader.overlapping(sorted(wanted))}
-    active = [claim.resource for claim in claims.values() if claim.grants or claim.line]
-    board = ClaimBoard(claims.values(), reader.leases.of(active) if active else (), now, at)
-    for lease in [lease for claim in claims.values() for lease in _unknown(claim, board)]:
-        board.keep(lease)
-    return board
+    active = [claim for claim in claims.values() if claim.grants or claim.line]
+    leases = reader.leases.of([claim.resource for claim in active]) if active else []
+    known = {lease.key for lease in leases}
+    restored = [lease for claim in active for lease in _leases_of(claim, now, at) if lease.key not in known]
+    return ClaimBoard(claims.values(), leases, now, at, restored)
 
 
 def load_board_to_write(transaction: Transaction, resources: Sequence[str]) -> ClaimBoard:
     """Expire what is due on the board of these resources, then load it like `load_board`. The expiry is stored even if
     the command is refused."""
     board = load_board(transaction, resources, transaction.steady, transaction.at)
-    due = [lease for lease in board.leases.values() if lease.deadline <= board.now]
-    if due or board.kept:
-        expire_due(due, board)
-        save_board(board, transaction, NOBODY)
+    if board.restored or any(lease.deadline <= board.now for lease in board.leases.values()):
+        save(expire_due(board), transaction, NOBODY)
         board = load_board(transaction, resources, transaction.steady, transaction.at)
     return board
 
 
-def save_board(board: ClaimBoard, transaction: Transaction, caller: Caller) -> dict[tuple[str, int], int]:
-    """Append the events of a board and save its leases and losses; leases of new grants get their positions.
+def save(decision: Decision[Any], transaction: Transaction, caller: Caller) -> dict[Key, int]:
+    """Append the events of a decision and save its leases and losses; leases of new grants get their positions.
 
     Returns the positions of the events, by resource and version."""
-    positions: dict[tuple[str, int], int] = {}
-    if board.changes:
-        appended = transaction.append([Change(*change) for change in board.changes], caller)
-        for (_, _, after), position in zip(board.changes, appended, strict=True):
+    positions: dict[Key, int] = {}
+    if decision.events:
+        appended = transaction.append([Change(*event) for event in decision.events], caller)
+        for (_, _, after), position in zip(decision.events, appended, strict=True):
             positions[after.resource, after.version] = position
-    if board.dropped:
-        transaction.leases.drop(board.dropped)
-    if board.kept:
+    if decision.dropped:
+        transaction.leases.drop(decision.dropped)
+    if decision.kept:
         placed = [
             lease
             if lease.position or lease.kind == "waits"  # or a queued grant would have its ticket's position
             else lease._replace(position=positions.get(lease.key, 0))
-            for lease in board.kept.values()
+            for lease in decision.kept
         ]
         transaction.leases.put(placed)
-    if board.losses:
-        transaction.leases.lose(board.losses, transaction.at)
+    if decision.losses:
+        transaction.leases.lose(decision.losses, transaction.at)
     return positions
 
 
@@ -83,26 +82,25 @@ def end_due_leases(transaction: Transaction, gone: bool = False) -> bool:
     due = transaction.leases.due(transaction.steady, MAX_DUE)
     if due or gone:
         board = load_board(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)
-        expire_due(due, board)
-        save_board(board, transaction, NOBODY)
+        save(expire_due(board), transaction, NOBODY)
     return bool(due)
 
 
-def _unknown(claim: Claim, board: ClaimBoard) -> Iterator[Lease]:
+def _leases_of(claim: Claim, now: int, at: int) -> Iterator[Lease]:
+    """The leases that the grants and tickets of a claim get if theirs are unknown."""
     parts: list[Grant | Ticket] = [*claim.grants, *claim.line]
     for part in parts:
-        if (claim.resource, part.version) not in board.leases:
-            yield Lease(
-                resource=claim.resource,
-                version=part.version,
-                kind="held" if isinstance(part, Grant) else "waits",
-                agent=part.agent,
-                principal=part.principal,
-                session=(part.session if isinstance(part, Grant) else None) or NOT_RECORDED,
-                server="",
-                deadline=board.now + GRACE,
-                duration=GRACE,
-                last_call_at=board.now,
-                last_seen_at=board.now,
-                ended_at=board.at,
-            )
+        yield Lease(
+            resource=claim.resource,
+            version=part.version,
+            kind="held" if isinstance(part, Grant) else "waits",
+            agent=part.agent,
+            principal=part.principal,
+            session=(part.session if isinstance(part, Grant) else None) or NOT_RECORDED,
+            server="",
+            deadline=now + GRACE,
+            duration=GRACE,
+            last_call_at=now,
+            last_seen_at=now,
+            ended_at=at,
+        )

@@ -91,7 +91,17 @@ class Lease(NamedTuple):
 
     def is_of(self, who: Who) -> bool:
         """Whether it is the same holder."""
-        return who.is_known and self.who == who
+        return (
+            self.agent == who.agent
+            and self.session == who.session
+            and self.receipt == who.receipt
+            and self.principal == who.principal
+            and who.is_known
+        )
+
+    def is_due(self, now: int) -> bool:
+        """Whether it has expired, or its waiter's call has ended."""
+        return self.deadline <= now or 0 < self.waiting_until <= now
 
     def has_ended(self, now: int) -> bool:
         """Whether its session is known to have ended."""
@@ -121,6 +131,10 @@ class Lease(NamedTuple):
         """When its ended session ended, in microseconds UTC, as far as known. `now`, `at`: the same moment."""
         noted = self.ended_at if self.server == "" else 0
         return noted or at - max(0, now - self.last_seen_at - SESSION_IDLE)
+
+    def may_admit(self, agent: str) -> bool:
+        """False: it is certainly neither the agent's own, nor left to it, nor one that lets it in."""
+        return agent.startswith(self.agent)
 
     def lets_in(self, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within one session."""
