@@ -101,7 +101,7 @@ def _require_quota(attempt: _Attempt, options: tuple[ResourceSet, ...], draft: B
     """Check the limits. Tickets count, too, because a waiter is granted its claim without another check."""
     who, held, most = attempt.who, attempt.held, attempt.command.most
     new = max([sum([draft.hold_of(resource, who) is None for resource in option]) for option in options])
-    waits = [it for it in draft.waiting() if it != attempt.queued and it.lease.principal == who.principal]
+    waits = [it for it in draft.queue.values() if it != attempt.queued and it.lease.principal == who.principal]
     of_session = [
         it for it in waits if it.lease.session == who.session and (who.session or it.lease.agent == who.agent)
     ]

@@ -58,13 +58,14 @@ class ClaimBoard:
     def __init__(
         self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int, restored: Iterable[Lease] = ()
     ) -> None:
-        self.restored = tuple(restored)
         self.claims = {claim.resource: claim for claim in sorted(claims)}
-        self.leases = {lease.key: lease for lease in (*leases, *self.restored)}
+        self.restored = {lease.key: lease for lease in restored}
+        self.leases = {lease.key: lease for lease in leases} | self.restored
         self.now = now
         self.at = at
+        self.queue = self._live_tickets()
+        """All live tickets, in queue order."""
         self._overlapping_holds: dict[str, list[LiveHold]] = {}
-        self._queue: dict[Key, Waiting] | None = None
 
     # --- holds
 
@@ -88,8 +89,12 @@ class ClaimBoard:
         claim = self.claims.get(resource)
         if claim is None or not claim.grants:
             return []
-        found = ((grant, self.lease(resource, grant.version)) for grant in claim.grants)
-        return [LiveHold(resource, grant, lease) for grant, lease in found if lease is not None]
+        found: list[LiveHold] = []
+        for grant in claim.grants:
+            lease = self.leases.get((resource, grant.version))
+            if lease is not None and lease.deadline > self.now:
+                found.append(LiveHold(resource, grant, lease))
+        return found
 
     def hold_of(self, resource: str, who: Who) -> LiveHold | None:
         for hold in self.holds(resource):
@@ -98,8 +103,11 @@ class ClaimBoard:
         return None
 
     def holds_all(self, option: ResourceSet, who: Who, mode: Mode) -> bool:
-        holds = (self.hold_of(resource, who) for resource in option)
-        return all(hold is not None and hold.grant.mode == mode for hold in holds)
+        for resource in option:
+            hold = self.hold_of(resource, who)
+            if hold is None or hold.grant.mode != mode:
+                return False
+        return True
 
     def former_holds(self, resource: str, who: Who) -> list[LiveHold]:
         """The holds of exactly this resource by ended sessions with the same agent name and principal."""
@@ -134,9 +142,12 @@ class ClaimBoard:
     def last_end(self, option: ResourceSet) -> tuple[str, PastHold] | None:
         """The most recently ended hold of these resources or of overlapping ones, with its resource; None if there is
         none."""
-        claims = [claim for resource in option for claim in (self.claim(resource), *self.overlapping(resource))]
-        ends = [(claim.resource, claim.past) for claim in claims if claim.past is not None]
-        return max(ends, key=lambda end: end[1].at) if ends else None
+        last: tuple[str, PastHold] | None = None
+        for resource in option:
+            for claim in (self.claim(resource), *self.overlapping(resource)):
+                if claim.past is not None and (last is None or claim.past.at > last[1].at):
+                    last = claim.resource, claim.past
+        return last
 
     # --- tickets
 
@@ -144,26 +155,21 @@ class ClaimBoard:
         """All live tickets, in queue order."""
         return list(self.queue.values())
 
-    @property
-    def queue(self) -> dict[Key, Waiting]:
-        """All live tickets, in queue order."""
-        if self._queue is None:
-            found = [
-                Waiting(claim.resource, ticket, lease)
-                for claim in self.claims.values()
-                if claim.line
-                for ticket in claim.line
-                if (lease := self.lease(claim.resource, ticket.version)) is not None
-            ]
-            if len(found) > 1:
-                found.sort(key=lambda waiting: waiting.ticket.turn)
-            self._queue = {waiting.lease.key: waiting for waiting in found}
-        return self._queue
+    def _live_tickets(self) -> dict[Key, Waiting]:
+        found: list[tuple[Key, Waiting]] = []
+        for claim in self.claims.values():
+            for ticket in claim.line:
+                key = claim.resource, ticket.version
+                lease = self.leases.get(key)
+                if lease is not None and lease.deadline > self.now:
+                    found.append((key, Waiting(claim.resource, ticket, lease)))
+        found.sort(key=lambda it: it[1].ticket.turn)
+        return dict(found)
 
     def present(self) -> list[Waiting]:
         """The live tickets whose waiters are in a call."""
-        queue = self.queue
-        return [waiting for waiting in queue.values() if waiting.lease.waiting_until > self.now] if queue else []
+        now = self.now
+        return [waiting for waiting in self.queue.values() if waiting.lease.waiting_until > now] if self.queue else []
 
     def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
         """The tickets of `who` for exactly this resource, and those of ended sessions with the same name and
@@ -180,8 +186,7 @@ class ClaimBoard:
 
     def queued_for(self, resource: str) -> list[Waiting]:
         """The live tickets for anything that overlaps the resource, in queue order."""
-        queue = self.queue
-        return [waiting for waiting in queue.values() if _wants(waiting, (resource,))] if queue else []
+        return [waiting for waiting in self.queue.values() if _wants(waiting, (resource,))] if self.queue else []
 
     # --- who may have what
 

@@ -1,10 +1,10 @@
 """Load the board for a command from a transaction, and save what was decided."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from holdlog.domain.claims.board import ClaimBoard, Key
-from holdlog.domain.claims.claim import Claim, Grant, Ticket
+from holdlog.domain.claims.claim import Grant, Ticket
 from holdlog.domain.claims.draft import Decision
 from holdlog.domain.claims.lease import GRACE, Lease
 from holdlog.domain.claims.queue import expire_due
@@ -35,9 +35,12 @@ def load_board(reader: Reader, resources: Iterable[str], now: int, at: int) -> C
         }
         claims |= {claim.resource: claim for claim in reader.overlapping(sorted(wanted))}
     active = [claim for claim in claims.values() if claim.grants or claim.line]
-    leases = reader.leases.of([claim.resource for claim in active]) if active else []
-    known = {lease.key for lease in leases}
-    restored = [lease for claim in active for lease in _leases_of(claim, now, at) if lease.key not in known]
+    if not active:
+        return ClaimBoard(claims.values(), (), now, at)
+    leases = reader.leases.of([claim.resource for claim in active])
+    known = {(lease.resource, lease.version) for lease in leases}
+    parts = [(claim.resource, part) for claim in active for part in (*claim.grants, *claim.line)]
+    restored = [_lease_of(*part, now, at) for part in parts if (part[0], part[1].version) not in known]
     return ClaimBoard(claims.values(), leases, now, at, restored)
 
 
@@ -86,21 +89,19 @@ def end_due_leases(transaction: Transaction, gone: bool = False) -> bool:
     return bool(due)
 
 
-def _leases_of(claim: Claim, now: int, at: int) -> Iterator[Lease]:
-    """The leases that the grants and tickets of a claim get if theirs are unknown."""
-    parts: list[Grant | Ticket] = [*claim.grants, *claim.line]
-    for part in parts:
-        yield Lease(
-            resource=claim.resource,
-            version=part.version,
-            kind="held" if isinstance(part, Grant) else "waits",
-            agent=part.agent,
-            principal=part.principal,
-            session=(part.session if isinstance(part, Grant) else None) or NOT_RECORDED,
-            server="",
-            deadline=now + GRACE,
-            duration=GRACE,
-            last_call_at=now,
-            last_seen_at=now,
-            ended_at=at,
-        )
+def _lease_of(resource: str, part: Grant | Ticket, now: int, at: int) -> Lease:
+    """The lease that a grant or ticket gets if its own is unknown."""
+    return Lease(
+        resource=resource,
+        version=part.version,
+        kind="held" if isinstance(part, Grant) else "waits",
+        agent=part.agent,
+        principal=part.principal,
+        session=(part.session if isinstance(part, Grant) else None) or NOT_RECORDED,
+        server="",
+        deadline=now + GRACE,
+        duration=GRACE,
+        last_call_at=now,
+        last_seen_at=now,
+        ended_at=at,
+    )

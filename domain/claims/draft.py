@@ -29,11 +29,11 @@ class BoardDraft(ClaimBoard):
         self.leases = dict(board.leases)
         self.now, self.at, self.restored = board.now, board.at, board.restored
         self.events: list[tuple[Claim, ClaimEvent, Claim]] = []
-        self._kept = {lease.key: lease for lease in board.restored}
+        self._kept = dict(board.restored)
         self._dropped: set[Key] = set()
         self.losses: list[Loss] = []
+        self.queue = dict(board.queue)
         self._overlapping_holds = {}
-        self._queue = dict(board.queue)
 
     def decide(self, outcome: Outcome) -> Decision[Outcome]:
         return Decision(outcome, self.events, list(self._kept.values()), self._dropped, self.losses)
@@ -72,11 +72,12 @@ class BoardDraft(ClaimBoard):
         an ended session."""
         if who.session is None or not server:
             return False
-        theirs = [it for it in self.leases.values() if it.session == who.session and it.principal == who.principal]
-        ended = [lease for lease in theirs if lease.has_ended(self.now)]
-        for lease in ended:
-            self.keep(lease.revived(server, self.now))
-        return bool(ended)
+        revived = False
+        for lease in tuple(self.leases.values()):
+            if lease.session == who.session and lease.principal == who.principal and lease.has_ended(self.now):
+                self.keep(lease.revived(server, self.now))
+                revived = True
+        return revived
 
     def _ticket(self, lease: Lease) -> Ticket:
         known = self.queue.get(lease.key)

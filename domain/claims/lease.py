@@ -96,7 +96,7 @@ class Lease(NamedTuple):
             and self.session == who.session
             and self.receipt == who.receipt
             and self.principal == who.principal
-            and who.is_known
+            and (who.session is not None or who.receipt is not None)
         )
 
     def is_due(self, now: int) -> bool:
