@@ -39,14 +39,14 @@ def claim_of(row: Row) -> Claim:
         resource,
         version,
         tuple([Grant(*grant) for grant in from_json(grants)]) if grants else (),
-        tuple([_ticket(*ticket) for ticket in from_json(line)]) if line else (),
+        tuple([_ticket(ticket) for ticket in from_json(line)]) if line else (),
         PastHold(*from_json(past)) if past else None,
     )
 
 
-def _ticket(*fields: Any) -> Ticket:
-    *facts, also, alternatives = fields
-    return Ticket(*facts, tuple(also), tuple(alternatives))
+def _ticket(row: list[Any]) -> Ticket:
+    row[-2:] = map(tuple, row[-2:])  # `also` and `alternatives`
+    return Ticket(*row)
 
 
 def _text(parts: Sequence[Any]) -> str:

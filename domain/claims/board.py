@@ -211,7 +211,7 @@ class ClaimBoard:
             waiting
             for waiting in present
             if waiting.ticket.turn < wanted.turn
-            and is_ahead(waiting, wanted, option)
+            and precedes(waiting, wanted, option)
             and not waiting.lease.is_of(wanted.who)
         ]
         if not earlier or not self._holds_or_waits(wanted.who):
@@ -261,20 +261,20 @@ class WaitLinks:
             found = self._known[who] = set()
             for number, waiting in enumerate(self._present):
                 if waiting.lease.agent == who.agent and waiting.lease.who == who:
-                    found |= self._ahead(waiting.wanted, self._present[:number])
+                    found |= self._waited_for(waiting.wanted, self._present[:number])
             found.discard(who)
         return found
 
-    def _ahead(self, wanted: WantedClaim, earlier: list[Waiting]) -> set[Who]:
+    def _waited_for(self, wanted: WantedClaim, earlier: list[Waiting]) -> set[Who]:
         found: set[Who] = set()
         for option in wanted.options:
             found |= self._board.holders(wanted, option)
-            found |= {before.lease.who for before in earlier if is_ahead(before, wanted, option)}
+            found |= {before.lease.who for before in earlier if precedes(before, wanted, option)}
         return found
 
 
-def is_ahead(earlier: Waiting, wanted: WantedClaim, option: ResourceSet) -> bool:
-    """Whether an earlier ticket takes precedence over this option, given that it is not the same agent's."""
+def precedes(earlier: Waiting, wanted: WantedClaim, option: ResourceSet) -> bool:
+    """Whether an earlier ticket has precedence for this option; not for a ticket of the same agent."""
     return (
         _wants(earlier, option)
         and not (wanted.mode == "shared" == earlier.ticket.mode)

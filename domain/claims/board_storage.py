@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from holdlog.domain.claims.board import ClaimBoard, Key
-from holdlog.domain.claims.claim import Grant, Ticket
+from holdlog.domain.claims.claim import Claim, Grant, Ticket
 from holdlog.domain.claims.draft import Decision
 from holdlog.domain.claims.lease import GRACE, Lease
 from holdlog.domain.claims.queue import expire_due
@@ -39,8 +39,12 @@ def load_board(reader: Reader, resources: Iterable[str], now: int, at: int) -> C
         return ClaimBoard(claims.values(), (), now, at)
     leases = reader.leases.of([claim.resource for claim in active])
     known = {(lease.resource, lease.version) for lease in leases}
-    parts = [(claim.resource, part) for claim in active for part in (*claim.grants, *claim.line)]
-    restored = [_lease_of(*part, now, at) for part in parts if (part[0], part[1].version) not in known]
+    restored = [
+        _lease_of(claim.resource, part, now, at)
+        for claim in active
+        for part in _parts(claim)
+        if (claim.resource, part.version) not in known
+    ]
     return ClaimBoard(claims.values(), leases, now, at, restored)
 
 
@@ -87,6 +91,10 @@ def end_due_leases(transaction: Transaction, gone: bool = False) -> bool:
         board = load_board(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)
         save(expire_due(board), transaction, NOBODY)
     return bool(due)
+
+
+def _parts(claim: Claim) -> list[Grant | Ticket]:
+    return [*claim.grants, *claim.line]
 
 
 def _lease_of(resource: str, part: Grant | Ticket, now: int, at: int) -> Lease:
