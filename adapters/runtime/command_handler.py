@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 from holdlog.domain import agent, record, token
 from holdlog.domain.agent import Profile, Register, RegisterOutcome
 from holdlog.domain.claims import fencing
-from holdlog.domain.claims.acquire import acquire
-from holdlog.domain.claims.board_storage import MAX_DUE, end_due_leases, load_board_to_write, save
+from holdlog.domain.claims.acquire import Claimant, acquire
+from holdlog.domain.claims.board_storage import MAX_DUE, count_held, end_due_leases, load_board_to_write, save
 from holdlog.domain.claims.commands import (
     AcquireClaim,
     ClaimAcquired,
@@ -279,8 +279,9 @@ def _checked(
 
 def _acquire(command: AcquireClaim, caller: Caller, transaction: Transaction) -> ClaimAcquired | Queued:
     who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
-    board = load_board_to_write(transaction, [command.resource, *command.also, *command.alternatives])
-    decision = acquire(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
+    board = load_board_to_write(transaction, [command.resource, *command.also, *command.alternatives], who)
+    claimant = Claimant(who, caller.server, count_held(transaction, who), turn=transaction.position() + 1)
+    decision = acquire(command, claimant, board)
     positions = save(decision, transaction, caller)
     transaction.leases.record_call(who, caller.server, transaction.steady)
     outcome = decision.outcome
@@ -297,7 +298,7 @@ def _release(command: ReleaseClaim, caller: Caller, transaction: Transaction) ->
         resources = [lease.resource for lease in named if lease.is_of(who)]
     else:
         resources = [command.resource, *command.also]
-    decision = release(command, who, caller.server, load_board_to_write(transaction, resources))
+    decision = release(command, who, caller.server, load_board_to_write(transaction, resources, who))
     save(decision, transaction, caller)
     transaction.leases.record_call(who, caller.server, transaction.steady)
     return decision.outcome

@@ -3,7 +3,7 @@
 from typing import Final, Literal, NamedTuple
 
 from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting, WantedClaim
-from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, PastHold
+from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, PastHold, Ticket
 from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, ClaimAcquired, Queued, QueuedTicket
 from holdlog.domain.claims.deadlock import closed_cycle, cycle
 from holdlog.domain.claims.draft import BoardDraft, Decision
@@ -17,27 +17,36 @@ MAX_WAITERS_SHOWN: Final = 20
 """Waiters that a holder's response lists: the first ones."""
 
 
-class _Attempt(NamedTuple):
-    """A call that claims. `server`: what keeps its session alive. `held`: how many claims the caller's session and
-    principal hold. `queued`: the caller's ticket of an earlier, identical call."""
+class Claimant(NamedTuple):
+    """Who claims, identified by a session or a receipt. `server`: what keeps its session alive. `held`: how much its
+    session and principal hold and wait for. `turn`: its place if it must queue, behind all tickets."""
 
-    command: AcquireClaim
     who: Who
     server: str
     held: HeldCounts
+    turn: int
+
+
+class _Attempt(NamedTuple):
+    """A call that claims. `queued`: the caller's ticket of an earlier, identical call."""
+
+    command: AcquireClaim
+    claimant: Claimant
     queued: Waiting | None
     wanted: WantedClaim
 
+    @property
+    def who(self) -> Who:
+        return self.claimant.who
 
-def acquire(
-    command: AcquireClaim, who: Who, server: str, held: HeldCounts, board: ClaimBoard
-) -> Decision[ClaimAcquired | Queued]:
-    """Acquire the claim, or queue for it. `who`: identified by a session or a receipt. `server`: what keeps its session
-    alive. `held`: how many claims the caller's session and principal hold.
+
+def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Decision[ClaimAcquired | Queued]:
+    """Acquire the claim, or queue for it.
 
     Raises BusyError, DeadlockError; InvalidError beyond `most` claims."""
+    who = claimant.who
     draft = BoardDraft(board)
-    if draft.revive(who, server):
+    if draft.revive(who, claimant.server):
         grant_waiting(draft)
     options: tuple[ResourceSet, ...] = (
         tuple(dict.fromkeys((command.resource, *command.also))),
@@ -45,7 +54,7 @@ def acquire(
     )
     queued = _former_ticket(command, who, draft)
     wanted = WantedClaim(who, command.mode, options, queued.ticket.turn if queued else float("inf"))
-    return draft.decide(_acquire(_Attempt(command, who, server, held, queued, wanted), draft))
+    return draft.decide(_acquire(_Attempt(command, claimant, queued, wanted), draft))
 
 
 def _acquire(attempt: _Attempt, draft: BoardDraft) -> ClaimAcquired | Queued:
@@ -99,19 +108,19 @@ def _cycle_through(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) ->
 
 def _require_quota(attempt: _Attempt, options: tuple[ResourceSet, ...], draft: BoardDraft) -> None:
     """Check the limits. Tickets count, too, because a waiter is granted its claim without another check."""
-    who, held, most = attempt.who, attempt.held, attempt.command.most
+    who, held, queued = attempt.who, attempt.claimant.held, attempt.queued
     new = max([sum([draft.hold_of(resource, who) is None for resource in option]) for option in options])
-    waits = [it for it in draft.queue.values() if it != attempt.queued and it.lease.principal == who.principal]
-    of_session = [
-        it for it in waits if it.lease.session == who.session and (who.session or it.lease.agent == who.agent)
-    ]
-    _require(new + held.by_session + _most_of(of_session), most, "this session", bool(of_session))
-    _require(new + held.by_principal + _most_of(waits), MAX_OF_PRINCIPAL, "this user or token", bool(waits))
+    by_session, by_principal = held.awaited_by_session, held.awaited_by_principal
+    if queued is not None:  # what the caller waits for counts once
+        by_principal -= most_of(queued.ticket)
+        by_session -= most_of(queued.ticket) if queued.lease.is_counted_for(who) else 0
+    _require(new + held.by_session + by_session, attempt.command.most, "this session", by_session > 0)
+    _require(new + held.by_principal + by_principal, MAX_OF_PRINCIPAL, "this user or token", by_principal > 0)
 
 
-def _most_of(waits: list[Waiting]) -> int:
-    """The most resources that these tickets could be granted."""
-    return sum([max(map(len, waiting.wanted.options)) for waiting in waits])
+def most_of(ticket: Ticket) -> int:
+    """The most resources that a ticket could be granted."""
+    return 1 + len(ticket.also)
 
 
 def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
@@ -138,7 +147,7 @@ def _renewed_lease(attempt: _Attempt, hold: LiveHold, now: int) -> Lease:
     return hold.lease._replace(
         kind="held",
         session=attempt.who.session,
-        server=attempt.server,
+        server=attempt.claimant.server,
         duration=length,
         explicit=hold.lease.explicit or command.explicit,
         deadline=now + length,
@@ -165,7 +174,7 @@ def _new_lease(attempt: _Attempt, kind: Literal["held", "waits"], lasts: int, no
         agent=who.agent,
         principal=who.principal,
         session=who.session,
-        server=attempt.server,
+        server=attempt.claimant.server,
         deadline=now + lasts,
         duration=command.lease,
         explicit=command.explicit,
@@ -230,7 +239,7 @@ def _queue_or_refuse(attempt: _Attempt, draft: BoardDraft) -> Queued:
         raise DeadlockError(command.resource, tuple(found))
     if queued is None:
         _require_quota(attempt, wanted.options, draft)
-    version = queued.ticket.version if queued is not None else _replace_tickets(command, wanted.who, draft)
+    version = queued.ticket.version if queued is not None else _replace_tickets(attempt, draft)
     lease = _new_lease(attempt, "waits", command.wait + ABSENCE, draft.now)
     draft.keep(lease._replace(version=version, waiting_until=draft.now + command.wait if command.wait else 0))
     grant_waiting(draft)
@@ -241,9 +250,9 @@ def _queue_or_refuse(attempt: _Attempt, draft: BoardDraft) -> Queued:
     )
 
 
-def _replace_tickets(command: AcquireClaim, who: Who, draft: BoardDraft) -> int:
-    tickets = draft.waiting()
-    if len(tickets) >= MAX_TICKETS:
+def _replace_tickets(attempt: _Attempt, draft: BoardDraft) -> int:
+    command, who = attempt.command, attempt.who
+    if attempt.claimant.held.tickets >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls are already queued", retry_after=5.0)
     for old in draft.tickets_of(command.resource, who):  # for another set of resources; replaced
         left = ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=old.ticket.version, why="left")
@@ -255,7 +264,7 @@ def _replace_tickets(command: AcquireClaim, who: Who, draft: BoardDraft) -> int:
             agent=who.agent,
             principal=who.principal,
             mode=command.mode,
-            turn=max((waiting.ticket.turn for waiting in tickets), default=0) + 1,
+            turn=attempt.claimant.turn,
             also=command.also,
             alternatives=command.alternatives,
             note=command.note,

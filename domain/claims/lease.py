@@ -117,6 +117,11 @@ class Lease(NamedTuple):
         """Whether it was made under the name and principal of `who`, without a session."""
         return (self.agent, self.principal, self.session) == (who.agent, who.principal, None)
 
+    def is_counted_for(self, who: Who) -> bool:
+        """Whether it counts for the limit of the caller's session, or of its agent if it has none."""
+        of_session = (self.principal, self.session) == (who.principal, who.session)
+        return of_session and (who.session is not None or self.agent == who.agent)
+
     def revived(self, server: str, now: int) -> "Lease":
         """The lease after a call of its session through this server. A session that had ended no longer waits: others
         may have begun to wait since, because they could resume what it held."""
@@ -147,10 +152,14 @@ class Lease(NamedTuple):
 
 
 class HeldCounts(NamedTuple):
-    """How many live grants there are: of a session (without one, of an agent), and of a principal under all names."""
+    """How many live grants there are: of a session (without one, of an agent), and of a principal under all names. How
+    many resources the tickets of both could be granted, and how many tickets there are in all queues."""
 
     by_session: int
     by_principal: int
+    awaited_by_session: int = 0
+    awaited_by_principal: int = 0
+    tickets: int = 0
 
 
 class Loss(NamedTuple):

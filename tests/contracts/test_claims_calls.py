@@ -6,9 +6,32 @@ from types import FrameType
 from typing import Final
 
 from holdlog import StateStore
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.domain.claims.commands import AcquireClaim
+from holdlog.domain.claims.lease import SECOND
+from tests.support.claim_calls import HOUR, by, claim
+from tests.support.commands import run
 
-MOST: Final = 520
+MOST: Final = 555
 """Calls of Python functions, of libraries too; not those of functions in C."""
+
+
+def test_claim_runs_no_more_functions_while_others_wait_elsewhere(tmp_path: Path) -> None:
+    with StateStore(tmp_path / "state.db") as store:
+        for _ in range(3):
+            claim_and_release(store)
+        alone = calls_of_one(store)
+        queue_up(tmp_path / "state.db", 100)
+        claim_and_release(store)
+        assert calls_of_one(store) <= alone + 100
+
+
+def queue_up(path: Path, waiters: int) -> None:
+    store = open_sqlite(path)
+    claim(store, "busy")
+    for number in range(waiters):
+        run(store, AcquireClaim(resource="busy", agent=f"w{number}", wait=HOUR * SECOND), by(f"s{number}"))
+    store.close()
 
 
 def test_claim_and_release_of_a_free_resource_run_few_functions(tmp_path: Path) -> None:

@@ -213,10 +213,9 @@ class Scene:
         try:
             match command:
                 case AcquireClaim():
-                    of_principal = [it for it in found.leases.values() if it.principal == caller.principal]
-                    mine = [it for it in of_principal if it.session == caller.session and it.kind != "waits"]
-                    counts = HeldCounts(len(mine), len(of_principal))
-                    decision: Decision[Any] = taking.acquire(command, caller, server_of(caller), counts, found)
+                    turn = max((it.ticket.turn for it in found.waiting()), default=0) + 1
+                    claimant = taking.Claimant(caller, server_of(caller), self._held(caller), turn)
+                    decision: Decision[Any] = taking.acquire(command, claimant, found)
                 case ReleaseClaim():
                     decision = releasing.release(command, caller, server_of(caller), found)
                 case StopWaiting():
@@ -225,6 +224,18 @@ class Scene:
             decision = Decision(refusal, [], [], set(), [])
         assert (found.claims, found.leases) == (self.claims, self.leases), "a decider changed the board it was given"
         return Happened(found, decision)
+
+    def _held(self, caller: Who) -> HeldCounts:
+        """How much the caller's session and principal hold and wait for."""
+        grants = [it for it in self.leases.values() if it.principal == caller.principal and it.kind != "waits"]
+        waits = [it for it in self.board.waiting() if it.lease.principal == caller.principal]
+        return HeldCounts(
+            sum(it.is_counted_for(caller) for it in grants),
+            len(grants),
+            sum(taking.most_of(it.ticket) for it in waits if it.lease.is_counted_for(caller)),
+            sum(taking.most_of(it.ticket) for it in waits),
+            len(self.board.waiting()),
+        )
 
     def fenced(self, resource: str, version: int, writer: str, receipt: str | None = None) -> FencedError | None:
         return fencing.fence(
