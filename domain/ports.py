@@ -53,6 +53,12 @@ class Leases(Protocol):
     def of_session(self, session: str) -> list[Lease]:
         """All leases of a session."""
 
+    def tickets(self) -> int:
+        """How many tickets there are, of all resources."""
+
+    def waited_for(self, agents: Sequence[str]) -> list[str]:
+        """The resources for which these agents have tickets."""
+
     def next_end(self) -> int | None:
         """The earliest time at which something ends; None if nothing does."""
 
@@ -86,8 +92,8 @@ class LeaseWrites(Leases, Protocol):
         `server` keeps alive again all that the session holds or waits for."""
 
     def held(self, who: Who, now: int) -> HeldCounts:
-        """Count the live grants of the session and the principal of a caller. Below the limit per principal, its count
-        may include expired ones."""
+        """Count the live grants and tickets of the session and the principal of a caller, and all tickets. Below the
+        limit per principal, its count of grants may include expired ones."""
 
     def touch(self, sessions: Sequence[tuple[str | None, str, int]], now: int) -> None:
         """Record calls of sessions kept alive by them: each with its principal and the time when its last
@@ -163,6 +169,9 @@ class Reader(Protocol):
 
     def queued(self) -> list[Claim]:
         """The claims that have waiters."""
+
+    def joint(self) -> list[Claim]:
+        """The claims with waiters that request more than one resource; possibly some with other waiters."""
 
     def agents(self, names: Sequence[str]) -> list[Profile]:
         """The profiles of those of these agents that registered."""

@@ -28,6 +28,15 @@ class InvalidError(HoldlogError, ValueError):
     rpc_code = -32602
 
 
+class TokenError(InvalidError):
+    """The caller's token became invalid while its call waited."""
+
+    http_status = 401
+
+    def __init__(self) -> None:
+        super().__init__("the token is not valid, or no longer valid; ask the person you work for to replace it")
+
+
 class TooLargeError(InvalidError):
     """A value, message or result exceeds the limit of bytes as JSON. `argument`: the one that does."""
 

@@ -4,10 +4,10 @@ The columns are a documented contract (docs/store.md): hooks read them with plai
 count grants and tickets; `grants`, `line` (the queue) and `past` (how the last hold ended) contain JSON lists.
 """
 
-import json
 from collections.abc import Sequence
-from json import JSONEncoder
 from typing import Any
+
+from pydantic_core import from_json, to_json
 
 from holdlog.domain.claims.claim import Claim, Grant, PastHold, Ticket
 from holdlog.projections.projection import Row, Table
@@ -27,8 +27,6 @@ CLAIMS = Table(
     key=1,
 )
 
-_compact = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
 
 def row_of_claim(claim: Claim, digest: bytes) -> Row:
     resource, version, grants, line, past = claim
@@ -40,17 +38,17 @@ def claim_of(row: Row) -> Claim:
     return Claim(
         resource,
         version,
-        tuple(Grant(*grant) for grant in json.loads(grants)) if grants else (),
-        tuple(_ticket(*ticket) for ticket in json.loads(line)) if line else (),
-        PastHold(*json.loads(past)) if past else None,
+        tuple([Grant(*grant) for grant in from_json(grants)]) if grants else (),
+        tuple([_ticket(ticket) for ticket in from_json(line)]) if line else (),
+        PastHold(*from_json(past)) if past else None,
     )
 
 
-def _ticket(*fields: Any) -> Ticket:
-    ticket = Ticket(*fields)
-    return ticket._replace(also=tuple(ticket.also), alternatives=tuple(ticket.alternatives))
+def _ticket(row: list[Any]) -> Ticket:
+    row[-2:] = map(tuple, row[-2:])  # `also` and `alternatives`
+    return Ticket(*row)
 
 
 def _text(parts: Sequence[Any]) -> str:
     """The JSON list, empty if there are no parts: most claims have no queue, and parsing costs time."""
-    return _compact(parts) if parts else ""
+    return to_json(parts).decode() if parts else ""

@@ -1,6 +1,6 @@
 """Types of requests: what to run, and how to respond. Runs nothing itself; runtime/engine.py does."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from holdlog.domain.claims.commands import AcquireClaim
@@ -9,6 +9,10 @@ from holdlog.domain.ports import Reader
 from holdlog.projections.waiting import EVERYTHING
 
 Answered = TypeVar("Answered", covariant=True)
+
+
+async def always_valid() -> bool:
+    return True
 
 
 class CommandRequest(NamedTuple, Generic[Answered]):
@@ -28,7 +32,7 @@ class Query(NamedTuple, Generic[Answered]):
 class BlockingQuery(NamedTuple, Generic[Answered]):
     """Calls `read` with the elapsed seconds until it returns a response; after `seconds`, returns the response of
     `timed_out`. `concerns`: what must change before another read is useful (projections/waiting.py). `large`: a read
-    may take longer than a coroutine should block its loop.
+    may take longer than a coroutine should block its loop. `still`: whether the caller's token is still valid.
     """
 
     read: Callable[[Reader, float], Answered | None]
@@ -36,13 +40,15 @@ class BlockingQuery(NamedTuple, Generic[Answered]):
     seconds: float
     concerns: tuple[str, ...] = EVERYTHING
     large: bool = False
+    still: Callable[[], Awaitable[bool]] = always_valid
 
 
 class ClaimRequest(NamedTuple, Generic[Answered]):
     """A claim that may queue: runs `command` once and, after `seconds` or once its ticket is gone, `again`, which no
-    longer waits. `answer` converts both outcomes to a response."""
+    longer waits. `answer` converts both outcomes to a response. `still`: as in BlockingQuery."""
 
     command: AcquireClaim
     again: AcquireClaim
     answer: Callable[[Outcome, Reader], Answered]
     seconds: float
+    still: Callable[[], Awaitable[bool]] = always_valid

@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdlog.adapters.api.request import always_valid
 from holdlog.adapters.api.validation import SESSION, caller, text
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.adapters.auth.identity import Identity
@@ -76,7 +77,8 @@ class Authentication:
             await failed("cannot open this token's store right now; try again", 503, _SOON)(scope, receive, send)
             return
         grants = principal.grants if principal is not None else EVERYTHING
-        context = RequestContext(engine, who, grants, partial(self._still, headers))
+        still = always_valid if self._verifier is None else partial(self._still, headers)
+        context = RequestContext(engine, who, grants, still)
         try:
             with ExitStack() as during:
                 if who.session is not None:

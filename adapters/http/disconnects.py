@@ -12,16 +12,19 @@ from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import not_valid
 from holdlog.adapters.runtime.request_context import RequestContext
+from holdlog.domain.refusals import TokenError
 
 Done = TypeVar("Done")
 
 
 async def long_poll(receive: Receive, context: RequestContext, wait: BlockingQuery[Any]) -> Response:
-    """Run a wait; discard its result if the token was revoked meanwhile."""
-    found: Result | None = await unless_gone(receive, context.engine.wait_async(wait))
-    if found is None:
-        return NoAnswer()
-    return answer(found) if await context.still() else not_valid()
+    """Run a wait, which ends when the token is revoked."""
+    try:
+        waiting = context.engine.wait_async(wait._replace(still=context.still))
+        found: Result | None = await unless_gone(receive, waiting)
+    except TokenError:
+        return not_valid()
+    return NoAnswer() if found is None else answer(found)
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done | None:

@@ -38,7 +38,7 @@ class AsyncCalls(OpenStore):
         outcome = await self._decided_async(call.command, caller, abandon)
         if isinstance(outcome, Queued) and call.seconds:
             try:
-                await self.until_async(ticket_gone(call, outcome), call.seconds, (claim_stream(call.command.resource),))
+                await self.until_async(ticket_gone(call, outcome), call, (claim_stream(call.command.resource),))
                 decided = await self._decided_async(call.again, caller)
             except BaseException:
                 abandon(outcome)
@@ -50,7 +50,7 @@ class AsyncCalls(OpenStore):
     async def wait_async(self, call: BlockingQuery[Answered]) -> Answered:
         started = time.monotonic()
         answer = partial(answer_to, call, started)
-        found = await self.until_async(answer, call.seconds, call.concerns, call.large)
+        found = await self.until_async(answer, call, call.concerns, call.large)
         return found if found is not None else await self.read_now_async(partial(timed_out, call, started))
 
     async def change_token_async(self, command: TokenCommand, caller: Caller) -> TokenChanged:

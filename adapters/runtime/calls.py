@@ -37,7 +37,7 @@ class Calls(OpenStore):
         outcome = self._decided(call.command, caller, abandon)
         if isinstance(outcome, Queued) and call.seconds:
             try:
-                self.until(ticket_gone(call, outcome), call.seconds, (claim_stream(call.command.resource),))
+                self.until(ticket_gone(call, outcome), call, (claim_stream(call.command.resource),))
                 decided = self._decided(call.again, caller)
             except BaseException:
                 abandon(outcome)
@@ -49,7 +49,7 @@ class Calls(OpenStore):
     def wait(self, call: BlockingQuery[Answered]) -> Answered:
         started = time.monotonic()
         answer = partial(answer_to, call, started)
-        found = self.until(answer, call.seconds, call.concerns, call.large)
+        found = self.until(answer, call, call.concerns, call.large)
         return found if found is not None else self.read_now(partial(timed_out, call, started))
 
     def change_token(self, command: TokenCommand, caller: Caller) -> TokenChanged:

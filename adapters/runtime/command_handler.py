@@ -8,10 +8,9 @@ from pydantic import TypeAdapter
 
 from holdlog.domain import agent, record, token
 from holdlog.domain.agent import Profile, Register, RegisterOutcome
-from holdlog.domain.claims import acquire as taking
-from holdlog.domain.claims import fencing, queue
-from holdlog.domain.claims import release as releasing
-from holdlog.domain.claims.board_storage import MAX_DUE, end_due_leases, load_board_to_write, save_board
+from holdlog.domain.claims import fencing
+from holdlog.domain.claims.acquire import Claimant, acquire
+from holdlog.domain.claims.board_storage import MAX_DUE, count_held, end_due_leases, load_board_to_write, save
 from holdlog.domain.claims.commands import (
     AcquireClaim,
     ClaimAcquired,
@@ -28,6 +27,7 @@ from holdlog.domain.claims.commands import (
     TouchSessions,
 )
 from holdlog.domain.claims.lease import Who
+from holdlog.domain.claims.release import release, stop_waiting
 from holdlog.domain.commands import AnyCommand, Outcome, RecordsChanged
 from holdlog.domain.envelope import Basis, CheckedClaim
 from holdlog.domain.message import NOBODY, Caller
@@ -170,15 +170,15 @@ def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Ou
             operations = tuple(Delete(namespace=namespace, key=found.key) for found in live)
             return _change_records(operations, by, caller, transaction, clears=True)
         case AcquireClaim():
-            return _take(command, caller, transaction)
+            return _acquire(command, caller, transaction)
         case ReleaseClaim():
             return _release(command, caller, transaction)
         case StopWaiting(resource=resource):
             who = _identified(command.agent, caller, command.receipt, transaction)
             board = load_board_to_write(transaction, [resource])
-            releasing.stop_waiting(command, who, board)
-            save_board(board, transaction, caller)
-            return SweepOutcome(bool(board.changes))
+            stopped = stop_waiting(command, who, board)
+            save(stopped, transaction, caller)
+            return SweepOutcome(bool(stopped.events))
         case Register():
             return _register(command, caller, transaction)
         case IssueToken() | RotateToken() | RevokeToken():
@@ -277,14 +277,14 @@ def _checked(
     )
 
 
-def _take(command: AcquireClaim, caller: Caller, transaction: Transaction) -> ClaimAcquired | Queued:
+def _acquire(command: AcquireClaim, caller: Caller, transaction: Transaction) -> ClaimAcquired | Queued:
     who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
-    board = load_board_to_write(transaction, [command.resource, *command.also, *command.alternatives])
-    if board.revive(who, caller.server):
-        queue.grant_waiting(board)
-    outcome = taking.acquire(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
-    positions = save_board(board, transaction, caller)
+    board = load_board_to_write(transaction, [command.resource, *command.also, *command.alternatives], who)
+    claimant = Claimant(who, caller.server, count_held(transaction, who), turn=transaction.position() + 1)
+    decision = acquire(command, claimant, board)
+    positions = save(decision, transaction, caller)
     transaction.leases.record_call(who, caller.server, transaction.steady)
+    outcome = decision.outcome
     if isinstance(outcome, ClaimAcquired) and (outcome.resource, outcome.version) in positions:
         return outcome._replace(position=positions[outcome.resource, outcome.version])
     return outcome
@@ -298,12 +298,10 @@ def _release(command: ReleaseClaim, caller: Caller, transaction: Transaction) ->
         resources = [lease.resource for lease in named if lease.is_of(who)]
     else:
         resources = [command.resource, *command.also]
-    board = load_board_to_write(transaction, resources)
-    board.revive(who, caller.server)
-    outcome = releasing.release(command, who, board)
-    save_board(board, transaction, caller)
+    decision = release(command, who, caller.server, load_board_to_write(transaction, resources, who))
+    save(decision, transaction, caller)
     transaction.leases.record_call(who, caller.server, transaction.steady)
-    return outcome
+    return decision.outcome
 
 
 def _identified(

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, Query
+from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, Query, always_valid
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import Identity
@@ -22,11 +22,15 @@ from holdlog.domain.claims.lease import BY_CALLS, BY_LEASE, SECOND
 from holdlog.domain.commands import AnyCommand, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Reader, Store
-from holdlog.domain.refusals import HoldlogError, SealedError
+from holdlog.domain.refusals import HoldlogError, SealedError, TokenError
 from holdlog.projections.waiting import wait_until, wait_until_async
 
 Found = TypeVar("Found")
 
+Waiting = BlockingQuery[Any] | ClaimRequest[Any]
+
+TOKEN_CHECKED_EVERY: Final = 1.0
+"""Seconds; as often as a process reads from the store whether another one revoked a token (verifier.py)."""
 _DONE: Final = object()
 
 
@@ -129,19 +133,22 @@ class OpenStore:
         )
 
     def until(
-        self, read: Callable[[Reader], Found | None], seconds: float, interests: Sequence[str], large: bool = False
+        self, read: Callable[[Reader], Found | None], call: Waiting, interests: Sequence[str], large: bool = False
     ) -> Found | None:
-        """Return what `read` finds, or None after some seconds or at shutdown."""
+        """Return what `read` finds, or None after the seconds of the call or at shutdown."""
         with self.lease_maintenance.waiting():
-            return wait_until(partial(self.read_now, read), self.notifier, seconds, self.waiting_is_over)
+            return wait_until(partial(self.read_now, read), self.notifier, call.seconds, self.waiting_is_over)
 
     async def until_async(
-        self, read: Callable[[Reader], Found | None], seconds: float, interests: Sequence[str], large: bool = False
+        self, read: Callable[[Reader], Found | None], call: Waiting, interests: Sequence[str], large: bool = False
     ) -> Found | None:
-        """Like `until`, for coroutines. `interests`: the streams that wake it; `large`: read in a thread."""
+        """Like `until`, for coroutines. `interests`: the streams that wake it; `large`: read in a thread. Raises
+        TokenError within about a second after the caller's token became invalid."""
         again = partial(asyncio.to_thread, self.read_now, read) if large else partial(self.read_now_async, read)
+        listening = self.log_tailer.listen(interests)
         with self.lease_maintenance.waiting():
-            return await wait_until_async(again, self.log_tailer.listen(interests), seconds, self.waiting_is_over)
+            work = wait_until_async(again, listening, call.seconds, self.waiting_is_over)
+            return await (work if call.still is always_valid else _while_valid(call.still, work))
 
     def stop_waiting(self, command: StopWaiting, caller: Caller) -> None:
         self.writer.run(command, caller)
@@ -238,6 +245,21 @@ class OpenStore:
             return None
         with self.store.reader() as reader:
             return Sweep(ended=gone, heirs=_heirs(self.liveness, gone, reader), grace=round(self._grace * SECOND))
+
+
+async def _while_valid(still: Callable[[], Awaitable[bool]], work: Coroutine[Any, Any, Found]) -> Found:
+    """Run the work and return its result, unless the token is no longer valid by then."""
+    working = asyncio.ensure_future(work)
+    try:
+        while True:
+            await asyncio.wait([working], timeout=TOKEN_CHECKED_EVERY)
+            if not await still():
+                raise TokenError
+            if working.done():
+                return working.result()
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
 
 def _heirs(server: Liveness, gone: Sequence[str], reader: Reader) -> tuple[tuple[str, str, str], ...]:

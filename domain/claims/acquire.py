@@ -1,12 +1,14 @@
 """Acquire claims, immediately or from the queue."""
 
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting, WantedClaim
-from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, PastHold
+from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, PastHold, Ticket
 from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, ClaimAcquired, Queued, QueuedTicket
+from holdlog.domain.claims.deadlock import closed_cycle, cycle
+from holdlog.domain.claims.draft import BoardDraft, Decision
 from holdlog.domain.claims.lease import ABSENCE, HeldCounts, Lease, Who
-from holdlog.domain.claims.queue import grant, grant_waiting, holds_all
+from holdlog.domain.claims.queue import grant, grant_waiting
 from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, Link, UnavailableError
 
 MAX_TICKETS: Final = 1_000
@@ -15,42 +17,78 @@ MAX_WAITERS_SHOWN: Final = 20
 """Waiters that a holder's response lists: the first ones."""
 
 
-def acquire(
-    command: AcquireClaim, who: Who, server: str, held: HeldCounts, board: ClaimBoard
-) -> ClaimAcquired | Queued:
-    """Acquire the claim, or queue for it. `who`: identified by a session or a receipt. `held`: how many claims the
-    caller's session and principal hold.
+class Claimant(NamedTuple):
+    """Who claims, identified by a session or a receipt. `server`: what keeps its session alive. `held`: how much its
+    session and principal hold and wait for. `turn`: its place if it must queue, behind all tickets."""
+
+    who: Who
+    server: str
+    held: HeldCounts
+    turn: int
+
+
+class _Attempt(NamedTuple):
+    """A call that claims. `queued`: the caller's ticket of an earlier, identical call."""
+
+    command: AcquireClaim
+    claimant: Claimant
+    queued: Waiting | None
+    wanted: WantedClaim
+
+    @property
+    def who(self) -> Who:
+        return self.claimant.who
+
+
+def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Decision[ClaimAcquired | Queued]:
+    """Acquire the claim, or queue for it.
 
     Raises BusyError, DeadlockError; InvalidError beyond `most` claims."""
+    who = claimant.who
+    draft = BoardDraft(board)
+    if draft.revive(who, claimant.server):
+        grant_waiting(draft)
     options: tuple[ResourceSet, ...] = (
         tuple(dict.fromkeys((command.resource, *command.also))),
         *((other,) for other in command.alternatives),
     )
-    queued = _former_ticket(command, who, board)
+    queued = _former_ticket(command, who, draft)
     wanted = WantedClaim(who, command.mode, options, queued.ticket.turn if queued else float("inf"))
-    offered = [option for option in options if _is_offered(option, who, board)]
-    cycle: list[Link] = []
-    for option in (*offered, *(it for it in options if it not in offered)):
-        if holds_all(option, who, command.mode, board):
-            return _renewed(command, option, who, server, board)
-        if not board.is_free(wanted, option):
+    return draft.decide(_acquire(_Attempt(command, claimant, queued, wanted), draft))
+
+
+def _acquire(attempt: _Attempt, draft: BoardDraft) -> ClaimAcquired | Queued:
+    command, wanted = attempt.command, attempt.wanted
+    found: list[Link] = []
+    for option in _offered_first(wanted, draft):
+        if draft.holds_all(option, wanted.who, wanted.mode):
+            return _renewed(attempt, option, draft)
+        if not draft.is_free(wanted, option):
             continue
-        cycle = _cycle_through(command, option, who, server, board)
-        if not cycle:
-            _require_quota(command, (option,), who, held, queued, board)
-            return _granted(command, option, who, server, queued, board)
-    if cycle:
-        raise DeadlockError(command.resource, tuple(cycle))
-    return _queue_or_refuse(command, wanted, server, held, queued, board)
+        found = _cycle_through(attempt, option, draft)
+        if not found:
+            _require_quota(attempt, (option,), draft)
+            return _granted(attempt, option, draft)
+    if found:
+        raise DeadlockError(command.resource, tuple(found))
+    return _queue_or_refuse(attempt, draft)
 
 
 def _former_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waiting | None:
     """The caller's ticket of an earlier, identical call; None if there is none."""
-    requested = (command.mode, command.also, command.alternatives)
     for waiting in board.tickets_of(command.resource, who):
-        if (waiting.ticket.mode, waiting.ticket.also, waiting.ticket.alternatives) == requested:
+        ticket = waiting.ticket
+        if (ticket.mode, ticket.also, ticket.alternatives) == (command.mode, command.also, command.alternatives):
             return waiting
     return None
+
+
+def _offered_first(wanted: WantedClaim, board: ClaimBoard) -> tuple[ResourceSet, ...]:
+    """The options; first those of which something was offered to the caller when it waited."""
+    if len(wanted.options) == 1:
+        return wanted.options
+    offered = [option for option in wanted.options if _is_offered(option, wanted.who, board)]
+    return (*offered, *(option for option in wanted.options if option not in offered))
 
 
 def _is_offered(option: ResourceSet, who: Who, board: ClaimBoard) -> bool:
@@ -58,37 +96,31 @@ def _is_offered(option: ResourceSet, who: Who, board: ClaimBoard) -> bool:
     return any(hold is not None and hold.lease.kind == "offered" for hold in holds)
 
 
-def _cycle_through(command: AcquireClaim, option: ResourceSet, who: Who, server: str, board: ClaimBoard) -> list[Link]:
+def _cycle_through(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> list[Link]:
     """The agents that would wait for each other forever if a caller that also waits in another call got this; empty
     if there are none."""
-    if not any(waiting.lease.who == who for waiting in board.present()):
+    if not draft.queue or not any(waiting.lease.who == attempt.who for waiting in draft.present()):
         return []
-    trial = board.copy()
-    _granted(command, option, who, server, _former_ticket(command, who, trial), trial)
-    return trial.closed_cycle()
+    trial = BoardDraft(draft)
+    _granted(attempt._replace(queued=_former_ticket(attempt.command, attempt.who, trial)), option, trial)
+    return closed_cycle(trial)
 
 
-def _require_quota(
-    command: AcquireClaim,
-    options: tuple[ResourceSet, ...],
-    who: Who,
-    held: HeldCounts,
-    queued: Waiting | None,
-    board: ClaimBoard,
-) -> None:
+def _require_quota(attempt: _Attempt, options: tuple[ResourceSet, ...], draft: BoardDraft) -> None:
     """Check the limits. Tickets count, too, because a waiter is granted its claim without another check."""
-    new = max(sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options)
-    waits = [waiting for waiting in board.waiting() if waiting != queued and waiting.lease.principal == who.principal]
-    of_session = [
-        it for it in waits if it.lease.session == who.session and (who.session or it.lease.agent == who.agent)
-    ]
-    _require(new + held.by_session + _most_of(of_session), command.most, "this session", bool(of_session))
-    _require(new + held.by_principal + _most_of(waits), MAX_OF_PRINCIPAL, "this user or token", bool(waits))
+    who, held, queued = attempt.who, attempt.claimant.held, attempt.queued
+    new = max([sum([draft.hold_of(resource, who) is None for resource in option]) for option in options])
+    by_session, by_principal = held.awaited_by_session, held.awaited_by_principal
+    if queued is not None:  # what the caller waits for counts once
+        by_principal -= most_of(queued.ticket)
+        by_session -= most_of(queued.ticket) if queued.lease.is_counted_for(who) else 0
+    _require(new + held.by_session + by_session, attempt.command.most, "this session", by_session > 0)
+    _require(new + held.by_principal + by_principal, MAX_OF_PRINCIPAL, "this user or token", by_principal > 0)
 
 
-def _most_of(waits: list[Waiting]) -> int:
-    """The most resources that these tickets could be granted."""
-    return sum(max(map(len, waiting.wanted.options)) for waiting in waits)
+def most_of(ticket: Ticket) -> int:
+    """The most resources that a ticket could be granted."""
+    return 1 + len(ticket.also)
 
 
 def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
@@ -99,61 +131,68 @@ def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
         )
 
 
-def _renewed(command: AcquireClaim, option: ResourceSet, who: Who, server: str, board: ClaimBoard) -> ClaimAcquired:
-    holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
+def _renewed(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> ClaimAcquired:
+    holds = _own(option, attempt.who, draft)
     collected = [hold.lease.ended_at for hold in holds if hold.lease.kind == "offered"]
     for hold in holds:
-        board.keep(_lease(command, hold, who, server, board))
-    return _acquired(option, who, board, already=not collected, ended_at=max(collected, default=0))
+        draft.keep(_renewed_lease(attempt, hold, draft.now))
+    return _acquired(option, attempt.who, draft, already=not collected, ended_at=max(collected, default=0))
 
 
-def _lease(command: AcquireClaim, hold: LiveHold, who: Who, server: str, board: ClaimBoard) -> Lease:
+def _renewed_lease(attempt: _Attempt, hold: LiveHold, now: int) -> Lease:
     """The renewed lease of the caller's own grant. A duration that the agent chose stays unless it chooses another."""
+    command = attempt.command
     chosen = command.explicit or not hold.lease.explicit
     length = command.lease if chosen else hold.lease.duration
     return hold.lease._replace(
         kind="held",
-        session=who.session,
-        server=server,
+        session=attempt.who.session,
+        server=attempt.claimant.server,
         duration=length,
         explicit=hold.lease.explicit or command.explicit,
-        deadline=board.now + length,
-        last_call_at=board.now,
-        last_seen_at=board.now,
+        deadline=now + length,
+        last_call_at=now,
+        last_seen_at=now,
         ended_at=0,
         note=command.note if command.note is not None else hold.lease.note,
     )
 
 
-def _granted(
-    command: AcquireClaim, option: ResourceSet, who: Who, server: str, queued: Waiting | None, board: ClaimBoard
-) -> ClaimAcquired:
-    pattern = Lease(
-        resource="",
+def _granted(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> ClaimAcquired:
+    pattern = _new_lease(attempt, "held", attempt.command.lease, draft.now)
+    ended_at = grant(option, attempt.command.mode, pattern, attempt.queued, draft)
+    grant_waiting(draft)  # a grant that changed from exclusive to shared may unblock waiters
+    return _acquired(option, attempt.who, draft, ended_at=ended_at)
+
+
+def _new_lease(attempt: _Attempt, kind: Literal["held", "waits"], lasts: int, now: int) -> Lease:
+    command, who = attempt.command, attempt.who
+    return Lease(
+        resource=command.resource,
         version=0,
-        kind="held",
+        kind=kind,
         agent=who.agent,
         principal=who.principal,
         session=who.session,
-        server=server,
-        deadline=board.now + command.lease,
+        server=attempt.claimant.server,
+        deadline=now + lasts,
         duration=command.lease,
         explicit=command.explicit,
-        last_call_at=board.now,
+        last_call_at=now,
         note=command.note,
         receipt=who.receipt,
-        last_seen_at=board.now,
+        last_seen_at=now,
     )
-    ended_at = grant(option, command.mode, pattern, queued, board)
-    grant_waiting(board)  # a grant that changed from exclusive to shared may unblock waiters
-    return _acquired(option, who, board, ended_at=ended_at)
+
+
+def _own(option: ResourceSet, who: Who, board: ClaimBoard) -> list[LiveHold]:
+    return [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
 
 
 def _acquired(
     option: ResourceSet, who: Who, board: ClaimBoard, already: bool = False, ended_at: int = 0
 ) -> ClaimAcquired:
-    holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
-    main, *others = holds
+    main, *others = _own(option, who, board)
     past_of, past = None, None
     if not ended_at:  # a resumed claim has no previous holder: the caller continues the work of its former session
         past_of, past = board.last_end(option) or (None, None)
@@ -168,13 +207,15 @@ def _acquired(
         already=already,
         previous_session_ended_at=ended_at or None,
         receipt=who.receipt,
-        also=tuple((hold.resource, hold.grant.version) for hold in others),
+        also=tuple([(hold.resource, hold.grant.version) for hold in others]),
         past=past,
         past_of=past_of,
         is_former=past is not None and _is_former(past, who),
         waiting=tuple(
-            QueuedTicket(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note, waiting.ticket.principal)
-            for waiting in others_queued[:MAX_WAITERS_SHOWN]
+            [
+                QueuedTicket(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note, waiting.ticket.principal)
+                for waiting in others_queued[:MAX_WAITERS_SHOWN]
+            ]
         ),
     )
 
@@ -186,64 +227,44 @@ def _is_former(past: PastHold, who: Who) -> bool:
     )
 
 
-def _queue_or_refuse(
-    command: AcquireClaim, wanted: WantedClaim, server: str, held: HeldCounts, queued: Waiting | None, board: ClaimBoard
-) -> Queued:
-    hold = _describe(wanted, board)
-    own = board.hold_of(command.resource, wanted.who)
+def _queue_or_refuse(attempt: _Attempt, draft: BoardDraft) -> Queued:
+    command, wanted, queued = attempt.command, attempt.wanted, attempt.queued
+    hold = _describe(wanted, draft)
+    own = draft.hold_of(command.resource, wanted.who)
     if own is not None and own.grant.mode == "shared" != command.mode:
         raise BusyError(hold._replace(shared_by_caller=True))
     if queued is None and not command.wait:
         raise BusyError(hold)
-    if command.wait:
-        cycle = board.cycle(wanted)
-        if cycle:
-            raise DeadlockError(command.resource, tuple(cycle))
+    if command.wait and (found := cycle(wanted, draft)):
+        raise DeadlockError(command.resource, tuple(found))
     if queued is None:
-        _require_quota(command, wanted.options, wanted.who, held, queued, board)
-    version = queued.ticket.version if queued is not None else _replace_tickets(command, wanted.who, board)
-    board.keep(
-        Lease(
-            resource=command.resource,
-            version=version,
-            kind="waits",
-            agent=wanted.who.agent,
-            principal=wanted.who.principal,
-            session=wanted.who.session,
-            server=server,
-            deadline=board.now + command.wait + ABSENCE,
-            duration=command.lease,
-            explicit=command.explicit,
-            waiting_until=board.now + command.wait if command.wait else 0,
-            last_call_at=board.now,
-            note=command.note,
-            receipt=wanted.who.receipt,
-            last_seen_at=board.now,
-        )
-    )
-    grant_waiting(board)
-    queue = [waiting.lease.key for waiting in board.queued_for(command.resource)]
+        _require_quota(attempt, wanted.options, draft)
+    version = queued.ticket.version if queued is not None else _replace_tickets(attempt, draft)
+    lease = _new_lease(attempt, "waits", command.wait + ABSENCE, draft.now)
+    draft.keep(lease._replace(version=version, waiting_until=draft.now + command.wait if command.wait else 0))
+    grant_waiting(draft)
+    queue = [waiting.lease.key for waiting in draft.queued_for(command.resource)]
     key = (command.resource, version)
     return Queued(
         hold._replace(queue_length=len(queue)), version, queue.index(key) + 1 if key in queue else 1, wanted.who.receipt
     )
 
 
-def _replace_tickets(command: AcquireClaim, who: Who, board: ClaimBoard) -> int:
-    tickets = board.waiting()
-    if len(tickets) >= MAX_TICKETS:
+def _replace_tickets(attempt: _Attempt, draft: BoardDraft) -> int:
+    command, who = attempt.command, attempt.who
+    if attempt.claimant.held.tickets >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls are already queued", retry_after=5.0)
-    for old in board.tickets_of(command.resource, who):  # for another set of resources; replaced
+    for old in draft.tickets_of(command.resource, who):  # for another set of resources; replaced
         left = ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=old.ticket.version, why="left")
-        board.record(command.resource, left)
-        board.drop(old.lease.key)
-    return board.record(
+        draft.record(command.resource, left)
+        draft.drop(old.lease.key)
+    return draft.record(
         command.resource,
         ClaimQueued(
             agent=who.agent,
             principal=who.principal,
             mode=command.mode,
-            turn=max((waiting.ticket.turn for waiting in tickets), default=0) + 1,
+            turn=attempt.claimant.turn,
             also=command.also,
             alternatives=command.alternatives,
             note=command.note,

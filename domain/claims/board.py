@@ -7,13 +7,14 @@ whose waiter is in a call now, unless that waiter itself waits for the caller.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from holdlog.domain.claims.claim import Claim, ClaimEvent, Grant, Mode, PastHold, Ticket, evolve
-from holdlog.domain.claims.lease import Lease, Loss, Who
+from holdlog.domain.claims.claim import Claim, Grant, Mode, PastHold, Ticket
+from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.claims.resource import covering, overlap
-from holdlog.domain.refusals import Link
 
 ResourceSet = tuple[str, ...]
 """Resources that an agent requests together."""
+Key = tuple[str, int]
+"""Resource and version: identifies a grant or a ticket, and its lease."""
 
 
 class WantedClaim(NamedTuple):
@@ -48,28 +49,25 @@ class Waiting(NamedTuple):
 
 
 class ClaimBoard:
-    """All relevant claims and leases, and the changes that a command makes to them. `now`: the store's steady clock; a
-    lease that is due by then counts as ended. `at`: microseconds UTC.
+    """The claims and leases that a command may depend on, at one moment. Deciders never change it: see draft.py.
 
-    Records each decision of a command immediately, so that the next step sees it: `changes` are the events, `kept` and
-    `dropped` the changed and removed leases, `losses` the grants that ended without a release by their holder.
+    `now`: the store's steady clock; a lease that is due by then counts as ended. `at`: microseconds UTC. `restored`:
+    leases that are not stored yet, because the store did not know them.
     """
 
-    def __init__(self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int) -> None:
-        self.claims = {claim.resource: claim for claim in sorted(claims, key=lambda claim: claim.resource)}
-        self.leases = {lease.key: lease for lease in leases}
+    def __init__(
+        self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int, restored: Iterable[Lease] = ()
+    ) -> None:
+        self.claims = {claim.resource: claim for claim in sorted(claims)}
+        self.restored = {lease.key: lease for lease in restored}
+        self.leases = {lease.key: lease for lease in leases} | self.restored
         self.now = now
         self.at = at
-        self.changes: list[tuple[Claim, ClaimEvent, Claim]] = []
-        self.kept: dict[tuple[str, int], Lease] = {}
-        self.dropped: set[tuple[str, int]] = set()
-        self.losses: list[Loss] = []
+        self.queue = self._live_tickets()
+        """All live tickets, in queue order."""
+        self._overlapping_holds: dict[str, list[LiveHold]] = {}
 
-    def copy(self) -> "ClaimBoard":
-        """A copy to try changes on."""
-        return ClaimBoard(self.claims.values(), self.leases.values(), self.now, self.at)
-
-    # --- read
+    # --- holds
 
     def claim(self, resource: str) -> Claim:
         return self.claims.get(resource) or Claim(resource)
@@ -88,223 +86,206 @@ class ClaimBoard:
 
     def holds(self, resource: str) -> list[LiveHold]:
         """The live grants of exactly this resource, oldest first."""
-        found = ((grant, self.lease(resource, grant.version)) for grant in self.claim(resource).grants)
-        return [LiveHold(resource, grant, lease) for grant, lease in found if lease is not None]
+        claim = self.claims.get(resource)
+        if claim is None or not claim.grants:
+            return []
+        found: list[LiveHold] = []
+        for grant in claim.grants:
+            lease = self.leases.get((resource, grant.version))
+            if lease is not None and lease.deadline > self.now:
+                found.append(LiveHold(resource, grant, lease))
+        return found
 
     def hold_of(self, resource: str, who: Who) -> LiveHold | None:
-        return next((hold for hold in self.holds(resource) if hold.lease.is_of(who)), None)
+        for hold in self.holds(resource):
+            if hold.lease.is_of(who):
+                return hold
+        return None
+
+    def holds_all(self, option: ResourceSet, who: Who, mode: Mode) -> bool:
+        for resource in option:
+            hold = self.hold_of(resource, who)
+            if hold is None or hold.grant.mode != mode:
+                return False
+        return True
 
     def former_holds(self, resource: str, who: Who) -> list[LiveHold]:
         """The holds of exactly this resource by ended sessions with the same agent name and principal."""
-        return [hold for hold in self.holds(resource) if hold.lease.is_left_to(who, self.now)]
+        holds = self.holds(resource)
+        return [hold for hold in holds if hold.lease.is_left_to(who, self.now)] if holds else holds
 
     def conflicting_holds(
         self, resource: str, mode: Mode, who: Who | None, option: ResourceSet = ()
     ) -> Iterator[LiveHold]:
         """The holds that conflict with a claim of the resource. Two shared claims never conflict. `who` None: every
         holder counts as somebody else. Holds of resources in `option` that `who` may resume do not conflict."""
-        for claim in self.overlapping(resource):
-            for hold in self.holds(claim.resource):
-                if mode == "shared" == hold.grant.mode:
-                    continue
-                if who is None or not self._admits(hold, who, option or (resource,)):
-                    yield hold
+        for hold in self._holds_that_overlap(resource):
+            if mode == "shared" == hold.grant.mode:
+                continue
+            if who is None or not self._admits(hold, who, option or (resource,)):
+                yield hold
+
+    def _holds_that_overlap(self, resource: str) -> list[LiveHold]:
+        found = self._overlapping_holds.get(resource)
+        if found is None:
+            found = [hold for claim in self.overlapping(resource) for hold in self.holds(claim.resource)]
+            self._overlapping_holds[resource] = found
+        return found
 
     def _admits(self, hold: LiveHold, who: Who, option: ResourceSet) -> bool:
         lease = hold.lease
+        if not lease.may_admit(who.agent):
+            return False
         resumes = hold.resource in option and lease.is_left_to(who, self.now)
         return resumes or lease.is_of(who) or lease.lets_in(who)
-
-    def waiting(self) -> list[Waiting]:
-        """All live tickets, in queue order."""
-        found = (
-            Waiting(claim.resource, ticket, lease)
-            for claim in self.claims.values()
-            for ticket in claim.line
-            if (lease := self.lease(claim.resource, ticket.version)) is not None
-        )
-        return sorted(found, key=lambda waiting: waiting.ticket.turn)
-
-    def present(self) -> list[Waiting]:
-        """The live tickets whose waiters are in a call."""
-        return [waiting for waiting in self.waiting() if waiting.lease.waiting_until > self.now]
-
-    def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
-        """The tickets of `who` for exactly this resource, and those of ended sessions with the same name and
-        principal."""
-        return [
-            Waiting(resource, ticket, lease)
-            for ticket in self.claim(resource).line
-            if (lease := self.lease(resource, ticket.version)) is not None
-            and (lease.is_of(who) or lease.is_left_to(who, self.now))
-        ]
-
-    def queued_for(self, resource: str) -> list[Waiting]:
-        """The live tickets for anything that overlaps the resource, in queue order."""
-        return [waiting for waiting in self.waiting() if _wants(waiting, (resource,))]
 
     def last_end(self, option: ResourceSet) -> tuple[str, PastHold] | None:
         """The most recently ended hold of these resources or of overlapping ones, with its resource; None if there is
         none."""
-        claims = [claim for resource in option for claim in (self.claim(resource), *self.overlapping(resource))]
-        ends = [(claim.resource, claim.past) for claim in claims if claim.past is not None]
-        return max(ends, key=lambda end: end[1].at, default=None)
+        last: tuple[str, PastHold] | None = None
+        for resource in option:
+            for claim in (self.claim(resource), *self.overlapping(resource)):
+                if claim.past is not None and (last is None or claim.past.at > last[1].at):
+                    last = claim.resource, claim.past
+        return last
 
-    # --- decide
+    # --- tickets
+
+    def waiting(self) -> list[Waiting]:
+        """All live tickets, in queue order."""
+        return list(self.queue.values())
+
+    def _live_tickets(self) -> dict[Key, Waiting]:
+        found: list[tuple[Key, Waiting]] = []
+        for claim in self.claims.values():
+            for ticket in claim.line:
+                key = claim.resource, ticket.version
+                lease = self.leases.get(key)
+                if lease is not None and lease.deadline > self.now:
+                    found.append((key, Waiting(claim.resource, ticket, lease)))
+        found.sort(key=lambda it: it[1].ticket.turn)
+        return dict(found)
+
+    def present(self) -> list[Waiting]:
+        """The live tickets whose waiters are in a call."""
+        now = self.now
+        return [waiting for waiting in self.queue.values() if waiting.lease.waiting_until > now] if self.queue else []
+
+    def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
+        """The tickets of `who` for exactly this resource, and those of ended sessions with the same name and
+        principal."""
+        claim = self.claims.get(resource)
+        if claim is None or not claim.line:
+            return []
+        found = ((ticket, self.lease(resource, ticket.version)) for ticket in claim.line if ticket.agent == who.agent)
+        return [
+            Waiting(resource, ticket, lease)
+            for ticket, lease in found
+            if lease is not None and (lease.is_of(who) or lease.is_left_to(who, self.now))
+        ]
+
+    def queued_for(self, resource: str) -> list[Waiting]:
+        """The live tickets for anything that overlaps the resource, in queue order."""
+        return [waiting for waiting in self.queue.values() if _wants(waiting, (resource,))] if self.queue else []
+
+    # --- who may have what
 
     def is_free(self, wanted: WantedClaim, option: ResourceSet) -> bool:
-        return not any(
-            True for resource in option for _ in self.conflicting_holds(resource, wanted.mode, wanted.who, option)
-        ) and not (self.queued_before(wanted, option))
+        return self.blocking_hold(wanted, option) is None and not self.queued_before(wanted, option)
+
+    def blocking_hold(self, wanted: WantedClaim, option: ResourceSet) -> LiveHold | None:
+        """The first hold that conflicts with this option."""
+        for resource in option:
+            for hold in self.conflicting_holds(resource, wanted.mode, wanted.who, option):
+                return hold
+        return None
 
     def queued_before(self, wanted: WantedClaim, option: ResourceSet) -> list[Waiting]:
         """The waiters in a call that came earlier and want the same, except those that wait for the caller. Nobody is
         ahead in the queue for a resource whose claim the caller resumes from an ended session of its name."""
+        present = self.present()
+        if not present:
+            return []
         option = tuple(resource for resource in option if not self._resumes(resource, wanted))
         earlier = [
             waiting
-            for waiting in self.present()
+            for waiting in present
             if waiting.ticket.turn < wanted.turn
+            and precedes(waiting, wanted, option)
             and not waiting.lease.is_of(wanted.who)
-            and not waiting.lease.lets_in(wanted.who)
-            and not (wanted.mode == "shared" == waiting.ticket.mode)
-            and _wants(waiting, option)
         ]
         if not earlier or not self._holds_or_waits(wanted.who):
             return earlier
-        links = self._links()
-        return [waiting for waiting in earlier if not _reaches(links, waiting.lease.who, wanted.who)]
+        links = WaitLinks(self)
+        return [waiting for waiting in earlier if not links.reach(waiting.lease.who, wanted.who)]
 
     def _resumes(self, resource: str, wanted: WantedClaim) -> bool:
         former = self.former_holds(resource, wanted.who)
         return any(hold.grant.mode in ("exclusive", wanted.mode) for hold in former)
 
-    def cycle(self, wanted: WantedClaim) -> list[Link]:
-        """The cycle of agents that would wait for each other if this claim waited; empty if there is none."""
-        all_wanted = [wanted, *(waiting.wanted for waiting in self.present())]
-        return self._first_cycle(
-            [it for it in all_wanted if it.who == wanted.who], all_wanted
-        )  # or another call of the same agent
-
-    def closed_cycle(self) -> list[Link]:
-        """The cycle of agents that already wait for each other; empty if there is none. A grant to an agent that also
-        waits can close one."""
-        all_wanted = [waiting.wanted for waiting in self.present()]
-        return self._first_cycle(all_wanted, all_wanted)
-
-    # --- record
-
-    def record(self, resource: str, event: ClaimEvent) -> int:
-        """Record the event. Returns its version."""
-        before = self.claim(resource)
-        self.claims[resource] = after = evolve(before, event, self.at)
-        self.changes.append((before, event, after))
-        return after.version
-
-    def keep(self, lease: Lease) -> None:
-        self.leases[lease.key] = self.kept[lease.key] = lease
-        self.dropped.discard(lease.key)
-
-    def drop(self, key: tuple[str, int]) -> None:
-        self.leases.pop(key, None)
-        self.kept.pop(key, None)
-        self.dropped.add(key)
-
-    def revive(self, who: Who, server: str) -> bool:
-        """Mark the leases of the caller's session as alive again. Returns whether any of them counted as belonging to
-        an ended session."""
-        if who.session is None or not server:
-            return False
-        theirs = [it for it in self.leases.values() if (it.session, it.principal) == (who.session, who.principal)]
-        ended = [lease for lease in theirs if lease.has_ended(self.now)]
-        for lease in ended:
-            self.keep(lease.revived(server, self.now))
-        return bool(ended)
-
-    # --- who waits for whom
-
     def _holds_or_waits(self, who: Who) -> bool:
         """Whether `who` has a grant or a ticket here; otherwise no agent waits for it."""
-        return any(lease.who == who for lease in self.leases.values())
+        return any(lease.agent == who.agent and lease.who == who for lease in self.leases.values())
 
-    def _holders(self, wanted: WantedClaim, option: ResourceSet) -> set[Who]:
+    def holders(self, wanted: WantedClaim, option: ResourceSet) -> set[Who]:
+        """Who holds what conflicts with this option."""
         return {
             hold.lease.who
             for resource in option
             for hold in self.conflicting_holds(resource, wanted.mode, wanted.who, option)
         }
 
-    def _links(self) -> dict[Who, set[Who]]:
-        """The agents that each waiter waits for: holders, and waiters ahead of it."""
-        links: dict[Who, set[Who]] = {}
-        present = self.present()
-        for number, waiting in enumerate(present):
-            wanted = waiting.wanted
-            found = links.setdefault(wanted.who, set())
-            for option in wanted.options:
-                found |= self._holders(wanted, option)
-                found |= {
-                    before.lease.who
-                    for before in present[:number]
-                    if _wants(before, option)
-                    and not (wanted.mode == "shared" == before.ticket.mode)
-                    and not before.lease.lets_in(wanted.who)
-                }
-            found.discard(wanted.who)
-        return links
 
-    def _stuck(self, all_wanted: list[WantedClaim]) -> set[Who]:
-        """The deadlocked waiters: each waits for a holder among them. A claim with several options is stuck if all of
-        them are.
+class WaitLinks:
+    """Who waits for whom on a board: waiters wait for holders, and for waiters ahead of them."""
 
-        The order of the queue does not matter: a waiter is overtaken by the agent that it waits for.
-        """
-        holders = [(wanted.who, [self._holders(wanted, option) for option in wanted.options]) for wanted in all_wanted]
-        stuck = {who for who, _ in holders}
-        while True:
-            still = {who for who, options in holders if all(option & stuck for option in options)}
-            if still == stuck:
-                return stuck
-            stuck = still
+    def __init__(self, board: ClaimBoard) -> None:
+        self._board = board
+        self._present = board.present()
+        self._known: dict[Who, set[Who]] = {}
 
-    def _first_cycle(self, starts: list[WantedClaim], all_wanted: list[WantedClaim]) -> list[Link]:
-        stuck = self._stuck(all_wanted)
-        return next((self._cycle_of(it, all_wanted, stuck) for it in starts if self._is_stuck(it, stuck)), [])
+    def reach(self, start: Who, goal: Who) -> bool:
+        """Whether `start` waits for `goal`, directly or through others."""
+        seen, rest = {start}, [start]
+        while rest:
+            for found in self._of(rest.pop()) - seen:
+                if found == goal:
+                    return True
+                seen.add(found)
+                rest.append(found)
+        return False
 
-    def _cycle_of(self, wanted: WantedClaim, all_wanted: list[WantedClaim], stuck: set[Who]) -> list[Link]:
-        path: list[tuple[Who, str]] = []  # an agent, and what it waits for
-        while wanted.who not in (who for who, _ in path):
-            hold = self._stuck_hold(wanted, stuck)
-            path.append((wanted.who, hold.resource))
-            wanted = next(it for it in all_wanted if it.who == hold.lease.who and self._is_stuck(it, stuck))
-        cycle = path[[who for who, _ in path].index(wanted.who) :]
-        return [
-            Link(who.agent, cycle[number - 1][1], waited, who.principal) for number, (who, waited) in enumerate(cycle)
-        ]
+    def _of(self, who: Who) -> set[Who]:
+        found = self._known.get(who)
+        if found is None:
+            found = self._known[who] = set()
+            for number, waiting in enumerate(self._present):
+                if waiting.lease.agent == who.agent and waiting.lease.who == who:
+                    found |= self._waited_for(waiting.wanted, self._present[:number])
+            found.discard(who)
+        return found
 
-    def _is_stuck(self, wanted: WantedClaim, stuck: set[Who]) -> bool:
-        return all(self._holders(wanted, option) & stuck for option in wanted.options)
+    def _waited_for(self, wanted: WantedClaim, earlier: list[Waiting]) -> set[Who]:
+        found: set[Who] = set()
+        for option in wanted.options:
+            found |= self._board.holders(wanted, option)
+            found |= {before.lease.who for before in earlier if precedes(before, wanted, option)}
+        return found
 
-    def _stuck_hold(self, wanted: WantedClaim, stuck: set[Who]) -> LiveHold:
-        option = wanted.options[0]
-        holds = (
-            hold for resource in option for hold in self.conflicting_holds(resource, wanted.mode, wanted.who, option)
-        )
-        return next(hold for hold in holds if hold.lease.who in stuck)
+
+def precedes(earlier: Waiting, wanted: WantedClaim, option: ResourceSet) -> bool:
+    """Whether an earlier ticket has precedence for this option; not for a ticket of the same agent."""
+    return (
+        _wants(earlier, option)
+        and not (wanted.mode == "shared" == earlier.ticket.mode)
+        and not earlier.lease.lets_in(wanted.who)
+    )
 
 
 def _wants(waiting: Waiting, option: ResourceSet) -> bool:
     """Whether any resource that a ticket requests overlaps one of these."""
-    resources = (waiting.resource, *waiting.ticket.also, *waiting.ticket.alternatives)
+    ticket = waiting.ticket
+    if waiting.resource in option:
+        return True
+    resources = (waiting.resource, *ticket.also, *ticket.alternatives)
     return any(overlap(one, other) for one in resources for other in option)
-
-
-def _reaches(links: dict[Who, set[Who]], start: Who, goal: Who) -> bool:
-    seen, rest = {start}, [start]
-    while rest:
-        for found in links.get(rest.pop(), set()) - seen:
-            if found == goal:
-                return True
-            seen.add(found)
-            rest.append(found)
-    return False

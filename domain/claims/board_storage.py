@@ -1,12 +1,15 @@
 """Load the board for a command from a transaction, and save what was decided."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
-from holdlog.domain.claims.board import ClaimBoard
-from holdlog.domain.claims.claim import Claim, Grant, Ticket
-from holdlog.domain.claims.lease import GRACE, Lease
+from holdlog.domain.claims.acquire import most_of
+from holdlog.domain.claims.board import ClaimBoard, Key
+from holdlog.domain.claims.claim import Grant, Ticket
+from holdlog.domain.claims.draft import Decision
+from holdlog.domain.claims.lease import GRACE, HeldCounts, Lease, Who
 from holdlog.domain.claims.queue import expire_due
+from holdlog.domain.claims.reach import parts, reach
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Change, Reader, Transaction
 
@@ -17,62 +20,76 @@ MAX_DUE: Final = 500
 """Leases or values that expire in one step."""
 
 
-def load_board(reader: Reader, resources: Iterable[str], now: int, at: int) -> ClaimBoard:
-    """Load the board of these resources: all that overlaps them, all tickets, and the resources those request.
+def load_board(reader: Reader, resources: Iterable[str], now: int, at: int, who: Who | None = None) -> ClaimBoard:
+    """Load the board of these resources: what overlaps them, and what can be reached from there (see reach.py). `who`:
+    the caller; also what its session waits for.
 
     Grants and tickets with unknown leases, as in a copy of the log, last for the grace period. `now`: steady clock;
     `at`: UTC; both in microseconds.
     """
-    claims = {claim.resource: claim for claim in reader.overlapping(list(resources))}
-    queued = reader.queued()
-    if queued:
-        wanted = {
-            resource
-            for claim in queued
-            for ticket in claim.line
-            for resource in (claim.resource, *ticket.also, *ticket.alternatives)
-        }
-        claims |= {claim.resource: claim for claim in reader.overlapping(sorted(wanted))}
-    active = [claim.resource for claim in claims.values() if claim.grants or claim.line]
-    board = ClaimBoard(claims.values(), reader.leases.of(active) if active else (), now, at)
-    for lease in [lease for claim in claims.values() for lease in _unknown(claim, board)]:
-        board.keep(lease)
-    return board
+    claims = reach(reader, resources, who)
+    active = [claim for claim in claims if claim.grants or claim.line]
+    if not active:
+        return ClaimBoard(claims, (), now, at)
+    leases = reader.leases.of([claim.resource for claim in active])
+    known = {(lease.resource, lease.version) for lease in leases}
+    restored = [
+        _lease_of(claim.resource, part, now, at)
+        for claim in active
+        for part in parts(claim)
+        if (claim.resource, part.version) not in known
+    ]
+    return ClaimBoard(claims, leases, now, at, restored)
 
 
-def load_board_to_write(transaction: Transaction, resources: Sequence[str]) -> ClaimBoard:
+def load_board_to_write(transaction: Transaction, resources: Sequence[str], who: Who | None = None) -> ClaimBoard:
     """Expire what is due on the board of these resources, then load it like `load_board`. The expiry is stored even if
     the command is refused."""
-    board = load_board(transaction, resources, transaction.steady, transaction.at)
-    due = [lease for lease in board.leases.values() if lease.deadline <= board.now]
-    if due or board.kept:
-        expire_due(due, board)
-        save_board(board, transaction, NOBODY)
-        board = load_board(transaction, resources, transaction.steady, transaction.at)
+    board = load_board(transaction, resources, transaction.steady, transaction.at, who)
+    if board.restored or any(lease.deadline <= board.now for lease in board.leases.values()):
+        save(expire_due(board), transaction, NOBODY)
+        board = load_board(transaction, resources, transaction.steady, transaction.at, who)
     return board
 
 
-def save_board(board: ClaimBoard, transaction: Transaction, caller: Caller) -> dict[tuple[str, int], int]:
-    """Append the events of a board and save its leases and losses; leases of new grants get their positions.
+def count_held(transaction: Transaction, who: Who) -> HeldCounts:
+    """What the session and the principal of a caller hold and wait for; a ticket may request several resources."""
+    held = transaction.leases.held(who, transaction.steady)
+    joint = transaction.joint() if held.tickets else []
+    if not joint:
+        return held
+    leases = {it.key: it for it in transaction.leases.of([claim.resource for claim in joint])}
+    found = [(leases.get((claim.resource, it.version)), most_of(it) - 1) for claim in joint for it in claim.line]
+    mine = [
+        (it, more) for it, more in found if it and it.principal == who.principal and it.deadline > transaction.steady
+    ]
+    return held._replace(
+        awaited_by_session=held.awaited_by_session + sum(more for it, more in mine if it.is_counted_for(who)),
+        awaited_by_principal=held.awaited_by_principal + sum(more for _, more in mine),
+    )
+
+
+def save(decision: Decision[Any], transaction: Transaction, caller: Caller) -> dict[Key, int]:
+    """Append the events of a decision and save its leases and losses; leases of new grants get their positions.
 
     Returns the positions of the events, by resource and version."""
-    positions: dict[tuple[str, int], int] = {}
-    if board.changes:
-        appended = transaction.append([Change(*change) for change in board.changes], caller)
-        for (_, _, after), position in zip(board.changes, appended, strict=True):
+    positions: dict[Key, int] = {}
+    if decision.events:
+        appended = transaction.append([Change(*event) for event in decision.events], caller)
+        for (_, _, after), position in zip(decision.events, appended, strict=True):
             positions[after.resource, after.version] = position
-    if board.dropped:
-        transaction.leases.drop(board.dropped)
-    if board.kept:
+    if decision.dropped:
+        transaction.leases.drop(decision.dropped)
+    if decision.kept:
         placed = [
             lease
             if lease.position or lease.kind == "waits"  # or a queued grant would have its ticket's position
             else lease._replace(position=positions.get(lease.key, 0))
-            for lease in board.kept.values()
+            for lease in decision.kept
         ]
         transaction.leases.put(placed)
-    if board.losses:
-        transaction.leases.lose(board.losses, transaction.at)
+    if decision.losses:
+        transaction.leases.lose(decision.losses, transaction.at)
     return positions
 
 
@@ -82,27 +99,27 @@ def end_due_leases(transaction: Transaction, gone: bool = False) -> bool:
     `gone`: sessions ended, so waiters may now resume what ended sessions of the same names held."""
     due = transaction.leases.due(transaction.steady, MAX_DUE)
     if due or gone:
-        board = load_board(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)
-        expire_due(due, board)
-        save_board(board, transaction, NOBODY)
+        resources = {lease.resource for lease in due} | {
+            claim.resource for claim in (transaction.queued() if gone else ())
+        }
+        board = load_board(transaction, resources, transaction.steady, transaction.at)
+        save(expire_due(board), transaction, NOBODY)
     return bool(due)
 
 
-def _unknown(claim: Claim, board: ClaimBoard) -> Iterator[Lease]:
-    parts: list[Grant | Ticket] = [*claim.grants, *claim.line]
-    for part in parts:
-        if (claim.resource, part.version) not in board.leases:
-            yield Lease(
-                resource=claim.resource,
-                version=part.version,
-                kind="held" if isinstance(part, Grant) else "waits",
-                agent=part.agent,
-                principal=part.principal,
-                session=(part.session if isinstance(part, Grant) else None) or NOT_RECORDED,
-                server="",
-                deadline=board.now + GRACE,
-                duration=GRACE,
-                last_call_at=board.now,
-                last_seen_at=board.now,
-                ended_at=board.at,
-            )
+def _lease_of(resource: str, part: Grant | Ticket, now: int, at: int) -> Lease:
+    """The lease that a grant or ticket gets if its own is unknown."""
+    return Lease(
+        resource=resource,
+        version=part.version,
+        kind="held" if isinstance(part, Grant) else "waits",
+        agent=part.agent,
+        principal=part.principal,
+        session=(part.session if isinstance(part, Grant) else None) or NOT_RECORDED,
+        server="",
+        deadline=now + GRACE,
+        duration=GRACE,
+        last_call_at=now,
+        last_seen_at=now,
+        ended_at=at,
+    )

@@ -214,4 +214,6 @@ def _holder(claim: Claim, version: int | None) -> dict[str, str | None]:
 
 
 def _without(parts: tuple[Part, ...], version: int | None) -> tuple[Part, ...]:
+    if not parts or version is None:
+        return parts
     return tuple(part for part in parts if part.version != version)

@@ -91,7 +91,17 @@ class Lease(NamedTuple):
 
     def is_of(self, who: Who) -> bool:
         """Whether it is the same holder."""
-        return who.is_known and self.who == who
+        return (
+            self.agent == who.agent
+            and self.session == who.session
+            and self.receipt == who.receipt
+            and self.principal == who.principal
+            and (who.session is not None or who.receipt is not None)
+        )
+
+    def is_due(self, now: int) -> bool:
+        """Whether it has expired, or its waiter's call has ended."""
+        return self.deadline <= now or 0 < self.waiting_until <= now
 
     def has_ended(self, now: int) -> bool:
         """Whether its session is known to have ended."""
@@ -106,6 +116,11 @@ class Lease(NamedTuple):
     def is_by_name(self, who: Who) -> bool:
         """Whether it was made under the name and principal of `who`, without a session."""
         return (self.agent, self.principal, self.session) == (who.agent, who.principal, None)
+
+    def is_counted_for(self, who: Who) -> bool:
+        """Whether it counts for the limit of the caller's session, or of its agent if it has none."""
+        of_session = (self.principal, self.session) == (who.principal, who.session)
+        return of_session and (who.session is not None or self.agent == who.agent)
 
     def revived(self, server: str, now: int) -> "Lease":
         """The lease after a call of its session through this server. A session that had ended no longer waits: others
@@ -122,6 +137,10 @@ class Lease(NamedTuple):
         noted = self.ended_at if self.server == "" else 0
         return noted or at - max(0, now - self.last_seen_at - SESSION_IDLE)
 
+    def may_admit(self, agent: str) -> bool:
+        """False: it is certainly neither the agent's own, nor left to it, nor one that lets it in."""
+        return agent.startswith(self.agent)
+
     def lets_in(self, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within one session."""
         return (
@@ -133,10 +152,14 @@ class Lease(NamedTuple):
 
 
 class HeldCounts(NamedTuple):
-    """How many live grants there are: of a session (without one, of an agent), and of a principal under all names."""
+    """How many live grants there are: of a session (without one, of an agent), and of a principal under all names. How
+    many resources the tickets of both could be granted, and how many tickets there are in all queues."""
 
     by_session: int
     by_principal: int
+    awaited_by_session: int = 0
+    awaited_by_principal: int = 0
+    tickets: int = 0
 
 
 class Loss(NamedTuple):

@@ -3,7 +3,6 @@
 Every step that ends a hold or a wait also grants to the waiters, so that no free resource waits for a call.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting
@@ -15,37 +14,38 @@ from holdlog.domain.claims.claim import (
     ClaimUnqueued,
     Mode,
 )
-from holdlog.domain.claims.lease import OFFER, Lease, Who, Why
+from holdlog.domain.claims.deadlock import closed_cycle
+from holdlog.domain.claims.draft import BoardDraft, Decision
+from holdlog.domain.claims.lease import OFFER, Lease, Who
 
 
-def expire_due(due: Sequence[Lease], board: ClaimBoard) -> None:
+def expire_due(board: ClaimBoard) -> Decision[None]:
     """Expire what is due, and grant what is free to the waiters."""
+    draft = BoardDraft(board)
+    due = [lease for lease in board.leases.values() if lease.is_due(board.now)]
     for lease in sorted(due, key=lambda it: (it.deadline, it.key)):
-        claim = board.claim(lease.resource)
         if lease.deadline > board.now:  # a waiter whose call has ended
-            board.keep(lease._replace(waiting_until=0))
-            continue
-        board.drop(lease.key)
-        if any(ticket.version == lease.version for ticket in claim.line):
-            board.record(
-                lease.resource,
-                ClaimUnqueued(agent=lease.agent, principal=lease.principal, ticket=lease.version, why="absent"),
-            )
-        elif claim.grant(lease.version) is not None:
-            ended = board.at - (board.now - lease.deadline)
-            offered = lease.kind == "offered"
-            board.record(
-                lease.resource,
-                ClaimExpired(
-                    agent=lease.agent, principal=lease.principal, grant=lease.version, due=ended, collected=not offered
-                ),
-            )
-            if not offered:
-                board.losses.append(lease.lost("expired", board.at))
-    grant_waiting(board)
+            draft.keep(lease._replace(waiting_until=0))
+        else:
+            _expire(lease, draft)
+    grant_waiting(draft)
+    return draft.decide(None)
 
 
-def grant_waiting(board: ClaimBoard) -> list[tuple[str, Who]]:
+def _expire(lease: Lease, draft: BoardDraft) -> None:
+    draft.drop(lease.key)
+    claim = draft.claim(lease.resource)
+    facts: dict[str, Any] = {"agent": lease.agent, "principal": lease.principal}
+    if any(ticket.version == lease.version for ticket in claim.line):
+        draft.record(lease.resource, ClaimUnqueued(**facts, ticket=lease.version, why="absent"))
+    elif claim.grant(lease.version) is not None:
+        ended, collected = draft.at - (draft.now - lease.deadline), lease.kind != "offered"
+        draft.record(lease.resource, ClaimExpired(**facts, grant=lease.version, due=ended, collected=collected))
+        if collected:
+            draft.losses.append(lease.lost("expired", draft.at))
+
+
+def grant_waiting(draft: BoardDraft) -> list[tuple[str, Who]]:
     """Grant what is free to the waiters that are in a call, in the order of the queue. Returns pairs of resource and
     waiter.
 
@@ -53,92 +53,121 @@ def grant_waiting(board: ClaimBoard) -> list[tuple[str, Who]]:
     or is in a session with its sub-agents."""
     granted: list[tuple[str, Who]] = []
     before = -1
-    while before < len(board.changes):
-        before = len(board.changes)
-        granted += _grant_each(board)
+    while draft.queue and before < len(draft.events):
+        before = len(draft.events)
+        granted += _grant_each(draft)
     return granted
 
 
-def _grant_each(board: ClaimBoard) -> list[tuple[str, Who]]:
+def _grant_each(draft: BoardDraft) -> list[tuple[str, Who]]:
     granted: list[tuple[str, Who]] = []
-    for waiting in board.present():
-        if board.lease(*waiting.lease.key) is None:
+    blocked = _BlockedRequests(draft)
+    for waiting in draft.present():
+        if waiting.lease.key not in draft.queue:
             continue  # another grant of this round made it unnecessary
-        if _is_content(waiting, board):
-            _remove(waiting, board)
+        if blocked.includes(waiting):
+            continue
+        if _is_content(waiting, draft):
+            _remove(waiting, draft)
             continue
         wanted = waiting.wanted
         option = next(
             (
                 option
                 for option in wanted.options
-                if board.is_free(wanted, option) and not _offer_would_deadlock(waiting, option, board)
+                if draft.is_free(wanted, option) and not _offer_would_deadlock(waiting, option, draft)
             ),
             None,
         )
         if option is not None:
-            offer(waiting, option, board)
+            _offer(waiting, option, draft)
             granted += [(resource, waiting.lease.who) for resource in option]
+            blocked = _BlockedRequests(draft)
     return granted
 
 
-def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, board: ClaimBoard) -> bool:
-    if sum(1 for other in board.present() if other.lease.who == waiting.lease.who) < 2:
+class _BlockedRequests:
+    """Requests that holds block, until the next grant: many waiters of one queue request the same."""
+
+    def __init__(self, draft: BoardDraft) -> None:
+        self._draft = draft
+        self._holders = {lease.agent for lease in draft.leases.values() if lease.kind != "waits"}
+        self._blocking: dict[tuple[object, ...], list[LiveHold | None]] = {}
+
+    def includes(self, waiting: Waiting) -> bool:
+        """Whether holds of unrelated agents block all options of a waiter that holds nothing. False if unknown."""
+        ticket, agent = waiting.ticket, waiting.lease.agent
+        if agent in self._holders:
+            return False
+        request = (waiting.resource, ticket.mode, ticket.also, ticket.alternatives)
+        if request not in self._blocking:
+            wanted = waiting.wanted
+            self._blocking[request] = [self._draft.blocking_hold(wanted, option) for option in wanted.options]
+        return all(hold is not None and not hold.lease.may_admit(agent) for hold in self._blocking[request])
+
+
+def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, draft: BoardDraft) -> bool:
+    if sum(1 for other in draft.present() if other.lease.who == waiting.lease.who) < 2:
         return False
-    trial = board.copy()
-    offer(waiting, option, trial)
-    return bool(trial.closed_cycle())
+    trial = BoardDraft(draft)
+    _offer(waiting, option, trial)
+    return bool(closed_cycle(trial))
 
 
-def offer(waiting: Waiting, option: ResourceSet, board: ClaimBoard) -> None:
-    pattern = waiting.lease._replace(kind="offered", deadline=board.now + OFFER, waiting_until=0)
-    grant(option, waiting.ticket.mode, pattern, waiting, board)
+def _offer(waiting: Waiting, option: ResourceSet, draft: BoardDraft) -> None:
+    pattern = waiting.lease._replace(kind="offered", deadline=draft.now + OFFER, waiting_until=0)
+    grant(option, waiting.ticket.mode, pattern, waiting, draft)
 
 
-def grant(option: ResourceSet, mode: Mode, pattern: Lease, queued: Waiting | None, board: ClaimBoard) -> int:
+def grant(option: ResourceSet, mode: Mode, pattern: Lease, queued: Waiting | None, draft: BoardDraft) -> int:
     """Grant all resources of the option to the holder that `pattern` describes, including what its ended sessions held.
+    Removes the ticket `queued`, and tickets of other calls that the grant makes unnecessary.
 
     Returns when the last of these sessions ended (microseconds UTC), 0 if there was none."""
     who, ended_at = pattern.who, 0
     for resource in option:
-        own = board.hold_of(resource, who)
-        if own is not None and own.grant.mode == mode:
-            continue
-        former = board.former_holds(resource, who)
-        if mode == "shared":
-            former = former[:1] if own is None else []  # the shares of other sessions are compatible
-        ended = max((hold.lease.end_of_session(board.now, board.at) for hold in former), default=0)
-        answered = queued.ticket.version if queued is not None and resource == queued.resource else None
-        facts: dict[str, Any] = {
-            "agent": pattern.agent,
-            "principal": pattern.principal,
-            "session": pattern.session,
-            "mode": mode,
-            "ticket": answered,
-            "note": pattern.note,
-        }
-        if own is None and former:
-            taken = former.pop(0)
-            resumed = ClaimResumed(**facts, former_session=taken.lease.session, grant=taken.grant.version)
-            version = board.record(resource, resumed)
-            lose(taken, "resumed", board)
-        else:
-            replaced = own.grant.version if own is not None else None
-            version = board.record(resource, ClaimGranted(**facts, instead_of=replaced))
-        if own is not None:
-            board.drop(own.lease.key)
-        for hold in former:
-            board.record(resource, release_by_name(hold))
-            lose(hold, "resumed", board)
-        offered = pattern.kind == "offered"
-        board.keep(pattern._replace(resource=resource, version=version, ended_at=ended if offered else 0))
-        ended_at = max(ended_at, ended)
-    for waiting in board.waiting():  # also tickets of other calls that this grant makes unnecessary
-        if waiting == queued or (waiting.lease.is_of(who) and _is_content(waiting, board)):
-            _remove(waiting, board)
-    if queued is not None:
-        board.drop(queued.lease.key)
+        own = draft.hold_of(resource, who)
+        if own is None or own.grant.mode != mode:
+            ticket = queued.ticket.version if queued is not None and resource == queued.resource else None
+            ended_at = max(ended_at, _grant_one(resource, mode, pattern, own, ticket, draft))
+    answered = queued.lease.key if queued is not None else None
+    for waiting in draft.waiting():
+        if waiting.lease.key == answered or (waiting.lease.is_of(who) and _is_content(waiting, draft)):
+            _remove(waiting, draft)
     return ended_at
+
+
+def _grant_one(
+    resource: str, mode: Mode, pattern: Lease, own: LiveHold | None, ticket: int | None, draft: BoardDraft
+) -> int:
+    former = draft.former_holds(resource, pattern.who)
+    if mode == "shared":
+        former = former[:1] if own is None else []  # the shares of other sessions are compatible
+    ended = max([hold.lease.end_of_session(draft.now, draft.at) for hold in former], default=0) if former else 0
+    facts: dict[str, Any] = {
+        "agent": pattern.agent,
+        "principal": pattern.principal,
+        "session": pattern.session,
+        "mode": mode,
+        "ticket": ticket,
+        "note": pattern.note,
+    }
+    if own is None and former:
+        taken, *former = former
+        resumed = ClaimResumed(**facts, former_session=taken.lease.session, grant=taken.grant.version)
+        version = draft.record(resource, resumed)
+        draft.lose(taken, "resumed")
+    else:
+        replaced = own.grant.version if own is not None else None
+        version = draft.record(resource, ClaimGranted(**facts, instead_of=replaced))
+    if own is not None:
+        draft.drop(own.lease.key)
+    for hold in former:
+        draft.record(resource, release_by_name(hold))
+        draft.lose(hold, "resumed")
+    offered = pattern.kind == "offered"
+    draft.keep(pattern._replace(resource=resource, version=version, ended_at=ended if offered else 0))
+    return ended
 
 
 def release_by_name(hold: LiveHold, **fields: Any) -> ClaimReleased:
@@ -152,34 +181,23 @@ def release_by_name(hold: LiveHold, **fields: Any) -> ClaimReleased:
     )
 
 
-def lose(hold: LiveHold, why: Why, board: ClaimBoard, note: str | None = None) -> None:
-    """Drop the lease of a hold that another caller ended, and record the loss for its holder."""
-    board.drop(hold.lease.key)
-    board.losses.append(hold.lease.lost(why, board.at, note))
-
-
-def _remove(waiting: Waiting, board: ClaimBoard) -> None:
+def _remove(waiting: Waiting, draft: BoardDraft) -> None:
     """Remove the ticket of a waiter that has what it wants. A grant of the resource itself already ended it."""
     version = waiting.ticket.version
-    if any(ticket.version == version for ticket in board.claim(waiting.resource).line):
-        board.record(
+    if any(ticket.version == version for ticket in draft.claim(waiting.resource).line):
+        draft.record(
             waiting.resource,
             ClaimUnqueued(
                 agent=waiting.ticket.agent, principal=waiting.ticket.principal, ticket=version, why="granted"
             ),
         )
-    board.drop(waiting.lease.key)
+    draft.drop(waiting.lease.key)
 
 
-def _is_content(waiting: Waiting, board: ClaimBoard) -> bool:
+def _is_content(waiting: Waiting, draft: BoardDraft) -> bool:
     """Whether the waiter holds what it wants, or more: exclusively what it would share."""
     who, mode = waiting.lease.who, waiting.ticket.mode
     return any(
-        holds_all(option, who, mode, board) or holds_all(option, who, "exclusive", board)
+        draft.holds_all(option, who, mode) or draft.holds_all(option, who, "exclusive")
         for option in waiting.wanted.options
     )
-
-
-def holds_all(option: ResourceSet, who: Who, mode: Mode, board: ClaimBoard) -> bool:
-    holds = [board.hold_of(resource, who) for resource in option]
-    return all(hold is not None and hold.grant.mode == mode for hold in holds)

@@ -1,56 +1,70 @@
 """Release claims and tickets: by their holder, by name where that is allowed, or by force."""
 
-from typing import Literal
+from typing import Literal, NamedTuple, TypeVar
 
 from holdlog.domain.claims.board import ClaimBoard, LiveHold, Waiting
 from holdlog.domain.claims.claim import ClaimReleased, ClaimUnqueued
 from holdlog.domain.claims.commands import ReleaseClaim, ReleaseOutcome, StopWaiting
+from holdlog.domain.claims.draft import BoardDraft, Decision
 from holdlog.domain.claims.lease import ABSENCE, Who
-from holdlog.domain.claims.queue import grant_waiting, lose, release_by_name
+from holdlog.domain.claims.queue import grant_waiting, release_by_name
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.refusals import ExpiredError, InvalidError, NotFoundError, NotHolderError
 
+Part = TypeVar("Part", LiveHold, Waiting)
 
-def release(command: ReleaseClaim, who: Who, board: ClaimBoard) -> ReleaseOutcome:
-    """Release all or nothing. Raises InvalidError, NotFoundError, ExpiredError, NotHolderError."""
+
+def release(command: ReleaseClaim, who: Who, server: str, board: ClaimBoard) -> Decision[ReleaseOutcome]:
+    """Release all or nothing. `server`: what keeps the caller's session alive.
+
+    Raises InvalidError, NotFoundError, ExpiredError, NotHolderError."""
+    draft = BoardDraft(board)
+    draft.revive(who, server)
     if command.forced:
-        return _forced(command, board)
+        return draft.decide(_forced(command, draft))
     if command.resource is None:
         if not who.is_known:
             raise InvalidError(
                 "receipt: is required to release everything without a session; pass the one returned with your claim,"
                 " or pass resource"
             )
-        mine = [lease.key for lease in board.leases.values() if lease.is_of(who) and board.lease(*lease.key)]
-        wanted = sorted({resource for resource, _ in mine})
+        live = (it for it in draft.leases.values() if it.deadline > draft.now)
+        wanted = sorted({lease.resource for lease in live if lease.is_of(who)})
     else:
         wanted = list(dict.fromkeys((command.resource, *command.also)))
-        for resource in wanted:
-            _require_releasable(resource, who, command.version, board)
+    found = [_releasable(resource, who, draft) for resource in wanted]
+    if command.resource is not None:
+        for each in found:
+            _require_releasable(each, command.version, who, draft)
     released = []
-    for resource in wanted:
-        hold = _releasable(resource, who, board)
+    for resource, hold, tickets in found:
         if hold is not None:
-            released.append((resource, _end(hold, command, who, board)))
-        for waiting in _tickets(resource, who, board):
-            agent, principal = waiting.ticket.agent, waiting.ticket.principal
-            left = ClaimUnqueued(agent=agent, principal=principal, ticket=waiting.ticket.version, why="left")
-            version = board.record(resource, left)
-            board.drop(waiting.lease.key)
+            released.append((resource, _end(hold, command, who, draft)))
+        for waiting in tickets:
+            version = _leave(waiting, draft)
             if hold is None:
                 released.append((resource, version))
-    granted = grant_waiting(board)
-    return ReleaseOutcome(tuple(released), not released, command.outcome, *_granted_to(granted, wanted))
+    granted = grant_waiting(draft)
+    return draft.decide(ReleaseOutcome(tuple(released), not released, command.outcome, *_granted_to(granted, wanted)))
 
 
-def stop_waiting(command: StopWaiting, who: Who, board: ClaimBoard) -> None:
-    lease = board.lease(command.resource, command.ticket)
+def stop_waiting(command: StopWaiting, who: Who, board: ClaimBoard) -> Decision[None]:
+    draft = BoardDraft(board)
+    lease = draft.lease(command.resource, command.ticket)
     if lease is not None and lease.kind == "waits" and lease.is_of(who):
-        board.keep(lease._replace(waiting_until=0, deadline=board.now + ABSENCE))
-        grant_waiting(board)
+        draft.keep(lease._replace(waiting_until=0, deadline=draft.now + ABSENCE))
+        grant_waiting(draft)
+    return draft.decide(None)
 
 
-def _end(hold: LiveHold, command: ReleaseClaim, who: Who, board: ClaimBoard) -> int:
+def _leave(waiting: Waiting, draft: BoardDraft) -> int:
+    ticket = waiting.ticket
+    draft.drop(waiting.lease.key)
+    left = ClaimUnqueued(agent=ticket.agent, principal=ticket.principal, ticket=ticket.version, why="left")
+    return draft.record(waiting.resource, left)
+
+
+def _end(hold: LiveHold, command: ReleaseClaim, who: Who, draft: BoardDraft) -> int:
     """Record the end of the hold. Returns the version of the event."""
     is_target = hold.resource == command.moved_to  # the new name in a rename whose agent claimed both
     facts = {
@@ -60,40 +74,45 @@ def _end(hold: LiveHold, command: ReleaseClaim, who: Who, board: ClaimBoard) -> 
     }
     if hold.lease.is_of(who):
         ending = ClaimReleased(agent=hold.grant.agent, grant=hold.grant.version, **facts)  # type: ignore[arg-type]
-        board.drop(hold.lease.key)
-        return board.record(hold.resource, ending)
-    lose(hold, "released_by_name", board)
-    return board.record(hold.resource, release_by_name(hold, **facts))
+        draft.drop(hold.lease.key)
+        return draft.record(hold.resource, ending)
+    draft.lose(hold, "released_by_name")
+    return draft.record(hold.resource, release_by_name(hold, **facts))
 
 
-def _releasable(resource: str, who: Who, board: ClaimBoard) -> LiveHold | None:
-    """The hold that the caller may release: its own, what an ended session of its name left, or, for a caller without
-    session and receipt, the only one of its name that was made without a session."""
-    own = board.hold_of(resource, who)
-    if own is not None:
-        return own
-    if former := board.former_holds(resource, who):
-        return former[0]
-    by_name = [] if who.is_known else [hold for hold in board.holds(resource) if hold.lease.is_by_name(who)]
-    return by_name[0] if len(by_name) == 1 else None
+class _Releasable(NamedTuple):
+    """What a caller may release of one resource."""
+
+    resource: str
+    hold: LiveHold | None
+    tickets: list[Waiting]
 
 
-def _tickets(resource: str, who: Who, board: ClaimBoard) -> list[Waiting]:
-    if tickets := board.tickets_of(resource, who):
-        return tickets
-    if who.is_known:
-        return []
-    by_name = [it for it in board.waiting() if it.resource == resource and it.lease.is_by_name(who)]
-    return by_name if len(by_name) == 1 else []
+def _releasable(resource: str, who: Who, board: ClaimBoard) -> _Releasable:
+    """The caller's own, what an ended session of its name left, or, for a caller without session and receipt, the only
+    hold and the only ticket of its name that were made without a session."""
+    hold, tickets = board.hold_of(resource, who), board.tickets_of(resource, who)
+    if hold is None:
+        hold = next(iter(board.former_holds(resource, who)), None)
+    if hold is None and not who.is_known:
+        hold = _only([it for it in board.holds(resource) if it.lease.is_by_name(who)])
+    if not tickets and not who.is_known:
+        only = _only([it for it in board.waiting() if it.resource == resource and it.lease.is_by_name(who)])
+        tickets = [only] if only is not None else []
+    return _Releasable(resource, hold, tickets)
 
 
-def _require_releasable(resource: str, who: Who, version: int | None, board: ClaimBoard) -> None:
-    claim = board.claim(resource)
-    hold = _releasable(resource, who, board)
+def _only(found: list[Part]) -> Part | None:
+    return found[0] if len(found) == 1 else None
+
+
+def _require_releasable(found: _Releasable, version: int | None, who: Who, board: ClaimBoard) -> None:
+    resource, hold, tickets = found
     if hold is not None and version in (None, hold.grant.version):
         return
-    if version is None and _tickets(resource, who, board):
+    if version is None and tickets:
         return
+    claim = board.claim(resource)
     if claim.version == 0:
         raise NotFoundError.of_claim(resource)
     holds = board.holds(resource)
@@ -125,17 +144,17 @@ def _cause(holds: list[LiveHold], who: Who) -> Literal["agent", "session", "rece
     return "receipt" if any(lease.session is None for lease in named) else "session"
 
 
-def _forced(command: ReleaseClaim, board: ClaimBoard) -> ReleaseOutcome:
+def _forced(command: ReleaseClaim, draft: BoardDraft) -> ReleaseOutcome:
     assert command.resource is not None
     wanted = list(dict.fromkeys((command.resource, *command.also)))
     released: dict[str, int] = {}
     for resource in wanted:
-        holds = board.holds(resource)
-        if not holds and any(board.conflicting_holds(resource, "exclusive", None)):
+        holds = draft.holds(resource)
+        if not holds and any(draft.conflicting_holds(resource, "exclusive", None)):
             raise InvalidError(
                 "resource: nobody holds this exact one; call status with it and release the resource in covered_by"
             )
-        if board.claim(resource).version == 0:
+        if draft.claim(resource).version == 0:
             raise NotFoundError.of_claim(resource)
         for hold in holds:
             if command.holder not in (None, hold.grant.agent):
@@ -147,9 +166,9 @@ def _forced(command: ReleaseClaim, board: ClaimBoard) -> ReleaseOutcome:
                 holder_principal=hold.grant.principal,
                 note=command.note,
             )
-            released[resource] = board.record(resource, ending)
-            lose(hold, "forced", board, command.note)
-    granted = grant_waiting(board)
+            released[resource] = draft.record(resource, ending)
+            draft.lose(hold, "forced", command.note)
+    granted = grant_waiting(draft)
     return ReleaseOutcome(tuple(released.items()), not released, None, *_granted_to(granted, wanted))
 
 

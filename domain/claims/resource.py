@@ -1,6 +1,7 @@
 """The one spelling of a resource: a path, `file://<workspace>/<path>` or `custom://<name>`; and which overlap."""
 
 import re
+from functools import lru_cache
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Strict
@@ -65,6 +66,7 @@ def overlap(one: str, other: str) -> bool:
     return one == other or _holds(one, other) or _holds(other, one)
 
 
+@lru_cache(1024)
 def covering(resource: str) -> tuple[str, ...]:
     """Every name that a claim may have which overlaps this resource and is not below it: `a/b` gives
     `a/`, `a/b`, `a/b/`."""

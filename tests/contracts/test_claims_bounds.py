@@ -144,3 +144,33 @@ def _steps_of(store: SqliteStore, work: Callable[[], object]) -> int:
     work()
     store._writing.connection.set_progress_handler(None, 0)
     return counted[0]
+
+
+def test_claim_loads_nothing_of_queues_elsewhere(store: Store, clock: Clock) -> None:
+    claim(store, "busy")
+    for number in range(5):
+        run(store, AcquireClaim(resource="busy", agent=f"w{number}", wait=SECOND), by(f"s{number}"))
+    with store.reader() as reader:
+        assert load_board(reader, ["free"], clock.steady(), clock()).claims == {}
+
+
+def test_board_has_what_holders_and_waiters_wait_for_elsewhere(store: Store, clock: Clock) -> None:
+    claim(store, "a")
+    claim(store, "b", agent="bob", caller=by("s2"))
+    claim(store, "c", agent="cleo", caller=by("s3"))
+    claim(store, "d", agent="dan", caller=by("s4"))
+    run(store, AcquireClaim(resource="b", agent="ann", wait=SECOND), by())
+    run(store, AcquireClaim(resource="x", agent="bob", also=("c",), wait=SECOND), by("s2"))
+    with store.reader() as reader:
+        boards = {it: set(load_board(reader, [it], clock.steady(), clock()).claims) for it in "acdx"}
+    assert boards == {"a": {"a", "b", "x", "c"}, "c": {"c", "x"}, "d": {"d"}, "x": {"x", "c"}}
+
+
+def test_board_has_tickets_for_several_resources_that_overlap_it(store: Store, clock: Clock) -> None:
+    for resource in ("a", "lib/"):
+        claim(store, resource)
+    run(store, AcquireClaim(resource="a", agent="bob", also=("src/tea.py",), wait=SECOND), by("s2"))
+    run(store, AcquireClaim(resource="a", agent="cleo", alternatives=("lib/",), wait=SECOND), by("s3"))
+    with store.reader() as reader:
+        boards = {it: set(load_board(reader, [it], clock.steady(), clock()).claims) for it in ("src/", "lib/x", "bin/")}
+    assert boards == {"src/": {"a", "lib/"}, "lib/x": {"a", "lib/"}, "bin/": set()}

@@ -21,6 +21,7 @@ from holdlog.domain.claims.claim import (
     ClaimReleased,
     ClaimResumed,
     ClaimUnqueued,
+    evolve,
 )
 from holdlog.domain.claims.commands import (
     AcquireClaim,
@@ -30,6 +31,7 @@ from holdlog.domain.claims.commands import (
     ReleaseOutcome,
     StopWaiting,
 )
+from holdlog.domain.claims.draft import BoardDraft, Decision
 from holdlog.domain.claims.lease import ABSENCE, GRACE, SECOND, HeldCounts, Lease, Who
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import FencedError, HoldlogError
@@ -152,7 +154,7 @@ def ran_out(resource: str, of: str, version: int = 1) -> Part:
 
 def board(*parts: Part) -> "Scene":
     """What happened, in this order; each ticket stands behind those before it."""
-    made = ClaimBoard((), (), START, START)
+    made = BoardDraft(ClaimBoard((), (), START, START))
     for turn, part in enumerate(parts, start=1):
         event = part.event
         if isinstance(event, ClaimQueued):
@@ -186,10 +188,7 @@ class Scene:
     def after(self, seconds: float) -> "Happened":
         """Time passes, and what is due then ends."""
         self = Scene(self.claims, self.leases, self.now + round(seconds * SECOND))
-        found = self.board
-        due = [it for it in self.leases.values() if it.deadline <= self.now or 0 < it.waiting_until <= self.now]
-        queue.expire_due(sorted(due, key=lambda it: it.deadline), found)
-        return Happened(found, None)
+        return Happened(self.board, queue.expire_due(self.board))
 
     def after_the_end_of(self, session: str, grace: int | None = GRACE) -> "Happened":
         """The session's server is gone, as somebody noticed."""
@@ -202,8 +201,7 @@ class Scene:
                     server="", deadline=deadline, waiting_until=min(lease.waiting_until, self.now), ended_at=self.now
                 )
         found = Scene(self.claims, leases, self.now).board
-        queue.expire_due([], found)
-        return Happened(found, None)
+        return Happened(found, queue.expire_due(found))
 
     def when(
         self, call: tuple[AcquireClaim | ReleaseClaim | StopWaiting, str], principal: str | None = None
@@ -215,18 +213,29 @@ class Scene:
         try:
             match command:
                 case AcquireClaim():
-                    of_principal = [it for it in found.leases.values() if it.principal == caller.principal]
-                    mine = [it for it in of_principal if it.session == caller.session and it.kind != "waits"]
-                    outcome: Any = taking.acquire(
-                        command, caller, server_of(caller), HeldCounts(len(mine), len(of_principal)), found
-                    )
+                    turn = max((it.ticket.turn for it in found.waiting()), default=0) + 1
+                    claimant = taking.Claimant(caller, server_of(caller), self._held(caller), turn)
+                    decision: Decision[Any] = taking.acquire(command, claimant, found)
                 case ReleaseClaim():
-                    outcome = releasing.release(command, caller, found)
+                    decision = releasing.release(command, caller, server_of(caller), found)
                 case StopWaiting():
-                    outcome = releasing.stop_waiting(command, caller, found)
+                    decision = releasing.stop_waiting(command, caller, found)
         except HoldlogError as refusal:
-            return Happened(self.board, refusal)
-        return Happened(found, outcome)
+            decision = Decision(refusal, [], [], set(), [])
+        assert (found.claims, found.leases) == (self.claims, self.leases), "a decider changed the board it was given"
+        return Happened(found, decision)
+
+    def _held(self, caller: Who) -> HeldCounts:
+        """How much the caller's session and principal hold and wait for."""
+        grants = [it for it in self.leases.values() if it.principal == caller.principal and it.kind != "waits"]
+        waits = [it for it in self.board.waiting() if it.lease.principal == caller.principal]
+        return HeldCounts(
+            sum(it.is_counted_for(caller) for it in grants),
+            len(grants),
+            sum(taking.most_of(it.ticket) for it in waits if it.lease.is_counted_for(caller)),
+            sum(taking.most_of(it.ticket) for it in waits),
+            len(self.board.waiting()),
+        )
 
     def fenced(self, resource: str, version: int, writer: str, receipt: str | None = None) -> FencedError | None:
         return fencing.fence(
@@ -248,11 +257,17 @@ class Scene:
 class Happened(Scene):
     """What came of a call."""
 
-    def __init__(self, after: ClaimBoard, outcome: Any) -> None:
-        super().__init__(after.claims, after.leases, after.now)
-        self.changes = [(claim.resource, event) for claim, event, _ in after.changes]
-        self.losses = after.losses
-        self._outcome = outcome
+    def __init__(self, before: ClaimBoard, decision: Decision[Any]) -> None:
+        claims = dict(before.claims)
+        for claim, event, after in decision.events:
+            assert claim == claims.get(claim.resource, Claim(claim.resource)), "each event follows the one before it"
+            claims[claim.resource] = evolve(claim, event, before.at)
+            assert claims[claim.resource] == after
+        leases = {key: lease for key, lease in before.leases.items() if key not in decision.dropped}
+        super().__init__(claims, leases | {lease.key: lease for lease in decision.kept}, before.now)
+        self.changes = [(claim.resource, event) for claim, event, _ in decision.events]
+        self.losses = decision.losses
+        self._outcome = decision.outcome
 
     def then(self, *expected: Named) -> Self:
         """These events follow, and no others."""

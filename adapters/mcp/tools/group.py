@@ -20,7 +20,7 @@ from holdlog.adapters.api.values import presenter, responses
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.message import Caller
-from holdlog.domain.refusals import HoldlogError, InvalidError, SealedError
+from holdlog.domain.refusals import HoldlogError, SealedError
 
 PROGRESS_EVERY: Final = 5.0
 """Seconds between progress notifications of a call that waits."""
@@ -117,16 +117,13 @@ class ToolGroup:
         return await self.engine.read_async(request)
 
     async def claim_or_queue(self, ctx: Context, request: ClaimRequest[Answered]) -> Answered:
-        claiming = self.engine.claim_async(request, current_context.get().caller)
+        context = current_context.get()
+        claiming = self.engine.claim_async(request._replace(still=context.still), context.caller)
         return await _with_progress(ctx, claiming, self._progress_every)
 
     async def wait_for(self, ctx: Context, request: BlockingQuery[Answered]) -> Answered:
-        found = await _with_progress(ctx, self.engine.wait_async(request), self._progress_every)
-        if not await current_context.get().still():
-            raise InvalidError(
-                "the token is not valid, or no longer valid; ask the person you work for to replace it"
-            )  # a caller without access must not see the losses
-        return found
+        waiting = self.engine.wait_async(request._replace(still=current_context.get().still))
+        return await _with_progress(ctx, waiting, self._progress_every)
 
     async def respond(self, call: Awaitable[responses.Result], receipt: str | None) -> ToolResult:
         """Return every outcome of a call as a response; only bad arguments, denials and bugs are errors. `receipt`:

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.postgres.arrays import arrays
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, LEASES, LOSSES, REFUSALS, select_from
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, IS_JOINT, LEASES, LOSSES, REFUSALS, select_from
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
@@ -13,7 +13,7 @@ from holdlog.projections.projection import Table
 MAJOR: Final = 3
 """Major version of this schema. A server refuses a store with another one. In version 1 writers locked the table of the
 log; version 2 had log format 1 and no column `session` in `requests`."""
-MINOR: Final = 0
+MINOR: Final = 1
 """Minor version: each one only adds tables or indexes (see `ADDED`), so servers with different minor versions can share
 a schema. A schema without a row `minor` in `meta` has version 0."""
 
@@ -62,7 +62,7 @@ def require_major(found: str | None) -> None:
     raise StoreError(f"the store has schema {found}, but this holdlog supports {MAJOR}; upgrade holdlog")
 
 
-ADDED: Final[dict[str, int]] = {}
+ADDED: Final[dict[str, int]] = {"leases_waiting": 1, "claims_joint": 1}
 """Tables and indexes added since minor version 0, with the version that added each."""
 
 
@@ -156,6 +156,7 @@ CREATE: Final = (
     "CREATE INDEX leases_agent ON leases (agent)",
     "CREATE INDEX leases_principal ON leases (principal, session, kind)",
     "CREATE INDEX leases_session ON leases (session)",
+    "CREATE INDEX leases_waiting ON leases (kind, agent) WHERE kind = 'waits'",
     "CREATE INDEX leases_present ON leases (present_until) WHERE present_until > 0",
     f"""CREATE TABLE losses ({_columns(LOSSES.columns, ("resource", "version", "why", "agent", "server", "at"))},
     PRIMARY KEY (resource, version))""",
@@ -163,6 +164,7 @@ CREATE: Final = (
     "CREATE INDEX current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
     "CREATE INDEX claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
     "CREATE INDEX claims_waiting ON claims (resource) WHERE waiting > 0",
+    f"CREATE INDEX claims_joint ON claims (resource) WHERE {IS_JOINT}",
     "CREATE INDEX thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
 )
 

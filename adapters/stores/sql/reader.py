@@ -6,7 +6,7 @@ from typing import Any, Final
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
 from holdlog.adapters.stores.sql.recorder import LogRecorder
-from holdlog.adapters.stores.sql.tables import select_from
+from holdlog.adapters.stores.sql.tables import IS_JOINT, select_from
 from holdlog.adapters.stores.sql.text import beyond, bound
 from holdlog.adapters.stores.sql.threads import SqlThreads
 from holdlog.domain.agent import Profile
@@ -46,6 +46,7 @@ _SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > :after AND {_AC
 _SELECT_NAMED: Final = f"{select_from(CLAIMS)} WHERE resource = ANY(:names)"
 _SELECT_BELOW: Final = f"{select_from(CLAIMS)} WHERE resource >= :prefix AND resource < :end AND {_ACTIVE}"
 _SELECT_QUEUED: Final = f"{select_from(CLAIMS)} WHERE waiting > 0"
+_SELECT_JOINT: Final = f"{select_from(CLAIMS)} WHERE {IS_JOINT}"
 _SELECT_AGENTS: Final = f"{select_from(AGENTS)} WHERE agent = ANY(:names)"
 _SELECT_TOKEN: Final = f"{select_from(TOKENS)} WHERE name = :name"
 _SELECT_TOKENS: Final = f"{select_from(TOKENS)} WHERE name > :after ORDER BY name LIMIT :limit"
@@ -117,6 +118,9 @@ class SqlReader(SqlThreads):
 
     def queued(self) -> list[Claim]:
         return self.states(CLAIMS, self.rows(_SELECT_QUEUED, {}))
+
+    def joint(self) -> list[Claim]:
+        return self.states(CLAIMS, self.rows(_SELECT_JOINT, {}))
 
     def agents(self, names: Sequence[str]) -> list[Profile]:
         found = {profile.agent: profile for profile in self.states(AGENTS, self.rows_in(_SELECT_AGENTS, list(names)))}

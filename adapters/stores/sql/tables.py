@@ -33,6 +33,10 @@ LEASES: Final = Table(
 LOSSES: Final = Table("losses", dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int), key=2)
 REFUSALS: Final = Table("refusals", dict.fromkeys(Refusal._fields, str) | {"at": int}, key=0)
 
+IS_JOINT: Final = "waiting > 0 AND strpos(line, '[\"') > 0"
+"""Whether a ticket in `line` of a claim names resources in `also` or `alternatives`: JSON has `["` before a list of
+texts, and within a text only at its end."""
+
 
 def new_session_salt() -> str:
     return secrets.token_hex(32)

@@ -19,6 +19,7 @@ _IN_SQLITE: Final = (
     ("IS NOT DISTINCT FROM", "IS"),
     ("LEAST(", "MIN("),
     ("GREATEST(", "MAX("),
+    ("strpos(", "instr("),
     ("notification_id", "rowid"),
 )
 

@@ -8,6 +8,7 @@ from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.sql import tables
 from holdlog.adapters.stores.sql.tables import (
     EVENTS_TABLE,
+    IS_JOINT,
     LEASES,
     LOSSES,
     REFUSALS,
@@ -25,7 +26,7 @@ APPLICATION_ID: Final = (
 MAJOR: Final = 3
 """Major version of this schema. 3: log format 2, and sessions in `leases`, `losses` and `requests`
 (docs/decisions/0030-log-format-2.md)."""
-MINOR: Final = 0
+MINOR: Final = 1
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minor versions only add tables or indexes, so servers with different minor
 versions can share a file."""
@@ -79,6 +80,7 @@ CREATE_SIDE_TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
     "CREATE INDEX IF NOT EXISTS leases_principal ON leases (principal, session, kind)",
     "CREATE INDEX IF NOT EXISTS leases_session ON leases (session)",
+    "CREATE INDEX IF NOT EXISTS leases_waiting ON leases (kind, agent) WHERE kind = 'waits'",
     "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
     """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
     agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, at INTEGER NOT NULL, note TEXT,
@@ -89,6 +91,7 @@ CREATE_INDEXES: Final = (
     "CREATE INDEX IF NOT EXISTS current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
     "CREATE INDEX IF NOT EXISTS claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
     "CREATE INDEX IF NOT EXISTS claims_waiting ON claims (resource) WHERE waiting > 0",
+    f"CREATE INDEX IF NOT EXISTS claims_joint ON claims (resource) WHERE {for_sqlite(IS_JOINT)}",
     "CREATE INDEX IF NOT EXISTS thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
 )
 """Indexes of views: dropped with a view's table, and created again when a new one replaces it."""

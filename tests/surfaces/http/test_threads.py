@@ -397,6 +397,19 @@ async def test_long_poll_of_a_thread_returns_nothing_after_its_token_was_revoked
     )
 
 
+@pytest.mark.parametrize("path", ["/threads/t/items?after=1&wait=60", "/events?thread=t&after=1&wait=60"])
+async def test_long_poll_of_a_thread_ends_when_its_token_is_revoked(path: str) -> None:
+    with engine() as store:
+        store.write(store.requests.thread_start("ann", "t"), store.caller)
+        known = Known(reader="read:t")
+        async with guarded(store, known) as client, asyncio.timeout(PATIENCE):
+            waiting = asyncio.create_task(client.get(path, headers={"x-token": "reader"}))
+            await until(lambda: store.lease_maintenance._waiters)
+            known.revoke("reader")
+            told = await asyncio.wait_for(waiting, 20)  # long before its timeout
+    assert told.status_code == 401
+
+
 async def test_metrics_name_thread_routes_and_never_threads(curl: Curl, thread: str) -> None:
     for path in (thread, f"{thread}/items", f"{thread}/data", f"{thread}/data/plan", "/threads/a%2Fb%2Fc"):
         await curl.get(path)

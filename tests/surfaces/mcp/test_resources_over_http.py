@@ -157,6 +157,50 @@ async def test_waiting_call_returns_nothing_after_its_token_was_revoked(mode: st
     assert "the token is not valid" in str(told.content)
 
 
+LONG_BEFORE_THE_TIMEOUT = 20.0
+WAITS = {
+    "holdlog_watch": {"namespace": "a-1", "key": "k", "since_version": 1, "timeout_seconds": 40},
+    "holdlog_wait": {"resource": "custom://tea", "timeout_seconds": 40},
+    "holdlog_claim": {"resource": "custom://tea", "agent": "bob", "wait_seconds": 40},
+}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("tool", WAITS)
+async def test_waiting_call_ends_when_its_token_is_revoked(mode: str, tool: str) -> None:
+    tokens = Known()
+    with engine() as store:
+        await write(store, "a-1", "k")
+        await store.claim_async(store.requests.claim("custom://tea", "ann"), store.caller)
+        allowed = "read:*+claim:*"
+        async with serving(store, tokens) as url, client(url, allowed, mode) as bob:
+            waiting = asyncio.create_task(bob.call_tool(tool, WAITS[tool], raise_on_error=False))
+            await until(lambda: store.lease_maintenance._waiters)
+            tokens.revoked = True
+            told = await asyncio.wait_for(waiting, LONG_BEFORE_THE_TIMEOUT)
+            tokens.revoked = False
+    assert told.is_error
+    assert "the token is not valid" in str(told.content)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_waiting_claim_is_not_collected_after_its_token_was_revoked(mode: str) -> None:
+    tokens = Known()
+    with engine() as store:
+        await store.claim_async(store.requests.claim("custom://tea", "ann"), store.caller)
+        async with serving(store, tokens) as url, client(url, "claim:*", mode) as bob, asyncio.timeout(PATIENCE):
+            waiting = asyncio.create_task(bob.call_tool("holdlog_claim", WAITS["holdlog_claim"], raise_on_error=False))
+            await until(lambda: store.lease_maintenance._waiters)
+            tokens.revoked = True
+            await store.write_async(store.requests.release("custom://tea", "ann"), store.caller)
+            told = await waiting
+            tokens.revoked = False
+        with store.store.reader() as reader:
+            kinds = [lease.kind for lease in reader.leases.of(["custom://tea"])]
+    assert told.is_error
+    assert "held" not in kinds
+
+
 @pytest.mark.parametrize("mode", ERAS)
 async def test_one_principal_does_not_block_the_others(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "MOST_CLIENTS", 4)
