@@ -1,2 +1,1 @@
-"""The library's State: AgentKit's State, stored in holdlog. Data whose changes are stored automatically, results,
-hooks."""
+"""The library's State: AgentKit's State, stored in holdlog. Shared data, conversation, history hooks."""

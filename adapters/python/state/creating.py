@@ -6,7 +6,7 @@ from typing import Any, TypeVar, overload
 from pydantic import BaseModel
 
 from holdlog.adapters.python.state.cloning import append_all
-from holdlog.adapters.python.state.data import ModelType, kind_of
+from holdlog.adapters.python.state.data import kind_of
 from holdlog.adapters.python.state.repository import (
     AnyMessage,
     AnyResult,
@@ -15,6 +15,7 @@ from holdlog.adapters.python.state.repository import (
     new_name,
     require_agent,
 )
+from holdlog.adapters.python.state.shown import ModelType
 from holdlog.adapters.python.state.state import WRITER, State
 from holdlog.domain.threads.commands import MAX_APPENDED, StartThread
 

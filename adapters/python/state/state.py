@@ -2,6 +2,7 @@
 State."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -11,8 +12,6 @@ from holdlog.adapters.api.validation import NAME, page_size, text, whole
 from holdlog.adapters.python.state import past
 from holdlog.adapters.python.state.cloning import cloned
 from holdlog.adapters.python.state.conversation import Conversation, Format, formatted, messages_of, results_of
-from holdlog.adapters.python.state.data import ModelType
-from holdlog.adapters.python.state.kv import KeyValues
 from holdlog.adapters.python.state.past import DataChange, StateAt
 from holdlog.adapters.python.state.repository import (
     AnyMessage,
@@ -22,7 +21,8 @@ from holdlog.adapters.python.state.repository import (
     require_agent,
     result_item,
 )
-from holdlog.adapters.python.state.shared import SharedData
+from holdlog.adapters.python.state.shared import KeyValues, SharedData
+from holdlog.adapters.python.state.shown import ModelType
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.commands import Append, ForkThread, NewMessage, NewResult, ReplaceResults, ThreadChanged
 
@@ -68,7 +68,7 @@ class State(Generic[T]):
     @property
     def data_version(self) -> int:
         """The version of the last event that changed `data`, as of the last `refresh`; 0 if there was none."""
-        return self._data.live.version
+        return self._data.shown.version
 
     @property
     def version(self) -> int:
@@ -79,23 +79,33 @@ class State(Generic[T]):
 
     @property
     def data(self) -> T:
-        """The data as of the last `refresh`, with the changes of this State. Change it like any object: each change
-        immediately writes the value of its top-level key. Assigned values are copied.
+        """The data as of the last `refresh`, with the changes of this State. Assigning or deleting an attribute of a
+        model, or a key of a dict, is one event at once; assigned values are copied. Dicts, lists and sets inside refuse
+        changes, and models inside are copies: use `edit`.
 
-        Raises DataConflictError if another caller changed the data since then (call `refresh`), InvalidError for a
-        value that is not JSON or does not fit the model.
+        An assignment raises DataConflictError if another caller changed the data since then (call `refresh`),
+        InvalidError for a value that is not JSON or does not fit the model.
         """
-        return self._data.live.root
+        return self._data.shown.view
 
     @data.setter
     def data(self, value: T) -> None:
         """Replace all data as one change."""
         self._data.replace(value)
 
+    def edit(self) -> AbstractContextManager[T]:
+        """A copy of `data` to change in a `with` block; one event stores all its changes when the block ends. If the
+        block raises, nothing changes.
+
+        Raises DataConflictError if the data has changed since the last `refresh`, InvalidError for data that cannot be
+        stored; nothing has changed then. A frozen model cannot be edited: assign `data`, or use `update`.
+        """
+        return self._data.edit()
+
     @property
     def kv(self) -> KeyValues:
         """The keys of `data`: `get`, `set`, `delete`, `has`, `all`."""
-        return KeyValues(lambda: self._data.live)
+        return KeyValues(lambda: self._data.shown)
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -108,8 +118,9 @@ class State(Generic[T]):
         return self._data.refresh()
 
     def update(self, function: Callable[[T], Answer]) -> Answer:
-        """Read, change, write: `function` changes a copy of the current data, and one event stores all its changes. If
-        another caller wrote meanwhile, it runs again with the new data; after 100 attempts it raises DataConflictError.
+        """Refresh, then `edit` by a function: `function` changes a copy of the current data, and one event stores all
+        its changes. If another caller wrote meanwhile, it runs again with the new data; after 100 attempts it raises
+        DataConflictError.
 
         Returns what `function` returns; if that is a frozen model, it replaces the data. `function` must not change
         `state.data` or `state.kv`: that raises InvalidError.
