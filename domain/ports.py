@@ -188,6 +188,9 @@ class Reader(Protocol):
     def threads(self, after: str | None, limit: int) -> list[Thread]:
         """All threads, by name, after a name."""
 
+    def thread_count(self) -> int:
+        """How many threads were ever started."""
+
     def thread_events(
         self,
         thread: str,

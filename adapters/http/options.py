@@ -52,7 +52,9 @@ class HttpOptions:
         default=64 * 1024 * 1024,
     )
     max_keys: int = option(
-        "keys in one store, counted every 10 s at most; 0: no limit", whole_from(0, 10**12), default=1_000_000
+        "keys and threads in one store, counted every 10 s at most; 0: no limit",
+        whole_from(0, 10**12),
+        default=1_000_000,
     )
     max_body_bytes: int = option("bytes of one request body", whole_from(1024, 2 * LARGEST_VALUE), default=1024 * 1024)
     max_spaces: int = option("spaces open at once; 0: 256 in files, 24 in a database", whole_from(0, 10**5), default=0)

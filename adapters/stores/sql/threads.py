@@ -17,6 +17,7 @@ from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of
 
 _SELECT_THREAD: Final = f"{select_from(THREADS)} WHERE thread = :thread"
 _SELECT_THREADS: Final = f"{select_from(THREADS)} WHERE thread > :after ORDER BY thread LIMIT :limit"
+_COUNT_THREADS: Final = f"SELECT COUNT(*) FROM {THREADS.name}"
 _CURRENT: Final = f"{select_from(DATA)} WHERE thread = :thread AND live = 1"
 _SELECT_DATA: Final = f"{_CURRENT} AND key > :after ORDER BY key LIMIT :limit"
 _SELECT_DATUM: Final = f"{_CURRENT} AND key = :key"
@@ -52,6 +53,9 @@ class SqlThreads:
 
     def threads(self, after: str | None, limit: int) -> list[Thread]:
         return self.states(THREADS, self.rows(_SELECT_THREADS, {"after": after or "", "limit": bound(limit)}))
+
+    def thread_count(self) -> int:
+        return int(self.rows(_COUNT_THREADS, NONE)[0][0])
 
     def thread_events(
         self,

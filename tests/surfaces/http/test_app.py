@@ -530,6 +530,21 @@ def test_number_of_keys_is_limited_and_existing_keys_stay_writable(monkeypatch: 
         assert client.post("/value?key=0").status_code == 200
 
 
+def test_threads_count_as_keys_and_existing_threads_stay_writable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "COUNTED_EVERY", 0)
+    numbers = itertools.count()
+
+    def start(number: int) -> httpx2.Response:
+        return client.post("/threads", json={"thread_id": f"t{number}"})
+
+    with application(("max_keys", 3)) as served, served.client() as client:
+        until(lambda: start(next(numbers)).status_code == 429)
+        assert "--max-keys" in start(next(numbers)).json()["message"]
+        assert start(0).status_code == 200
+        items = {"messages": [{"type": "text", "role": "user", "content": "hi"}]}
+        assert client.post("/threads/t0/items", json=items).status_code == 200
+
+
 def test_page_has_a_sentence_for_every_event_but_those_of_tokens() -> None:
     page = (Path(app.__file__).parent / "page.html").read_text()
     missing = [topic for topic in EVENTS if f"\n  {topic}: (e)" not in page]
