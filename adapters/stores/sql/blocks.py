@@ -34,7 +34,7 @@ class BlockStore(Protocol[Reads, Writes]):
     def end(self) -> None:
         """Roll back what was not committed, and admit the next writer."""
 
-    def refusal_of(self, error: BaseException | None) -> HoldlogError | None:
+    def refusal_of(self, error: BaseException) -> HoldlogError | None:
         """The refusal for an error of the database; None for other errors."""
 
 
@@ -62,7 +62,7 @@ class WriteBlock(Generic[Reads, Writes]):
                 self._store.fail(error)
         finally:
             self._store.end()
-        if (refusal := self._store.refusal_of(error)) is not None:
+        if error is not None and (refusal := self._store.refusal_of(error)) is not None:
             raise refusal from error
 
 
@@ -87,7 +87,7 @@ class ReadBlock(Generic[Reads, Writes]):
             self._store.end_read(reader)
             self._reader = None  # from here on, an interrupt can only lose a connection without a transaction
             self._store.give_back(reader, error)
-        if (refusal := self._store.refusal_of(error)) is not None:
+        if error is not None and (refusal := self._store.refusal_of(error)) is not None:
             raise refusal from error
 
     def __del__(self) -> None:
