@@ -400,7 +400,7 @@ async def test_long_poll_of_a_thread_returns_nothing_after_its_token_was_revoked
 @pytest.mark.parametrize("path", ["/threads/t/items?after=1&wait=60", "/events?thread=t&after=1&wait=60"])
 async def test_long_poll_of_a_thread_ends_when_its_token_is_revoked(path: str) -> None:
     with engine() as store:
-        store.write(store.requests.thread_start("ann", "t"), store.caller)
+        store.write(store.requests.threads.start("ann", "t"), store.caller)
         known = Known(reader="read:t")
         async with guarded(store, known) as client, asyncio.timeout(PATIENCE):
             waiting = asyncio.create_task(client.get(path, headers={"x-token": "reader"}))

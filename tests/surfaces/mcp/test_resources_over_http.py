@@ -171,7 +171,7 @@ async def test_waiting_call_ends_when_its_token_is_revoked(mode: str, tool: str)
     tokens = Known()
     with engine() as store:
         await write(store, "a-1", "k")
-        await store.claim_async(store.requests.claim("custom://tea", "ann"), store.caller)
+        await store.claim_async(store.requests.claims.claim("custom://tea", "ann"), store.caller)
         allowed = "read:*+claim:*"
         async with serving(store, tokens) as url, client(url, allowed, mode) as bob:
             waiting = asyncio.create_task(bob.call_tool(tool, WAITS[tool], raise_on_error=False))
@@ -187,12 +187,12 @@ async def test_waiting_call_ends_when_its_token_is_revoked(mode: str, tool: str)
 async def test_waiting_claim_is_not_collected_after_its_token_was_revoked(mode: str) -> None:
     tokens = Known()
     with engine() as store:
-        await store.claim_async(store.requests.claim("custom://tea", "ann"), store.caller)
+        await store.claim_async(store.requests.claims.claim("custom://tea", "ann"), store.caller)
         async with serving(store, tokens) as url, client(url, "claim:*", mode) as bob, asyncio.timeout(PATIENCE):
             waiting = asyncio.create_task(bob.call_tool("holdlog_claim", WAITS["holdlog_claim"], raise_on_error=False))
             await until(lambda: store.lease_maintenance._waiters)
             tokens.revoked = True
-            await store.write_async(store.requests.release("custom://tea", "ann"), store.caller)
+            await store.write_async(store.requests.claims.release("custom://tea", "ann"), store.caller)
             told = await waiting
             tokens.revoked = False
         with store.store.reader() as reader:
