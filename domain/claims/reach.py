@@ -24,18 +24,18 @@ def reach(reader: Reader, resources: Iterable[str], who: Who | None = None) -> l
     if who is not None and who.session is not None:
         wanted |= {lease.resource for lease in reader.leases.of_session(who.session) if lease.kind == "waits"}
     followed: set[str] = set()
-    looked_up: set[str] = set()
+    loaded_for: set[str] = set()
     while wanted or waiters:
         claims = [it for it in reader.overlapping(sorted(wanted)) if it.resource not in found]
         claims += [it for it in joint if it.resource not in found and _requests(it, wanted)]
         found |= {claim.resource: claim for claim in claims}
-        looked_up |= wanted
+        loaded_for |= wanted
         wanted = {resource for claim in claims for ticket in claim.line for resource in requested(claim, ticket)}
         waiters |= {part.agent for claim in claims for part in parts(claim)}
         if tickets > sum(len(claim.line) for claim in found.values()):
             wanted |= set(reader.leases.waited_for(sorted(waiters - followed)))
             followed |= waiters
-        wanted, waiters = wanted - looked_up, set()
+        wanted, waiters = wanted - loaded_for, set()
     return list(found.values())
 
 

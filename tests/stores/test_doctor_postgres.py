@@ -124,7 +124,7 @@ def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> 
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
     assert found["leases"].text == "1 claim held, 0 agents waiting"
     assert found["database"].text.startswith("PostgreSQL 1")
-    assert found["tables"].text == "13 tables and 10 indexes exist"
+    assert found["tables"].text == "13 tables and 12 indexes exist"
     assert found["schema"].text == "3"
 
 
@@ -149,7 +149,7 @@ def test_doctor_reports_a_server_without_fsync_and_its_effect(kind: InDatabase) 
         ("DROP TABLE current", "table current, index current_due; run `holdlog rebuild` to create them again"),
         (
             "DROP TABLE claims",
-            "table claims, index claims_active, index claims_waiting; run `holdlog rebuild` to create them again",
+            "table claims, index claims_active, index claims_joint, index claims_waiting; run `holdlog rebuild` to create them again",
         ),
         ("ALTER TABLE leases DROP CONSTRAINT leases_pkey", "index leases_pkey"),
         ("ALTER TABLE stored_events DROP CONSTRAINT stored_events_pkey", "index stored_events_pkey"),

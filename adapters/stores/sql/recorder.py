@@ -57,7 +57,7 @@ _NO_ENVELOPE: Final = (*[None] * 5, b"", *[None] * 11)
 _LOG: Final = f"SELECT notification_id, {', '.join(EncodedEvent._fields)} FROM {EVENTS_TABLE}"
 _STEPS: Final = f"SELECT notification_id, {', '.join(EncodedEvent._fields[:13])} FROM {EVENTS_TABLE}"
 """Up to the payload: what the fold needs. Logs of all older schemas have these columns."""
-_PLACES: Final = f"SELECT notification_id, originator_id, originator_version, topic, at FROM {EVENTS_TABLE}"
+_POSITIONS: Final = f"SELECT notification_id, originator_id, originator_version, topic, at FROM {EVENTS_TABLE}"
 _IN_STREAM: Final = "WHERE originator_id = :stream"
 _SELECT_VERSIONS: Final = f"{_LOG} {_IN_STREAM} AND originator_version = ANY(:names)"
 _SELECT_LAST: Final = f"SELECT notification_id, at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1"
@@ -264,7 +264,7 @@ def _of_stream(desc: bool) -> str:
 def _notifications(with_topics: bool, payload: bool) -> str:
     topics = " AND topic = ANY(:names)" if with_topics else ""
     return (
-        f"{_LOG if payload else _PLACES} WHERE notification_id >= :first AND notification_id <= :stop{topics}"
+        f"{_LOG if payload else _POSITIONS} WHERE notification_id >= :first AND notification_id <= :stop{topics}"
         " ORDER BY notification_id LIMIT :limit"
     )
 
