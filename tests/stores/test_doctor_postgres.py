@@ -161,7 +161,7 @@ def test_doctor_reports_a_server_without_fsync_and_its_effect(kind: InDatabase) 
             "DROP TABLE leases",
             (
                 "table leases, index leases_agent, index leases_deadline, index leases_present, index leases_principal,"
-                " index leases_session"
+                " index leases_session, index leases_waiting"
             ),
         ),
         ("DROP TABLE refusals", "table refusals"),
