@@ -63,7 +63,7 @@ def test_agents_with_the_same_token_share_values(url: str) -> None:
         "save_stateOK",
     ]
     assert run(url, token, ("read_state", AT)) == ["read_statedone"]
-    record = requests.values.get(f"{url}/kv/import", headers={"x-token": token}, timeout=10).json()["records"][0]
+    record = requests.get(f"{url}/kv/import", headers={"x-token": token}, timeout=10).json()["records"][0]
     assert record["updated_by"].startswith("token:open-")
 
 
@@ -78,7 +78,7 @@ def test_value_lives_for_a_day_by_default_in_the_documents_program(url: str) -> 
     token = new_token(url)
     for ttl, least, most in (({}, 86_300, 86_400), ({"ttl": 60}, 0, 60)):
         run(url, token, ("save_state", AT | {"value": "done"} | ttl))
-        answer = requests.values.get(f"{url}/kv/import/status", headers={"x-token": token}, timeout=10)
+        answer = requests.get(f"{url}/kv/import/status", headers={"x-token": token}, timeout=10)
         updated, ends = (answer.headers[f"holdlog-{name}-at"] for name in ("updated", "expires"))
         lives = (datetime.fromisoformat(ends) - datetime.fromisoformat(updated)).total_seconds()
         assert least < lives <= most
@@ -90,9 +90,9 @@ def test_name_reaches_a_real_server_unchanged(url: str, name: str) -> None:
     headers = {"x-token": new_token(url)}
     place = f"{url}/kv/{quote(name, safe='')}/{quote(name, safe='')}"
     assert requests.put(place, data=name.encode(), headers=headers, timeout=10).status_code == 201
-    read = requests.values.get(place, headers=headers, timeout=10)
+    read = requests.get(place, headers=headers, timeout=10)
     assert (read.text, read.headers["content-type"]) == (name, "text/plain; charset=utf-8")
-    listed = requests.values.get(f"{url}/kv", headers=headers, timeout=10).json()
+    listed = requests.get(f"{url}/kv", headers=headers, timeout=10).json()
     assert listed["namespaces"] == [{"namespace": name, "count": 1}]
 
 

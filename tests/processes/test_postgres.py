@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -548,7 +549,7 @@ def test_one_relay_leads_until_its_connection_ends(server: PostgresServer) -> No
     open_postgres(url).close()
     nats = nats_options("nats://one,nats://two")
     one, other = open_lead(url, nats), open_lead(url, nats_options("nats://two,nats://one"))
-    elsewhere = open_lead(url, nats._replace(name="team"))
+    elsewhere = open_lead(url, replace(nats, name="team"))
     assert [one.take(), other.take(), one.take(), elsewhere.take()] == [True, False, True, True]
     elsewhere.release()
     one.release()

@@ -107,5 +107,4 @@ class SqlTransaction(SqlReader):
         return self.at - REQUEST_SECONDS * 1_000_000
 
     def _read_digest(self, stream: str, version: int) -> bytes:
-        (event,) = self.recorder.select_events(stream, gt=version - 1, lte=version, unit=self)
-        return event.digest
+        return self.recorder.select_events(stream, gt=version - 1, limit=1, unit=self)[0].digest
