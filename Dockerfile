@@ -10,9 +10,9 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/holdlog \
 RUN pip install --no-cache-dir 'uv>=0.9,<1'
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
-RUN uv sync --locked --no-dev --extra nats --extra postgres --no-install-project
+RUN uv sync --locked --no-dev --extra http --extra nats --extra postgres --no-install-project
 COPY . .
-RUN uv sync --locked --no-dev --extra nats --extra postgres --no-editable
+RUN uv sync --locked --no-dev --extra http --extra nats --extra postgres --no-editable
 
 FROM python:${PYTHON}-slim
 ARG VERSION=0.1.0

@@ -16,19 +16,24 @@ UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test rest slow check lint generate fmt docs dist bench conformance inspector schemathesis screenshot
+.PHONY: help demo test rest slow lowest check lint generate fmt docs dist bench conformance inspector schemathesis screenshot
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
 demo: $(UV_FILE) ## two agents, with and without holdlog, in under 30 seconds
-	@$(UV) run --no-dev holdlog demo $(ARGS)
+	@$(UV) run --no-dev --extra mcp holdlog demo $(ARGS)
 
 test: $(UV_FILE) ## the quick tests, in a few minutes (ARGS="-k name" selects some, JOBS=0 runs them in one process)
 	$(UV) run pytest -n $(JOBS) --dist loadgroup -m "not check and not slow" $(ARGS)
 
 rest: $(UV_FILE) ## the tests that `make test` leaves to `make check`
 	$(UV) run pytest -n $(JOBS) --dist loadgroup -m "check and not slow" $(ARGS)
+
+lowest: $(UV_FILE) ## the quick tests with the lowest versions that pyproject.toml allows
+	$(UV) venv --quiet --clear build/lowest
+	$(UV) pip install --quiet --python build/lowest --resolution lowest-direct --group dev --editable '.[all]'
+	build/lowest/bin/python -m pytest -n $(JOBS) --dist loadgroup -m "not check and not slow" $(ARGS)
 
 slow: $(UV_FILE) ## the slow tests, one after the other
 	$(UV) run pytest -m slow --timeout 1800 $(ARGS)
@@ -61,7 +66,7 @@ dist: $(UV_FILE) ## build sdist and wheel into dist/, check both, and run the wh
 	$(UV) build --quiet
 	$(UV) run --isolated --locked --only-group release twine check --strict dist/*.tar.gz dist/*.whl
 	$(UV) run --isolated --no-project --with dist/*.whl holdlog --version
-	$(UV) run --isolated --no-project --with dist/*.whl holdlog demo
+	$(UV) run --isolated --no-project --with "holdlog[mcp] @ $$(realpath dist/*.whl)" holdlog demo
 
 schemathesis: $(UV_FILE) ## send a server requests that its OpenAPI document allows and forbids (EXAMPLES=1000 for a long run)
 	$(UV) run --group schemathesis pytest -m slow --timeout 3600 tests/processes/test_schemathesis.py $(ARGS)

@@ -16,6 +16,7 @@ from holdlog.adapters.api.validation import SESSION
 from holdlog.adapters.api.validation import text as checked_text
 from holdlog.adapters.auth.identity import SALT, Identity, SessionId
 from holdlog.adapters.operating_system import platform
+from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.liveness import Liveness, Process
 from holdlog.adapters.operating_system.location import is_url
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
@@ -113,7 +114,7 @@ def require_database(url: str) -> None:
     try:
         import holdlog.adapters.stores.postgres.opening  # noqa: F401
     except ImportError as error:
-        raise StoreError(f"{error.name or 'libpq'} is missing; pip install 'holdlog[postgres]'") from None
+        raise StoreError(str(missing(error.name or "libpq") or error)) from None
 
 
 def store_exists(location: str | Path) -> bool:

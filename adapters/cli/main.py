@@ -21,7 +21,7 @@ from holdlog.adapters.cli.thread import add_thread
 from holdlog.adapters.cli.token import add_token
 from holdlog.adapters.cli.up import add_up
 from holdlog.adapters.operating_system.location import LocationError
-from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, UnavailableError
 
 INTERRUPTED: Final = 130
 
@@ -86,9 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(error)
         return BAD_ARGUMENTS
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "nats":
+        from holdlog.adapters.operating_system.extras import missing
+
+        problem = missing(error.name)
+        if problem is None:
             raise
-        _complain(StoreError("the package nats-py is missing; install holdlog again"))
+        _complain(problem)
         return BAD_ARGUMENTS
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -1,6 +1,8 @@
 """`holdlog serve`: MCP over standard input and output, or over HTTP. It must start fast: it imports when it runs."""
 
 import argparse
+import importlib.util
+import json
 import logging
 import os
 import sys
@@ -13,12 +15,15 @@ from holdlog.adapters.cli.http import add_http_options, serve_http
 from holdlog.adapters.cli.nats import add_nats_options, nats_options_of
 from holdlog.adapters.cli.parsers import Commands, did_you_mean
 from holdlog.adapters.cli.settings import add_options, given_options, location_of, read_options, workspaces_of
+from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.location import without_password
 from holdlog.adapters.operating_system.options import one_of, option, text
 from holdlog.domain.refusals import InvalidError
 
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _TRANSPORTS: Final = ("stdio", "http")
+_FIRST_REQUEST: Final = 1024 * 1024
+"""Bytes of the longest first request that is read to refuse it."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,10 @@ def run_serve(options: argparse.Namespace) -> int:
     over_http = serving.transport == "http"
     if sys.stdin.isatty() and not over_http:
         _greet(location)
+    if importlib.util.find_spec("fastmcp") is None:
+        if not over_http:
+            _refuse_initialize()
+        raise ModuleNotFoundError(name="fastmcp")
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, publish_to_nats
     from holdlog.adapters.mcp.salvage import longest_line
@@ -104,6 +113,17 @@ def run_serve(options: argparse.Namespace) -> int:
 
     run_stdio(build_server(engine, groups, serving.tool_prefix), end, longest_line(settings.max_value_bytes))
     return 0
+
+
+def _refuse_initialize() -> None:
+    """Respond to the host's first request that the extra `mcp` is missing: hosts show this error, but few show standard
+    error."""
+    try:
+        request = json.loads(sys.stdin.buffer.readline(_FIRST_REQUEST))["id"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return
+    error = {"code": -32603, "message": f"holdlog: {missing('fastmcp')}"}  # JSON-RPC 2.0: internal error
+    print(json.dumps({"jsonrpc": "2.0", "id": request, "error": error}), flush=True)
 
 
 def _require_known_groups(tools: str) -> None:

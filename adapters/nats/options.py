@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from holdlog.adapters.nats.errors import NatsError
+from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.options import ANY_SECONDS, FILE, ONE_OR_MORE, option, secrets_of, text
 
 if TYPE_CHECKING:
@@ -176,4 +177,4 @@ def _readable(path: Path, what: str) -> Path:
 
 def _require_nkeys() -> None:
     if importlib.util.find_spec("nkeys") is None:
-        raise NatsError("NKEY and credentials files need nkeys, which is not installed: pip install 'holdlog[nats]'")
+        raise NatsError(f"NKEY and credentials files need nkeys: {missing('nkeys')}")

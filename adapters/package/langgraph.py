@@ -3,7 +3,9 @@
 try:
     import langgraph.store.base  # noqa: F401
 except ImportError as error:
-    raise ImportError(f"{error.name} is missing; pip install 'holdlog[langgraph]'", name=error.name) from None
+    from holdlog.adapters.operating_system.extras import missing
+
+    raise ImportError(missing(error.name) or str(error), name=error.name) from None
 
 from holdlog.adapters.langgraph.items import VersionedItem, VersionedSearchItem
 from holdlog.adapters.langgraph.operations import VersionedPut

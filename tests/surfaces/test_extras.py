@@ -1,5 +1,6 @@
 """Without the packages of an extra: what needs none of them works, and the rest says what to install."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
+from holdlog.adapters.operating_system.extras import install_command
 from tests.support.slow import slow
 
 HIDING = """
@@ -34,12 +36,12 @@ def without(tmp_path: Path) -> Without:
     """Run `holdlog` with these words, or a program after `-c`, without some packages."""
     (tmp_path / "sitecustomize.py").write_text(HIDING)
 
-    def run(hidden: str, *words: str | Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    def run(hidden: str, *words: str | Path, given: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
         paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
         env = os.environ | {"HIDDEN": hidden, "PYTHONPATH": paths} | environ
         program = () if words[0] == "-c" else ("-m", "holdlog")
         command = [sys.executable, *program, *map(str, words)]
-        return subprocess.run(command, input="", capture_output=True, text=True, timeout=60, env=env, check=False)
+        return subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, env=env, check=False)
 
     return run
 
@@ -56,7 +58,6 @@ def store(tmp_path: Path) -> Path:
     ("hidden", "words"),
     [
         ("psycopg", ("claims",)),
-        ("psycopg_pool", ("claims",)),
         ("psycopg", ("serve",)),
         *slow(("psycopg", ("relay", *NATS)), ("psycopg", ("subscribe", *NATS))),
     ],
@@ -65,14 +66,14 @@ def test_store_in_postgres_without_its_extra_names_what_to_install(
     without: Without, hidden: str, words: tuple[str, ...]
 ) -> None:
     done = without(hidden, *words, *POSTGRES)
-    said = f"holdlog: {hidden} is missing; pip install 'holdlog[postgres]'\n"
+    said = f"holdlog: {hidden} is not installed; run: {install_command('postgres')}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 def test_missing_libpq_below_psycopg_names_what_to_install(without: Without) -> None:
     done = without("psycopg_c,psycopg_binary", "claims", *POSTGRES, PSYCOPG_IMPL="binary")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "holdlog: libpq is missing; pip install 'holdlog[postgres]'\n"
+    assert done.stderr == f"holdlog: libpq is not installed; run: {install_command('postgres')}\n"
 
 
 @pytest.mark.check
@@ -80,7 +81,7 @@ def test_missing_libpq_below_psycopg_names_what_to_install(without: Without) -> 
 def test_nats_without_its_extra_names_what_to_install(without: Without, store: Path, command: str) -> None:
     done = without("nats", command, *NATS, "--db", store)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "holdlog: the package nats-py is missing; install holdlog again\n"
+    assert done.stderr == f"holdlog: nats is not installed; run: {install_command('nats')}\n"
 
 
 @pytest.mark.check
@@ -90,18 +91,60 @@ def test_nats_keys_without_their_extra_name_what_to_install(
 ) -> None:
     done = without("nkeys", command, *NATS, "--db", store, option, store)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert "pip install 'holdlog[nats]'" in done.stderr
+    assert f"need nkeys: nkeys is not installed; run: {install_command('nats')}" in done.stderr
 
 
 @pytest.mark.parametrize(("hidden", "named"), [("langgraph", "langgraph"), ("langchain_core", "langchain_core")])
 def test_langgraph_store_without_its_extra_names_what_to_install(without: Without, hidden: str, named: str) -> None:
     done = without(hidden, "-c", "from holdlog.langgraph import HoldlogStore")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"ImportError: {named} is missing; pip install 'holdlog[langgraph]'"
+    said = f"ImportError: {named} is not installed; run: {install_command('langgraph')}"
+    assert done.stderr.splitlines()[-1] == said
     assert "During handling" not in done.stderr
 
 
 @pytest.mark.check
-def test_store_in_a_file_needs_no_extra(without: Without, store: Path) -> None:
-    for words in (("set", "n", "k", "1", "--force"), ("doctor",), ("serve",)):
-        assert without("psycopg,psycopg_pool,nats,nkeys,langgraph", *words, "--db", store).returncode == 0
+def test_server_needs_only_the_extra_mcp(without: Without, store: Path) -> None:
+    assert (
+        without("psycopg,psycopg_pool,nats,nkeys,langgraph,prometheus_client", "serve", "--db", store).returncode == 0
+    )
+
+
+@pytest.mark.check
+def test_server_without_the_extra_mcp_names_it_to_its_host(without: Without, store: Path) -> None:
+    initialize = {"jsonrpc": "2.0", "id": "é1", "method": "initialize", "params": {}}
+    done = without("fastmcp,mcp,mcp_types", "serve", "--db", store, given=json.dumps(initialize) + "\n")
+    said = f"holdlog: fastmcp is not installed; run: {install_command('mcp')}"
+    assert (done.returncode, done.stderr) == (2, f"{said}\n")
+    assert json.loads(done.stdout) == {"jsonrpc": "2.0", "id": "é1", "error": {"code": -32603, "message": said}}
+
+
+@pytest.mark.parametrize("given", ["", "not json\n", "[]\n", '{"jsonrpc": "2.0", "method": "initialized"}\n'])
+def test_server_without_the_extra_mcp_answers_only_requests(without: Without, store: Path, given: str) -> None:
+    done = without("fastmcp", "serve", "--db", store, given=given)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("hidden", ["prometheus_client", "httptools"])
+def test_server_over_http_without_its_extra_names_what_to_install(without: Without, store: Path, hidden: str) -> None:
+    done = without(hidden, "serve", "--transport", "http", "--port", "0", "--db", store)
+    said = f"holdlog: {hidden} is not installed; run: {install_command('http')}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+@pytest.mark.check
+def test_command_line_needs_no_extra(without: Without, store: Path) -> None:
+    hidden = "anyio,fastmcp,mcp,mcp_types,starlette,uvicorn,psycopg,psycopg_pool,nats,nkeys,langgraph,psutil"
+    for words in (
+        ("set", "n", "k", "1", "--force"),
+        ("get", "n", "k"),
+        ("claim", "custom://tea"),
+        ("claims",),
+        ("log",),
+        ("doctor",),
+        ("token", "list"),
+        ("copy", store, store.with_name("copy.db")),
+    ):
+        at = () if words[0] == "copy" else ("--db", store)
+        assert without(hidden, *words, *at).returncode == 0, words

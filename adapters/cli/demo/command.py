@@ -17,8 +17,8 @@ AGENTS: Final = ("ada", "ben")
 SERVER: Final = (sys.executable, "-m", "holdlog")
 
 NEXT_STEPS: Final = """\
-uv tool install git+https://github.com/holdlog/holdlog
-(or, from a copy of the repository: uv tool install FOLDER)
+uv tool install 'holdlog[mcp] @ git+https://github.com/holdlog/holdlog'
+(or, from a copy of the repository: uv tool install 'FOLDER[mcp]')
 
 Then add this to .mcp.json of your project, and its agents share claims:
 

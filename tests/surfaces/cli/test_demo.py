@@ -114,7 +114,7 @@ def test_demo_shows_the_log_and_its_replay_gives_the_same_state(ran: Ran) -> Non
 
 def test_demo_ends_with_a_configuration_to_paste(ran: Ran) -> None:
     end = ran.out[ran.out.index("\nNext\n") :]
-    assert end.splitlines()[2].strip() == "uv tool install git+https://github.com/holdlog/holdlog"
+    assert end.splitlines()[2].strip() == "uv tool install 'holdlog[mcp] @ git+https://github.com/holdlog/holdlog'"
     config = json.loads(end[end.index("{") : end.rindex("}") + 1])
     assert config == {"mcpServers": {"holdlog": {"command": "holdlog"}}}
 
