@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -30,21 +30,6 @@ class Mount(NamedTuple):
     point: str
     fs_type: str
     device: Device | None
-
-
-class Lock(NamedTuple):
-    """One held lock of /proc/locks. `first` and `last` are bytes of the file; `last` is None for up to its end."""
-
-    kind: str
-    mode: str
-    pid: int
-    device: Device
-    inode: int
-    first: int
-    last: int | None
-
-    def covers(self, offset: int) -> bool:
-        return self.first <= offset and (self.last is None or offset <= self.last)
 
 
 def now() -> int:
@@ -125,79 +110,6 @@ def mount_of(path: str, device: Device | None, mounts: Iterable[Mount]) -> Mount
     return best
 
 
-def lock_owner(path: Path, offset: int | None = None) -> int | None:
-    """Pid of a process that holds a lock on the file, None if there is none or it cannot be determined.
-
-    With `offset`: the holder of a POSIX write lock over that byte (120 of `<db>-shm` is SQLite's WAL write lock).
-    Without: the holder of any lock, including flock, preferring an exclusive one. Only a hint to display: the holder
-    may have exited by then, and a flock names the process that acquired it, not a child that inherited it.
-    """
-    found = _identity(path)
-    return owner_among(list(parse_locks(_proc("/proc/locks"))), *found, offset) if found else None
-
-
-def lock_owners(path: Path, offset: int) -> list[int]:
-    """Pids of all processes with a POSIX lock of any kind over that byte (128 of `<db>-shm`: processes that have the
-    store open). Only a hint to display, as in `lock_owner`; processes of another pid namespace are missing."""
-    found = _identity(path)
-    if found is None:
-        return []
-    inode, devices = found
-    held = parse_locks(_proc("/proc/locks"))
-    return sorted(
-        {
-            lock.pid
-            for lock in held
-            if lock.inode == inode
-            and lock.device in devices
-            and lock.kind == "POSIX"
-            and lock.covers(offset)
-            and lock.pid > 0
-        }
-    )
-
-
-def _identity(path: Path) -> tuple[int, list[Device]] | None:
-    """Inode and possible devices of a file in /proc/locks."""
-    if sys.platform != "linux":
-        return None
-    try:
-        # Never open() here: closing any descriptor of a file drops all POSIX locks that this process has on it.
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    devices = [(os.major(status.st_dev), os.minor(status.st_dev))]
-    mount = _mount(path)
-    if mount and mount.device and mount.device not in devices:
-        # On btrfs and overlay, stat() reports another device than /proc/locks; mountinfo and /proc/locks agree.
-        devices.append(mount.device)
-    return status.st_ino, devices
-
-
-def parse_locks(text: str) -> Iterator[Lock]:
-    """The held locks in /proc/locks (proc_locks(5)). Skips waiters (`->`) and malformed lines."""
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) != 8 or fields[1] == "->":
-            continue
-        kind, mode, (pid, file, first, last) = fields[1], fields[3], fields[4:]
-        device_text, _, inode = file.rpartition(":")
-        device = _device(device_text, base=16)
-        if device and inode.isdecimal() and first.isdecimal():
-            end = int(last) if last.isdecimal() else None
-            yield Lock(kind, mode, int(pid) if pid.isdecimal() else 0, device, int(inode), int(first), end)
-
-
-def owner_among(locks: list[Lock], inode: int, devices: Iterable[Device], offset: int | None) -> int | None:
-    """The rule of `lock_owner` over parsed locks: the first of `devices` with a lock on `inode` decides. A pid that
-    this process cannot see (0 or -1: another pid namespace, or a lock of an open file description) is unknown."""
-    for device in devices:
-        here = [lock for lock in locks if (lock.device, lock.inode) == (device, inode)]
-        if here:
-            return _first_owner(here, offset)
-    return None
-
-
 def network_namespace() -> int:
     """Inode of this process's network namespace, equal for processes that share loopback. 0 if there are none."""
     try:
@@ -239,15 +151,6 @@ def _device_of_nearest(resolved: str) -> Device | None:
 
 def _nearness(mount: Mount, device: Device | None) -> tuple[bool, int]:
     return device is not None and mount.device == device, len(mount.point)
-
-
-def _first_owner(locks: list[Lock], offset: int | None) -> int | None:
-    exclusive_first = sorted(locks, key=lambda lock: lock.mode != "WRITE")
-    for lock in exclusive_first:
-        writes_there = offset is None or (lock.kind == "POSIX" and lock.mode == "WRITE" and lock.covers(offset))
-        if writes_there and lock.pid > 0:
-            return lock.pid
-    return None
 
 
 def _device(text: str, base: int) -> Device | None:

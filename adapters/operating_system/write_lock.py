@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from holdlog.adapters.operating_system.deadline import Deadline
-from holdlog.adapters.operating_system.platform import lock_owner, process_name
+from holdlog.adapters.operating_system.platform import process_name
 from holdlog.adapters.operating_system.private import open_private
 from holdlog.domain.refusals import UnavailableError
 
@@ -138,12 +138,9 @@ class WriteLock:
         return os.pread(self._descriptor, _MARK_BYTES, 0)
 
     def _holder(self) -> str:
-        """The holder of the lock if the kernel knows it, else the last process that wrote its mark."""
-        pid = lock_owner(self._path)
-        if pid is None:
-            mark = self._mark_now().partition(b" ")[0]
-            pid = int(mark) if mark.isdigit() else None
-        return describe_process(pid) if pid else "another process"
+        """The process that wrote its mark last."""
+        pid = self._mark_now().partition(b" ")[0]
+        return describe_process(int(pid)) if pid.isdigit() else "another process"
 
 
 def describe_process(pid: int) -> str:

@@ -38,15 +38,6 @@ def path(tmp_path: Path) -> Path:
     return folder / "state.db"
 
 
-OPEN_IT = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1])
-connection.execute("SELECT * FROM meta").fetchall()
-print("open", flush=True)
-sys.stdin.readline()
-"""
-
-
 def look(path: Path) -> dict[str, Finding]:
     found = {finding.name: finding for finding in examine(path)}
     assert all(len(finding.text.splitlines()) == 1 for finding in found.values())
@@ -329,18 +320,6 @@ def test_doctor_lists_connected_agents(path: Path) -> None:
     assert f"mcp stdio: claude, process {os.getpid()}" in look(path)["connected"].text
     presence.close()
     assert look(path)["connected"].text.startswith("0 servers")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")
-def test_doctor_lists_foreign_processes_that_have_the_file_open(path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", OPEN_IT, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as one:
-        assert one.stdout is not None
-        one.stdout.readline()
-        assert f"The file is open in process {one.pid} (" in look(path)["connected"].text
-        one.kill()
-    assert "open in" not in look(path)["connected"].text
 
 
 @pytest.mark.parametrize(

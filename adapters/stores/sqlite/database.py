@@ -5,8 +5,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final, Protocol
 
-from holdlog.adapters.operating_system import platform
-from holdlog.adapters.operating_system.write_lock import OneWriter, WriteLock, describe_process
+from holdlog.adapters.operating_system.write_lock import OneWriter, WriteLock
 from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
 from holdlog.adapters.stores.sqlite.faults import refusal_of
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
@@ -40,9 +39,6 @@ class Database(Protocol):
 
     def require_same(self) -> None:
         """Raise UnavailableError if new connections would reach something else."""
-
-    def locker(self) -> str:
-        """Describe who writes without the write lock."""
 
     def size(self) -> int:
         """Bytes that it occupies."""
@@ -86,10 +82,6 @@ class DatabaseFile:
     def require_same(self) -> None:
         if identity_of(self._path) != self._identity:
             raise UnavailableError(f"{self.path} was deleted or replaced; restart to open the current file")
-
-    def locker(self) -> str:
-        pid = platform.lock_owner(self.path.with_name(self.path.name + "-shm"), WAL_WRITE_LOCK)
-        return describe_process(pid) if pid else "another process"
 
     def size(self) -> int:
         return size_of(self.path)

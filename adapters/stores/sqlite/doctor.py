@@ -13,7 +13,6 @@ from holdlog.adapters.operating_system import platform as host
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.operating_system.presence import connected
 from holdlog.adapters.operating_system.private import require_own, why_open
-from holdlog.adapters.operating_system.write_lock import describe_process
 from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, contents, counted, leases, log, retained
 from holdlog.adapters.stores.sqlite.database import size_of
 from holdlog.adapters.stores.sqlite.faults import is_damage
@@ -163,9 +162,5 @@ def _guarded(name: str, inspection: Callable[[], list[Finding]]) -> list[Finding
 
 def _connected(path: Path) -> Finding:
     servers = [f"{shown(found.what)}, process {found.pid}, since {shown(found.started)}" for found in connected(path)]
-    pids = host.lock_owners(path.with_name(path.name + "-shm"), SHM_OPEN_LOCK)
-    processes = [describe_process(pid) for pid in pids if pid != os.getpid()]
     text = counted(len(servers), "server") + (f": {'; '.join(servers)}" if servers else "")
-    if processes:
-        text += f". The file is open in {', '.join(processes)}"
     return Finding("connected", "ok", text)

@@ -79,9 +79,6 @@ class MemoryDatabase:
     def require_same(self) -> None:
         """Do nothing: no other process reaches it."""
 
-    def locker(self) -> str:
-        return "this process"
-
     def size(self) -> int:
         pages, bytes_each = (self._barrier.execute(f"PRAGMA {it}").fetchone()[0] for it in ("page_count", "page_size"))
         return int(pages * bytes_each)

@@ -20,6 +20,7 @@ from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
 _BUSY_NAP: Final = 0.001
+_LOCKED: Final = "the store is locked by a program other than holdlog, which does not release it; try again"
 
 
 class SqliteStore:
@@ -206,8 +207,7 @@ class SqliteStore:
                 if not is_busy(error):
                     raise
                 if wait.passed():
-                    line = f"the store is locked by {self.database.locker()}, which does not release it; try again"
-                    raise UnavailableError(line) from None
+                    raise UnavailableError(_LOCKED) from None
                 time.sleep(_BUSY_NAP)
             else:
                 return writing

@@ -1,7 +1,5 @@
-"""What the machine gives: parsers as pure functions of text, clocks and locks with real processes."""
+"""What the machine gives: parsers as pure functions of text, and clocks with real processes."""
 
-import os
-import sqlite3
 import subprocess
 import sys
 import time
@@ -15,8 +13,6 @@ from holdlog.adapters.operating_system import platform as host
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")
 
-WAL_WRITE_LOCK = 120
-
 MOUNTINFO = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 30 22 0:26 / /dev/shm rw,nosuid shared:4 - tmpfs tmpfs rw
 41 22 0:51 / /home/ann/team\040share\011\134\043 rw shared:9 master:2 - nfs4 files:/team rw,vers=4.2
@@ -27,38 +23,6 @@ MOUNTINFO = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 46 22 0:80 /@work /work rw - btrfs /dev/vdb rw,subvol=/@work
 47 22 254:0 /srv/one.db /jail/one.db rw - ext4 /dev/vda rw
 a line of another shape
-"""
-
-LOCKS = """1: POSIX  ADVISORY  READ 100 fe:00:5000 124 124
-2: POSIX  ADVISORY  WRITE 200 fe:00:5000 120 120
-2: -> POSIX  ADVISORY  WRITE 300 fe:00:5000 120 120
-3: FLOCK  ADVISORY  READ 400 fe:00:6000 0 EOF
-4: FLOCK  ADVISORY  WRITE 500 fe:00:6000 0 EOF
-5: POSIX  ADVISORY  WRITE 600 00:50:5000 100 EOF
-6: OFDLCK ADVISORY  WRITE -1 fe:00:7000 0 EOF
-7: POSIX  ADVISORY  WRITE 0 fe:00:8000 120 120
-8: LEASE  ACTIVE    READ 700 <none>:0 0 EOF
-"""
-DISK = (0xFE, 0)
-SUBVOLUME = (0, 0x50)
-
-HOLD_FLOCK = """
-import fcntl, sys
-file = open(sys.argv[1], "a")
-fcntl.flock(file, fcntl.LOCK_EX)
-print("held", flush=True)
-sys.stdin.readline()
-"""
-
-HOLD_WRITE_LOCK = """
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1], isolation_level=None)
-db.execute("BEGIN IMMEDIATE")
-print("held", flush=True)
-sys.stdin.readline()
-db.execute("COMMIT")
-print("let go", flush=True)
-sys.stdin.readline()
 """
 
 
@@ -84,10 +48,6 @@ def go_on(child: subprocess.Popen[str]) -> None:
 def kind_of(path: str, device: tuple[int, int] | None = None) -> str | None:
     mount = host.mount_of(path, device, host.parse_mountinfo(MOUNTINFO))
     return mount.fs_type if mount else None
-
-
-def owner(inode: int, *devices: tuple[int, int], offset: int | None = None) -> int | None:
-    return host.owner_among(list(host.parse_locks(LOCKS)), inode, devices, offset)
 
 
 def test_current_time_is_the_wall_clock_in_microseconds():
@@ -173,77 +133,6 @@ def test_missing_file_is_on_the_file_system_of_its_nearest_parent(tmp_path: Path
 
 def test_path_that_cannot_exist_has_no_file_system():
     assert host.file_system(Path("nul\0byte")) == ""
-
-
-def test_writer_at_a_byte_is_found_and_not_readers_or_waiters():
-    assert owner(5000, DISK, offset=WAL_WRITE_LOCK) == 200
-    assert owner(5000, DISK, offset=124) is None
-    assert owner(5000, DISK, offset=121) is None
-
-
-def test_lock_to_the_end_of_the_file_covers_all_that_follows():
-    assert owner(5000, SUBVOLUME, offset=WAL_WRITE_LOCK) == 600
-    assert owner(5000, SUBVOLUME, offset=99) is None
-
-
-def test_flock_counts_only_without_an_offset_and_exclusive_ones_first():
-    assert owner(6000, DISK) == 500
-    assert owner(6000, DISK, offset=WAL_WRITE_LOCK) is None
-
-
-def test_first_device_that_knows_the_inode_decides():
-    assert owner(5000, (0, 0x99), SUBVOLUME, offset=WAL_WRITE_LOCK) == 600
-    assert owner(5000, DISK, SUBVOLUME, offset=WAL_WRITE_LOCK) == 200
-    assert owner(5000, (0, 0x99)) is None
-
-
-def test_pid_of_another_namespace_is_unknown():
-    assert owner(7000, DISK) is None
-    assert owner(8000, DISK, offset=WAL_WRITE_LOCK) is None
-
-
-@linux
-def test_process_that_holds_a_flock_is_named_until_it_ends(tmp_path: Path):
-    gate = tmp_path / "state.db.gate"
-    with process(HOLD_FLOCK, gate) as child:
-        assert says(child) == "held"
-        assert host.lock_owner(gate) == child.pid
-        assert host.lock_owner(gate, WAL_WRITE_LOCK) is None
-        assert host.process_name(child.pid)
-    assert host.lock_owner(gate) is None
-    assert host.process_name(child.pid) is None
-
-
-@linux
-def test_process_that_writes_to_sqlite_is_named_until_it_commits(tmp_path: Path):
-    db, shm = tmp_path / "state.db", tmp_path / "state.db-shm"
-    with sqlite3.connect(db) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("CREATE TABLE t(x)")
-    with process(HOLD_WRITE_LOCK, db) as child:
-        assert says(child) == "held"
-        assert host.lock_owner(shm, WAL_WRITE_LOCK) == child.pid
-        go_on(child)
-        assert says(child) == "let go"
-        assert host.lock_owner(shm, WAL_WRITE_LOCK) is None
-    connection.close()
-
-
-@linux
-def test_looking_up_a_lock_owner_keeps_the_locks_of_this_process(tmp_path: Path):
-    db, shm = tmp_path / "state.db", tmp_path / "state.db-shm"
-    connection = sqlite3.connect(db, isolation_level=None)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("BEGIN IMMEDIATE")
-    assert host.lock_owner(shm, WAL_WRITE_LOCK) == os.getpid()
-    assert host.lock_owner(db) == os.getpid()
-    assert host.lock_owner(shm, WAL_WRITE_LOCK) == os.getpid()
-    connection.close()
-
-
-def test_missing_file_has_no_lock_owner(tmp_path: Path):
-    assert host.lock_owner(tmp_path / "nothing") is None
-    assert host.lock_owner(Path("nul\0byte")) is None
 
 
 @linux
