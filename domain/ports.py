@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 
 from holdlog.domain.agent import Profile
-from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.claim import Claim, Ticket
 from holdlog.domain.claims.lease import HeldCounts, Lease, Loss, Who
 from holdlog.domain.envelope import Basis, Recorded
 from holdlog.domain.message import Caller, Event
@@ -53,12 +53,6 @@ class Leases(Protocol):
     def of_session(self, session: str) -> list[Lease]:
         """All leases of a session."""
 
-    def tickets(self) -> int:
-        """How many tickets there are, of all resources."""
-
-    def waited_for(self, agents: Sequence[str]) -> list[str]:
-        """The resources for which these agents have tickets."""
-
     def next_end(self) -> int | None:
         """The earliest time at which something ends; None if nothing does."""
 
@@ -92,7 +86,7 @@ class LeaseWrites(Leases, Protocol):
         `server` keeps alive again all that the session holds or waits for."""
 
     def held(self, who: Who, now: int) -> HeldCounts:
-        """Count the live grants and tickets of the session and the principal of a caller, and all tickets. Below the
+        """Count the live grants and tickets of the session and the principal of a caller. Below the
         limit per principal, its count of grants may include expired ones."""
 
     def touch(self, sessions: Sequence[tuple[str | None, str, int]], now: int) -> None:
@@ -170,8 +164,20 @@ class Reader(Protocol):
     def queued(self) -> list[Claim]:
         """The claims that have waiters."""
 
-    def joint(self) -> list[Claim]:
-        """The claims with waiters that request more than one resource; possibly some with other waiters."""
+    def ticket_count(self) -> int:
+        """How many tickets there are, in all queues."""
+
+    def tickets(self, resources: Sequence[str]) -> list[Ticket]:
+        """The tickets in the queues of these resources."""
+
+    def joint_tickets(self) -> list[Ticket]:
+        """The tickets that request more than one resource."""
+
+    def awaited_by(self, agents: Sequence[str]) -> list[str]:
+        """The resources for which these agents have tickets."""
+
+    def is_queued(self, resource: str, version: int) -> bool:
+        """Whether the ticket is still in its queue."""
 
     def agents(self, names: Sequence[str]) -> list[Profile]:
         """The profiles of those of these agents that registered."""

@@ -1,7 +1,9 @@
-"""View `claims`: the current state of every claim. Free claims keep their rows: their versions continue.
+"""View `claims`: the current state of every claim. Free claims keep their rows: their versions continue. View
+`tickets`: who waits for which claim.
 
 The columns are a documented contract (docs/store.md): hooks read them with plain SQLite. `held` and `waiting`
-count grants and tickets; `grants`, `line` (the queue) and `past` (how the last hold ended) contain JSON lists.
+count grants and tickets; `grants` and `past` (how the last hold ended) contain JSON lists, and so do `also` and
+`alternatives`.
 """
 
 from collections.abc import Sequence
@@ -9,8 +11,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from holdlog.domain.claims.claim import Claim, Grant, PastHold, Ticket
-from holdlog.projections.projection import Row, Table
+from holdlog.domain.claims.claim import Claim, ClaimEvent, Grant, PastHold, Ticket, ended_ticket, new_ticket
+from holdlog.projections.projection import Drop, Put, Row, RowChange, Table
 
 CLAIMS = Table(
     "claims",
@@ -20,35 +22,61 @@ CLAIMS = Table(
         "held": int,
         "waiting": int,
         "grants": str,
-        "line": str,
         "past": str,
         "digest": bytes,
     },
     key=1,
 )
+TICKETS = Table(
+    "tickets",
+    {
+        "resource": str,
+        "version": int,
+        "agent": str,
+        "principal": str,
+        "mode": str,
+        "since": int,
+        "turn": int,
+        "also": str,
+        "alternatives": str,
+    },
+    key=2,
+)
 
 
 def row_of_claim(claim: Claim, digest: bytes) -> Row:
-    resource, version, grants, line, past = claim
-    return (resource, version, len(grants), len(line), _text(grants), _text(line), _text(past or ()), digest)
+    resource, version, grants, waiting, past = claim
+    return (resource, version, len(grants), waiting, _text(grants), _text(past or ()), digest)
 
 
 def claim_of(row: Row) -> Claim:
-    resource, version, _, _, grants, line, past, _ = row
+    resource, version, _, waiting, grants, past, _ = row
     return Claim(
         resource,
         version,
         tuple([Grant(*grant) for grant in from_json(grants)]) if grants else (),
-        tuple([_ticket(ticket) for ticket in from_json(line)]) if line else (),
+        waiting,
         PastHold(*from_json(past)) if past else None,
     )
 
 
-def _ticket(row: list[Any]) -> Ticket:
-    row[-2:] = map(tuple, row[-2:])  # `also` and `alternatives`
-    return Ticket(*row)
+def details(claim: Claim, event: ClaimEvent, at: int) -> list[RowChange]:
+    """What an event changes in the queue of its claim. `claim`: after the event."""
+    if (ticket := new_ticket(claim, event, at)) is not None:
+        return [Put(TICKETS, (*ticket[:7], _text(ticket.also), _text(ticket.alternatives)))]
+    if (ended := ended_ticket(event)) is not None:
+        return [Drop(TICKETS, (claim.resource, ended))]
+    return []
+
+
+def ticket_of(row: Row) -> Ticket:
+    """The ticket of a row of `TICKETS`."""
+    also, alternatives = row[7:]
+    return Ticket._make(
+        (*row[:7], tuple(from_json(also)) if also else (), tuple(from_json(alternatives)) if alternatives else ())
+    )
 
 
 def _text(parts: Sequence[Any]) -> str:
-    """The JSON list, empty if there are no parts: most claims have no queue, and parsing costs time."""
+    """The JSON list, empty if there are no parts: parsing costs time."""
     return to_json(parts).decode() if parts else ""

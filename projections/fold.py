@@ -1,7 +1,7 @@
 """The fold: computes the next state from a state and an event, and the rows of the views. Writers and rebuild both use
 it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -11,16 +11,17 @@ from holdlog.domain.claims import claim
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.envelope import NO_DIGEST, Envelope
 from holdlog.domain.message import Event
-from holdlog.domain.names import thread_stream
+from holdlog.domain.names import claim_stream, thread_stream
 from holdlog.domain.ports import State
 from holdlog.domain.record import Record
 from holdlog.domain.threads import thread
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
 from holdlog.projections.agents import AGENTS, profile_of, row_of_profile
-from holdlog.projections.claims import CLAIMS, claim_of, row_of_claim
+from holdlog.projections import claims
+from holdlog.projections.claims import CLAIMS, TICKETS, claim_of, row_of_claim
 from holdlog.projections.current import CURRENT, record_of, row_of_record
-from holdlog.projections.projection import Put, Row, Table
+from holdlog.projections.projection import Put, Row, RowChange, Table
 from holdlog.projections.threads import DATA, ITEMS, THREADS, details, row_of_thread, thread_of
 from holdlog.projections.tokens import TOKENS, row_of_token, token_of
 
@@ -28,7 +29,7 @@ from holdlog.projections.tokens import TOKENS, row_of_token, token_of
 class Kind(NamedTuple):
     """A kind of streams. `prefix`: how their names begin; `initial`: the empty state, from the rest of a name;
     `evolve`: the state after an event, from its time and principal; `row`: the row of `view` for a state and the digest
-    of its last event; `decode`: the state of a row; `details`: rows that an event adds to other views."""
+    of its last event; `decode`: the state of a row; `details`: what an event changes in other views."""
 
     prefix: str
     events: tuple[type[Event], ...]
@@ -37,7 +38,7 @@ class Kind(NamedTuple):
     view: Table
     row: Callable[[Any, bytes], Row]
     decode: Callable[[Row], State]
-    details: Callable[[Any, Any, int], list[Put]] | None = None
+    details: Callable[[Any, Any, int], Sequence[RowChange]] | None = None
 
 
 class Folded(NamedTuple):
@@ -77,6 +78,7 @@ KINDS: Final[dict[type[State], Kind]] = {
         CLAIMS,
         row_of_claim,
         claim_of,
+        claims.details,
     ),
     Profile: Kind(
         "agent",
@@ -116,8 +118,8 @@ KINDS: Final[dict[type[State], Kind]] = {
 
 STATES: tuple[Table, ...] = tuple(kind.view for kind in KINDS.values())
 """Views with one row per stream."""
-ADDED: tuple[Table, ...] = (ITEMS, DATA)
-"""Views to which some events add detail rows (see `detail_rows`)."""
+ADDED: tuple[Table, ...] = (ITEMS, DATA, TICKETS)
+"""Views whose rows come from single events (see `detail_rows`)."""
 VIEWS: tuple[Table, ...] = (*STATES, *ADDED)
 
 EVENTS: dict[str, type[Event]] = {event.topic: event for kind in KINDS.values() for event in kind.events}
@@ -139,10 +141,10 @@ def put(state: State, digest: bytes) -> Put:
     return Put(kind.view, kind.row(state, digest))
 
 
-def detail_rows(state: State, event: Event, at: int) -> list[Put]:
-    """The rows that an event adds to its stream's own row. `state`: after the event; `at`: the time of the event."""
+def detail_rows(state: State, event: Event, at: int) -> Sequence[RowChange]:
+    """What an event changes next to its stream's own row. `state`: after the event; `at`: the time of the event."""
     add = KINDS[type(state)].details
-    return [] if add is None else add(state, event, at)
+    return () if add is None else add(state, event, at)
 
 
 def decoder(view: Table) -> Callable[[Row], State]:
@@ -157,6 +159,8 @@ def folded_of(view: Table, row: Row) -> Folded:
 
 def stream_of(view: Table, row: Row) -> str:
     """The stream that a row of any view belongs to."""
+    if view is TICKETS:
+        return claim_stream(row[0])
     return thread_stream(row[0]) if view in ADDED else _BY_VIEW[view.name].decode(row).stream
 
 

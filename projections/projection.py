@@ -20,3 +20,17 @@ class Put(NamedTuple):
 
     table: Table
     row: tuple[Cell, ...]
+
+    @property
+    def key(self) -> tuple[Cell, ...]:
+        return self.row[: self.table.key]
+
+
+class Drop(NamedTuple):
+    """Remove the row with this key, if there is one."""
+
+    table: Table
+    key: tuple[Cell, ...]
+
+
+RowChange = Put | Drop

@@ -9,7 +9,7 @@ from holdlog.domain.ports import State
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
 from holdlog.projections.fold import Folded
-from holdlog.projections.projection import Cell, Put
+from holdlog.projections.projection import Cell, Drop, Put, RowChange
 from holdlog.projections.threads import ITEMS
 
 
@@ -29,7 +29,7 @@ Load = Callable[[Sequence[str]], Mapping[str, Folded]]
 
 
 class DetailRows:
-    """The detail rows that the events of one stream add, without those that its later events replace.
+    """The detail rows that the events of one stream add, without those that its later events replace or remove.
 
     Rows that are never replaced are returned immediately: of a long thread, only its data is in memory.
     """
@@ -39,16 +39,22 @@ class DetailRows:
 
     def by(self, state: State, event: Event, at: int) -> list[Put]:
         """Return the rows that can be written now. `state`: after the event."""
-        rows = fold.detail_rows(state, event, at)
-        self._last |= {it.row[: it.table.key]: it for it in rows if it.table is not ITEMS}
-        return [it for it in rows if it.table is ITEMS]
+        final: list[Put] = []
+        for change in fold.detail_rows(state, event, at):
+            if isinstance(change, Drop):
+                self._last.pop(change.key, None)
+            elif change.table is ITEMS:
+                final.append(change)
+            else:
+                self._last[change.key] = change
+        return final
 
     def at_the_end(self) -> Collection[Put]:
         return self._last.values()
 
 
-def fold_page(page: Sequence[FoldStep], load: Load) -> tuple[dict[str, Folded], list[Put]]:
-    """Return the last state of each stream that a page of the log touches, and its events' detail rows in order.
+def fold_page(page: Sequence[FoldStep], load: Load) -> tuple[dict[str, Folded], list[RowChange]]:
+    """Return the last state of each stream that a page of the log touches, and the changes of detail rows in order.
 
     Loads only streams that do not start in the page. Raises StoreError for a gap in the versions.
     """

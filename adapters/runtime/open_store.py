@@ -277,8 +277,7 @@ def step_back(call: ClaimRequest[Answered], outcome: Queued) -> StopWaiting:
 
 def ticket_gone(call: ClaimRequest[Answered], outcome: Queued) -> Callable[[Reader], object]:
     def read(reader: Reader) -> object:
-        line = reader.claim(call.command.resource).line
-        return None if any(ticket.version == outcome.ticket for ticket in line) else _DONE
+        return None if reader.is_queued(call.command.resource, outcome.ticket) else _DONE
 
     return read
 

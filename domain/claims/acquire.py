@@ -252,7 +252,7 @@ def _queue_or_refuse(attempt: _Attempt, draft: BoardDraft) -> Queued:
 
 def _replace_tickets(attempt: _Attempt, draft: BoardDraft) -> int:
     command, who = attempt.command, attempt.who
-    if attempt.claimant.held.tickets >= MAX_TICKETS:
+    if draft.ticket_count >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls are already queued", retry_after=5.0)
     for old in draft.tickets_of(command.resource, who):  # for another set of resources; replaced
         left = ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=old.ticket.version, why="left")

@@ -4,8 +4,10 @@ The rule: a wanted claim is granted if it is compatible with every live grant of
 whose waiter is in a call now, unless that waiter itself waits for the caller.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from holdlog.domain.claims.claim import Claim, Grant, Mode, PastHold, Ticket
 from holdlog.domain.claims.lease import Lease, Who
@@ -15,6 +17,7 @@ ResourceSet = tuple[str, ...]
 """Resources that an agent requests together."""
 Key = tuple[str, int]
 """Resource and version: identifies a grant or a ticket, and its lease."""
+_TURN: Final = attrgetter("turn")
 
 
 class WantedClaim(NamedTuple):
@@ -52,17 +55,26 @@ class ClaimBoard:
     """The claims and leases that a command may depend on, at one moment. Deciders never change it: see draft.py.
 
     `now`: the store's steady clock; a lease that is due by then counts as ended. `at`: microseconds UTC. `restored`:
-    leases that are not stored yet, because the store did not know them.
+    leases that are not stored yet, because the store did not know them. `ticket_count`: in all queues of the store.
     """
 
     def __init__(
-        self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int, restored: Iterable[Lease] = ()
+        self,
+        claims: Iterable[Claim],
+        tickets: Iterable[Ticket],
+        leases: Mapping[Key, Lease],
+        now: int,
+        at: int,
+        restored: Mapping[Key, Lease] = MappingProxyType({}),
+        ticket_count: int = 0,
     ) -> None:
         self.claims = {claim.resource: claim for claim in sorted(claims)}
-        self.restored = {lease.key: lease for lease in restored}
-        self.leases = {lease.key: lease for lease in leases} | self.restored
+        self.tickets = {(ticket.resource, ticket.version): ticket for ticket in sorted(tickets, key=_TURN)}
+        self.restored = restored
+        self.leases = {**leases, **restored}
         self.now = now
         self.at = at
+        self.ticket_count = ticket_count
         self.queue = self._live_tickets()
         """All live tickets, in queue order."""
         self._overlapping_holds: dict[str, list[LiveHold]] = {}
@@ -156,37 +168,38 @@ class ClaimBoard:
         return list(self.queue.values())
 
     def _live_tickets(self) -> dict[Key, Waiting]:
-        found: list[tuple[Key, Waiting]] = []
-        for claim in self.claims.values():
-            for ticket in claim.line:
-                key = claim.resource, ticket.version
-                lease = self.leases.get(key)
-                if lease is not None and lease.deadline > self.now:
-                    found.append((key, Waiting(claim.resource, ticket, lease)))
-        found.sort(key=lambda it: it[1].ticket.turn)
-        return dict(found)
+        leases, now = self.leases, self.now
+        return {
+            key: Waiting(ticket.resource, ticket, lease)
+            for key, ticket in self.tickets.items()
+            if (lease := leases.get(key)) is not None and lease.deadline > now
+        }
 
     def present(self) -> list[Waiting]:
         """The live tickets whose waiters are in a call."""
         now = self.now
-        return [waiting for waiting in self.queue.values() if waiting.lease.waiting_until > now] if self.queue else []
+        return [waiting for waiting in self.queue.values() if waiting.lease.waiting_until > now]
 
     def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
         """The tickets of `who` for exactly this resource, and those of ended sessions with the same name and
         principal."""
-        claim = self.claims.get(resource)
-        if claim is None or not claim.line:
-            return []
-        found = ((ticket, self.lease(resource, ticket.version)) for ticket in claim.line if ticket.agent == who.agent)
         return [
-            Waiting(resource, ticket, lease)
-            for ticket, lease in found
-            if lease is not None and (lease.is_of(who) or lease.is_left_to(who, self.now))
+            waiting
+            for waiting in self.tickets_under(who.agent)
+            if waiting.resource == resource and (waiting.lease.is_of(who) or waiting.lease.is_left_to(who, self.now))
         ]
+
+    def tickets_under(self, agent: str) -> list[Waiting]:
+        """The live tickets under an agent's name, in queue order."""
+        return [waiting for waiting in self.queue.values() if waiting.ticket.agent == agent]
 
     def queued_for(self, resource: str) -> list[Waiting]:
         """The live tickets for anything that overlaps the resource, in queue order."""
-        return [waiting for waiting in self.queue.values() if _wants(waiting, (resource,))] if self.queue else []
+        return [
+            waiting
+            for waiting in self.queue.values()
+            if waiting.resource == resource or _wants(waiting, (resource,))
+        ]
 
     # --- who may have what
 

@@ -9,7 +9,7 @@ from holdlog.domain.claims.claim import Grant, Ticket
 from holdlog.domain.claims.draft import Decision
 from holdlog.domain.claims.lease import GRACE, HeldCounts, Lease, Who
 from holdlog.domain.claims.queue import expire_due
-from holdlog.domain.claims.reach import parts, reach
+from holdlog.domain.claims.reach import reach
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Change, Reader, Transaction
 
@@ -27,19 +27,19 @@ def load_board(reader: Reader, resources: Iterable[str], now: int, at: int, who:
     Grants and tickets with unknown leases, as in a copy of the log, last for the grace period. `now`: steady clock;
     `at`: UTC; both in microseconds.
     """
-    claims = reach(reader, resources, who)
-    active = [claim for claim in claims if claim.grants or claim.line]
+    claims, tickets, ticket_count = reach(reader, resources, who)
+    active = [claim.resource for claim in claims if claim.grants or claim.waiting]
     if not active:
-        return ClaimBoard(claims, (), now, at)
-    leases = reader.leases.of([claim.resource for claim in active])
-    known = {(lease.resource, lease.version) for lease in leases}
-    restored = [
-        _lease_of(claim.resource, part, now, at)
-        for claim in active
-        for part in parts(claim)
-        if (claim.resource, part.version) not in known
-    ]
-    return ClaimBoard(claims, leases, now, at, restored)
+        return ClaimBoard(claims, (), {}, now, at, ticket_count=ticket_count)
+    leases = {lease[:2]: lease for lease in reader.leases.of(active)}
+    parts: list[tuple[str, Grant | Ticket]] = [(claim.resource, grant) for claim in claims for grant in claim.grants]
+    parts += [(ticket.resource, ticket) for ticket in tickets]
+    restored = {
+        (resource, part.version): _lease_of(resource, part, now, at)
+        for resource, part in parts
+        if (resource, part.version) not in leases
+    }
+    return ClaimBoard(claims, tickets, leases, now, at, restored, ticket_count)
 
 
 def load_board_to_write(transaction: Transaction, resources: Sequence[str], who: Who | None = None) -> ClaimBoard:
@@ -55,11 +55,11 @@ def load_board_to_write(transaction: Transaction, resources: Sequence[str], who:
 def count_held(transaction: Transaction, who: Who) -> HeldCounts:
     """What the session and the principal of a caller hold and wait for; a ticket may request several resources."""
     held = transaction.leases.held(who, transaction.steady)
-    joint = transaction.joint() if held.tickets else []
+    joint = transaction.joint_tickets() if held.awaited_by_principal else []
     if not joint:
         return held
-    leases = {it.key: it for it in transaction.leases.of([claim.resource for claim in joint])}
-    found = [(leases.get((claim.resource, it.version)), most_of(it) - 1) for claim in joint for it in claim.line]
+    leases = {it.key: it for it in transaction.leases.of(list({ticket.resource for ticket in joint}))}
+    found = [(leases.get((ticket.resource, ticket.version)), most_of(ticket) - 1) for ticket in joint]
     mine = [
         (it, more) for it, more in found if it and it.principal == who.principal and it.deadline > transaction.steady
     ]

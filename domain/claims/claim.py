@@ -4,7 +4,7 @@ Contains facts only. Whether a hold is alive is kept outside the log: see lease.
 board, because subtrees and waiting span several claims: see board.py.
 """
 
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from typing import ClassVar, Literal, NamedTuple
 
 from holdlog.domain.claims.resource import Resource
 from holdlog.domain.message import Event
@@ -126,8 +126,9 @@ class Grant(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """One agent's place in the queue; `version` identifies it, a smaller `turn` comes first."""
+    """One agent's place in the queue of a resource; `version` identifies it there, a smaller `turn` comes first."""
 
+    resource: str
     version: int
     agent: str
     principal: str | None
@@ -154,12 +155,13 @@ class PastHold(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """`version` counts events: 0 = never claimed. More than one grant: shared, or an agent and its sub-agents."""
+    """`version` counts events: 0 = never claimed. More than one grant: shared, or an agent and its sub-agents.
+    `waiting`: the number of tickets in its queue."""
 
     resource: str
     version: int = 0
     grants: tuple[Grant, ...] = ()
-    line: tuple[Ticket, ...] = ()
+    waiting: int = 0
     past: PastHold | None = None
 
     @property
@@ -172,18 +174,16 @@ class Claim(NamedTuple):
 
 # --- evolve
 
-Part = TypeVar("Part", Grant, Ticket)
-
 
 def evolve(claim: Claim, event: ClaimEvent, at: int) -> Claim:
     """`at` (microseconds UTC) comes from the event's envelope."""
     version = claim.version + 1
-    grants, line, past = claim.grants, claim.line, claim.past
+    grants, waiting, past = claim.grants, claim.waiting, claim.past
     match event:
         case ClaimGranted(instead_of=replaced) | ClaimResumed(grant=replaced):
             granted = Grant(version, event.agent, event.principal, event.mode, at, event.session)
             grants = (*_without(grants, replaced), granted)
-            line = _without(line, event.ticket)
+            waiting -= event.ticket is not None
         case ClaimReleased(agent=agent, grant=ended, forced_by=by):
             past = PastHold(
                 holder=agent,
@@ -200,11 +200,24 @@ def evolve(claim: Claim, event: ClaimEvent, at: int) -> Claim:
             if event.collected:
                 past = PastHold(agent, "expired", due, version=ended, **_holder(claim, ended))
             grants = _without(grants, ended)
-        case ClaimQueued(agent=agent, principal=principal, mode=mode, turn=turn):
-            line = (*line, Ticket(version, agent, principal, mode, at, turn, event.also, event.alternatives))
-        case ClaimUnqueued(ticket=ticket):
-            line = _without(line, ticket)
-    return Claim(claim.resource, version, grants, line, past)
+        case ClaimQueued():
+            waiting += 1
+        case ClaimUnqueued():
+            waiting -= 1
+    return Claim(claim.resource, version, grants, waiting, past)
+
+
+def new_ticket(claim: Claim, event: ClaimEvent, at: int) -> Ticket | None:
+    """The ticket that an event adds to the queue; None if it adds none. `claim`: after the event."""
+    if not isinstance(event, ClaimQueued):
+        return None
+    requested = (event.mode, at, event.turn, event.also, event.alternatives)
+    return Ticket(claim.resource, claim.version, event.agent, event.principal, *requested)
+
+
+def ended_ticket(event: ClaimEvent) -> int | None:
+    """The version of the ticket that an event removes from the queue of its claim; None if it removes none."""
+    return event.ticket if isinstance(event, ClaimGranted | ClaimResumed | ClaimUnqueued) else None
 
 
 def _holder(claim: Claim, version: int | None) -> dict[str, str | None]:
@@ -213,7 +226,7 @@ def _holder(claim: Claim, version: int | None) -> dict[str, str | None]:
     return {} if grant is None else {"principal": grant.principal, "session": grant.session}
 
 
-def _without(parts: tuple[Part, ...], version: int | None) -> tuple[Part, ...]:
-    if not parts or version is None:
-        return parts
-    return tuple(part for part in parts if part.version != version)
+def _without(grants: tuple[Grant, ...], version: int | None) -> tuple[Grant, ...]:
+    if not grants or version is None:
+        return grants
+    return tuple(grant for grant in grants if grant.version != version)

@@ -3,7 +3,7 @@
 from typing import Generic, NamedTuple, TypeVar
 
 from holdlog.domain.claims.board import ClaimBoard, Key, LiveHold, Waiting
-from holdlog.domain.claims.claim import Claim, ClaimEvent, Ticket, evolve
+from holdlog.domain.claims.claim import Claim, ClaimEvent, ended_ticket, evolve, new_ticket
 from holdlog.domain.claims.lease import Lease, Loss, Who, Why
 
 Outcome = TypeVar("Outcome")
@@ -26,8 +26,9 @@ class BoardDraft(ClaimBoard):
 
     def __init__(self, board: ClaimBoard) -> None:
         self.claims = dict(board.claims)
+        self.tickets = dict(board.tickets)
         self.leases = dict(board.leases)
-        self.now, self.at, self.restored = board.now, board.at, board.restored
+        self.now, self.at, self.restored, self.ticket_count = board.now, board.at, board.restored, board.ticket_count
         self.events: list[tuple[Claim, ClaimEvent, Claim]] = []
         self._kept = dict(board.restored)
         self._dropped: set[Key] = set()
@@ -42,6 +43,10 @@ class BoardDraft(ClaimBoard):
         """Record the event. Returns its version."""
         before = self.claim(resource)
         self.claims[resource] = after = evolve(before, event, self.at)
+        if (ticket := new_ticket(after, event, self.at)) is not None:
+            self.tickets[resource, ticket.version] = ticket
+        elif (ended := ended_ticket(event)) is not None:
+            self.tickets.pop((resource, ended), None)
         self.events.append((before, event, after))
         self._overlapping_holds.clear()
         return after.version
@@ -52,7 +57,7 @@ class BoardDraft(ClaimBoard):
         self.leases[key] = self._kept[key] = lease
         self._dropped.discard(key)
         if lease.kind == "waits":
-            self.queue[key] = Waiting(lease.resource, self._ticket(lease), lease)
+            self.queue[key] = Waiting(lease.resource, self.tickets[key], lease)
         self._overlapping_holds.clear()
 
     def drop(self, key: Key) -> None:
@@ -78,9 +83,3 @@ class BoardDraft(ClaimBoard):
                 self.keep(lease.revived(server, self.now))
                 revived = True
         return revived
-
-    def _ticket(self, lease: Lease) -> Ticket:
-        known = self.queue.get(lease.key)
-        if known is not None:
-            return known.ticket
-        return next(it for it in reversed(self.claim(lease.resource).line) if it.version == lease.version)

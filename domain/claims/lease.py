@@ -153,13 +153,12 @@ class Lease(NamedTuple):
 
 class HeldCounts(NamedTuple):
     """How many live grants there are: of a session (without one, of an agent), and of a principal under all names. How
-    many resources the tickets of both could be granted, and how many tickets there are in all queues."""
+    many resources the tickets of both could be granted."""
 
     by_session: int
     by_principal: int
     awaited_by_session: int = 0
     awaited_by_principal: int = 0
-    tickets: int = 0
 
 
 class Loss(NamedTuple):

@@ -36,7 +36,7 @@ def _expire(lease: Lease, draft: BoardDraft) -> None:
     draft.drop(lease.key)
     claim = draft.claim(lease.resource)
     facts: dict[str, Any] = {"agent": lease.agent, "principal": lease.principal}
-    if any(ticket.version == lease.version for ticket in claim.line):
+    if lease.key in draft.tickets:
         draft.record(lease.resource, ClaimUnqueued(**facts, ticket=lease.version, why="absent"))
     elif claim.grant(lease.version) is not None:
         ended, collected = draft.at - (draft.now - lease.deadline), lease.kind != "offered"
@@ -131,7 +131,7 @@ def grant(option: ResourceSet, mode: Mode, pattern: Lease, queued: Waiting | Non
             ticket = queued.ticket.version if queued is not None and resource == queued.resource else None
             ended_at = max(ended_at, _grant_one(resource, mode, pattern, own, ticket, draft))
     answered = queued.lease.key if queued is not None else None
-    for waiting in draft.waiting():
+    for waiting in draft.tickets_under(who.agent):
         if waiting.lease.key == answered or (waiting.lease.is_of(who) and _is_content(waiting, draft)):
             _remove(waiting, draft)
     return ended_at
@@ -183,15 +183,11 @@ def release_by_name(hold: LiveHold, **fields: Any) -> ClaimReleased:
 
 def _remove(waiting: Waiting, draft: BoardDraft) -> None:
     """Remove the ticket of a waiter that has what it wants. A grant of the resource itself already ended it."""
-    version = waiting.ticket.version
-    if any(ticket.version == version for ticket in draft.claim(waiting.resource).line):
-        draft.record(
-            waiting.resource,
-            ClaimUnqueued(
-                agent=waiting.ticket.agent, principal=waiting.ticket.principal, ticket=version, why="granted"
-            ),
-        )
-    draft.drop(waiting.lease.key)
+    resource, ticket, lease = waiting
+    if lease.key in draft.tickets:
+        left = ClaimUnqueued(agent=ticket.agent, principal=ticket.principal, ticket=ticket.version, why="granted")
+        draft.record(resource, left)
+    draft.drop(lease.key)
 
 
 def _is_content(waiting: Waiting, draft: BoardDraft) -> bool:

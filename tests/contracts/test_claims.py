@@ -375,7 +375,7 @@ def test_wrong_receipt_leaves_the_waiter_in_the_queue(store: Store) -> None:
     with pytest.raises(NotHolderError):
         run(store, ReleaseClaim(resource="a", agent="bob", receipt="made up"), NOBODY)
     with store.reader() as reader:
-        assert len(reader.claim("a").line) == 1
+        assert len(reader.tickets(["a"])) == 1
 
 
 def test_queued_grant_is_collected_with_the_receipt(store: Store) -> None:
@@ -586,4 +586,4 @@ def test_a_wait_for_a_share_resumes_an_exclusive_claim_as_a_share(store: Store) 
     assert claim(store, mode="shared").previous_session_ended_at is not None
     with store.reader() as reader:
         held = reader.claim("a")
-    assert ([grant.mode for grant in held.grants], held.line) == (["shared"], ())
+    assert ([grant.mode for grant in held.grants], held.waiting) == (["shared"], 0)

@@ -14,7 +14,7 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.stores.sql.tables import LEASE_COLUMNS
 from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS
-from holdlog.domain.claims.claim import Grant, PastHold, Ticket
+from holdlog.domain.claims.claim import Grant, PastHold
 from holdlog.domain.claims.lease import Loss
 from holdlog.domain.envelope import NO_DIGEST, Digested, digest, digest_2, payload_hash
 from holdlog.domain.message import Caller
@@ -154,7 +154,7 @@ def test_documented_columns_of_leases_are_the_actual_ones(store: Path, name: str
 
 
 def test_documented_parts_of_a_claim_are_the_actual_ones() -> None:
-    for part in (Grant, Ticket, PastHold):
+    for part in (Grant, PastHold):
         assert f"`[{', '.join(part._fields)}]`" in STORE
 
 

@@ -276,10 +276,12 @@ def _asked(then: Scene, turn: Turn) -> Scene:
 
 def require_leases_match(seen: Seen) -> None:
     """Every grant and every ticket has its lease, and there are no others."""
-    parts = {(claim.resource, it.version) for claim in seen.claims.values() for it in (*claim.grants, *claim.line)}
-    assert parts == set(seen.leases)
-    tickets = {(claim.resource, it.version) for claim in seen.claims.values() for it in claim.line}
+    grants = {(claim.resource, it.version) for claim in seen.claims.values() for it in claim.grants}
+    tickets = {(it.resource, it.version) for it in seen.tickets}
+    assert grants | tickets == set(seen.leases)
     assert tickets == {key for key, lease in seen.leases.items() if lease.kind == "waits"}
+    for resource, claim in seen.claims.items():
+        assert claim.waiting == sum(it.resource == resource for it in seen.tickets)
 
 
 def require_answer(turn: Turn, command: AcquireClaim) -> None:
@@ -324,7 +326,7 @@ class Replay:
             assert self.position == seen.position
             for resource, claim in seen.claims.items():
                 assert self.states.get(claim.stream, Claim(resource)) == claim == reader.claim(resource)
-            active = [claim for claim in seen.claims.values() if claim.grants or claim.line]
+            active = [claim for claim in seen.claims.values() if claim.grants or claim.waiting]
             assert reader.claims(None, -1) == sorted(active)
 
 
@@ -386,8 +388,10 @@ def _wish(turn: Turn, command: AcquireClaim, asker: Agent) -> Wants:
 
 def _place(seen: Seen, command: AcquireClaim, asker: Agent) -> float:
     """The turn of the ticket that the same call took before, or behind all."""
-    for ticket in seen.claims[command.resource].line:
-        lease = seen.leases[command.resource, ticket.version]
+    for ticket in seen.tickets:
+        if ticket.resource != command.resource:
+            continue
+        lease = seen.leases[ticket.resource, ticket.version]
         mine = claim_rule.agent_of(lease) == asker or (lease.agent == asker.name and lease.has_ended(seen.now))
         asked = (ticket.mode, ticket.also, ticket.alternatives)
         if mine and asked == (command.mode, command.also, command.alternatives):

@@ -11,7 +11,7 @@ import pytest
 from holdlog.domain.claims import acquire as taking
 from holdlog.domain.claims import fencing, queue
 from holdlog.domain.claims import release as releasing
-from holdlog.domain.claims.board import ClaimBoard
+from holdlog.domain.claims.board import ClaimBoard, Key
 from holdlog.domain.claims.claim import (
     Claim,
     ClaimEvent,
@@ -21,7 +21,10 @@ from holdlog.domain.claims.claim import (
     ClaimReleased,
     ClaimResumed,
     ClaimUnqueued,
+    Ticket,
+    ended_ticket,
     evolve,
+    new_ticket,
 )
 from holdlog.domain.claims.commands import (
     AcquireClaim,
@@ -154,7 +157,7 @@ def ran_out(resource: str, of: str, version: int = 1) -> Part:
 
 def board(*parts: Part) -> "Scene":
     """What happened, in this order; each ticket stands behind those before it."""
-    made = BoardDraft(ClaimBoard((), (), START, START))
+    made = BoardDraft(ClaimBoard((), (), {}, START, START))
     for turn, part in enumerate(parts, start=1):
         event = part.event
         if isinstance(event, ClaimQueued):
@@ -172,22 +175,31 @@ def board(*parts: Part) -> "Scene":
             }
             facts |= {"server": server_of(by), "ended_at": 0 if server_of(by) else START} | part.lease
             made.keep(Lease(part.resource, version, part.kind, **facts))
-    return Scene(made.claims, made.leases, START)
+    return Scene(made.claims, made.tickets, made.leases, START)
 
 
 class Scene:
     """A board at one moment; `when` somebody calls, the next one follows."""
 
-    def __init__(self, claims: dict[str, Claim], leases: dict[tuple[str, int], Lease], now: int) -> None:
-        self.claims, self.leases, self.now = claims, leases, now
+    def __init__(
+        self, claims: dict[str, Claim], tickets: dict[Key, Ticket], leases: dict[Key, Lease], now: int
+    ) -> None:
+        self.claims, self.tickets, self.leases, self.now = claims, tickets, leases, now
 
     @property
     def board(self) -> ClaimBoard:
-        return ClaimBoard(self.claims.values(), self.leases.values(), self.now, self.now)
+        return ClaimBoard(
+            self.claims.values(),
+            self.tickets.values(),
+            self.leases,
+            self.now,
+            self.now,
+            ticket_count=len(self.tickets),
+        )
 
     def after(self, seconds: float) -> "Happened":
         """Time passes, and what is due then ends."""
-        self = Scene(self.claims, self.leases, self.now + round(seconds * SECOND))
+        self = Scene(self.claims, self.tickets, self.leases, self.now + round(seconds * SECOND))
         return Happened(self.board, queue.expire_due(self.board))
 
     def after_the_end_of(self, session: str, grace: int | None = GRACE) -> "Happened":
@@ -200,7 +212,7 @@ class Scene:
                 leases[key] = lease._replace(
                     server="", deadline=deadline, waiting_until=min(lease.waiting_until, self.now), ended_at=self.now
                 )
-        found = Scene(self.claims, leases, self.now).board
+        found = Scene(self.claims, self.tickets, leases, self.now).board
         return Happened(found, queue.expire_due(found))
 
     def when(
@@ -222,7 +234,9 @@ class Scene:
                     decision = releasing.stop_waiting(command, caller, found)
         except HoldlogError as refusal:
             decision = Decision(refusal, [], [], set(), [])
-        assert (found.claims, found.leases) == (self.claims, self.leases), "a decider changed the board it was given"
+        assert (found.claims, found.tickets, found.leases) == (self.claims, self.tickets, self.leases), (
+            "a decider changed the board it was given"
+        )
         return Happened(found, decision)
 
     def _held(self, caller: Who) -> HeldCounts:
@@ -234,7 +248,6 @@ class Scene:
             len(grants),
             sum(taking.most_of(it.ticket) for it in waits if it.lease.is_counted_for(caller)),
             sum(taking.most_of(it.ticket) for it in waits),
-            len(self.board.waiting()),
         )
 
     def fenced(self, resource: str, version: int, writer: str, receipt: str | None = None) -> FencedError | None:
@@ -258,13 +271,18 @@ class Happened(Scene):
     """What came of a call."""
 
     def __init__(self, before: ClaimBoard, decision: Decision[Any]) -> None:
-        claims = dict(before.claims)
+        claims, tickets = dict(before.claims), dict(before.tickets)
         for claim, event, after in decision.events:
             assert claim == claims.get(claim.resource, Claim(claim.resource)), "each event follows the one before it"
             claims[claim.resource] = evolve(claim, event, before.at)
             assert claims[claim.resource] == after
+            if (ticket := new_ticket(after, event, before.at)) is not None:
+                tickets[ticket.resource, ticket.version] = ticket
+            if (left := ended_ticket(event)) is not None:
+                del tickets[claim.resource, left]
+            assert after.waiting == sum(it.resource == claim.resource for it in tickets.values())
         leases = {key: lease for key, lease in before.leases.items() if key not in decision.dropped}
-        super().__init__(claims, leases | {lease.key: lease for lease in decision.kept}, before.now)
+        super().__init__(claims, tickets, leases | {lease.key: lease for lease in decision.kept}, before.now)
         self.changes = [(claim.resource, event) for claim, event, _ in decision.events]
         self.losses = decision.losses
         self._outcome = decision.outcome

@@ -57,11 +57,11 @@ def scene(seen: Seen) -> Scene:
             lease = seen.leases.get((claim.resource, grant.version))
             if lease is not None and lease.deadline > seen.now:
                 has.append(Has(claim.resource, grant.mode, agent_of(lease), lease.has_ended(seen.now)))
-        for ticket in claim.line:
-            lease = seen.leases.get((claim.resource, ticket.version))
-            if lease is not None and lease.deadline > seen.now and lease.waiting_until > seen.now:
-                options = ((claim.resource, *ticket.also), *((other,) for other in ticket.alternatives))
-                wants.append(Wants(ticket.turn, ticket.mode, agent_of(lease), options))
+    for ticket in seen.tickets:
+        lease = seen.leases.get((ticket.resource, ticket.version))
+        if lease is not None and lease.deadline > seen.now and lease.waiting_until > seen.now:
+            options = ((ticket.resource, *ticket.also), *((other,) for other in ticket.alternatives))
+            wants.append(Wants(ticket.turn, ticket.mode, agent_of(lease), options))
     return Scene(tuple(has), tuple(sorted(wants)))
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import hypothesis.strategies as st
 
 from holdlog.adapters.runtime.command_handler import handle
-from holdlog.domain.claims.claim import Claim, Mode
+from holdlog.domain.claims.claim import Claim, Mode, Ticket
 from holdlog.domain.claims.commands import (
     AcquireClaim,
     EndSession,
@@ -51,6 +51,7 @@ class Seen(NamedTuple):
     position: int
     now: int
     claims: dict[str, Claim]
+    tickets: tuple[Ticket, ...]
     leases: dict[tuple[str, int], Lease]
     losses: tuple[Loss, ...] = ()
 
@@ -105,7 +106,8 @@ def seen(reader: Reader, now: int) -> Seen:
     claims = {resource: reader.claim(resource) for resource in RESOURCES}
     leases = {lease.key: lease for lease in reader.leases.of(RESOURCES)}
     lost = {loss for who in SERVERS for loss in reader.leases.losses(None, who, who)}
-    return Seen(reader.position(), now, claims, leases, tuple(sorted(lost)))
+    tickets = tuple(sorted(reader.tickets(RESOURCES)))
+    return Seen(reader.position(), now, claims, tickets, leases, tuple(sorted(lost)))
 
 
 # --- steps

@@ -216,9 +216,11 @@ def require_views_equal_the_log(store: Store) -> None:
         assert listed == sorted(live)
         claims = [state for state in states.values() if isinstance(state, Claim)]
         assert [it.resource for it in reader.claims(None, -1)] == sorted(
-            it.resource for it in claims if it.grants or it.line
+            it.resource for it in claims if it.grants or it.waiting
         )
-        assert sorted(it.resource for it in reader.queued()) == sorted(it.resource for it in claims if it.line)
+        assert sorted(it.resource for it in reader.queued()) == sorted(it.resource for it in claims if it.waiting)
+        for claim in claims:
+            assert len(reader.tickets([claim.resource])) == claim.waiting
 
 
 def _row(reader: Reader, table: Table, row: Row) -> Row | None:

@@ -9,7 +9,7 @@ import pytest
 
 from holdlog.domain import record
 from holdlog.domain.claims import claim
-from holdlog.domain.claims.claim import Claim, ClaimEvent
+from holdlog.domain.claims.claim import Claim, ClaimEvent, Ticket
 from holdlog.domain.record import Operation, Record, RecordEvent
 from holdlog.domain.refusals import HoldlogError
 
@@ -50,6 +50,19 @@ class Given:
             assert isinstance(event, ClaimEvent)
             state = claim.evolve(state, event, at=number * SECOND)
         return state
+
+    @property
+    def queue(self) -> list[Ticket]:
+        """The tickets that the events leave in the queue of the claim."""
+        state, queue = Claim("src/tea.py"), dict[int, Ticket]()
+        for number, event in enumerate(self._past, start=1):
+            assert isinstance(event, ClaimEvent)
+            state = claim.evolve(state, event, at=number * SECOND)
+            if (ticket := claim.new_ticket(state, event, at=number * SECOND)) is not None:
+                queue[ticket.version] = ticket
+            queue.pop(claim.ended_ticket(event) or 0, None)
+        assert state.waiting == len(queue)
+        return list(queue.values())
 
 
 class When:

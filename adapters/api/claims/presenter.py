@@ -156,7 +156,7 @@ def board(
     """One page of resources: their claims, their queues, and the agents in them."""
     holds = [hold for name in page for hold in board.holds(name) if concerns(hold.grant.agent, agent)]
     everybody = [it for it in board.waiting() if concerns(it.ticket.agent, agent)]
-    queues = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
+    queues = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).waiting}
     leases = [*(hold.lease for hold in holds), *(it.lease for queue in queues.values() for it in queue)]
     agents = []
     for name, principal in sorted({(it.agent, it.principal) for it in leases}, key=lambda it: (it[0], it[1] or "")):

@@ -11,6 +11,7 @@ from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.ports import State
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
+from holdlog.projections.claims import TICKETS
 from holdlog.projections.fold import ADDED, VIEWS, Folded
 from holdlog.projections.projection import Put, Table
 from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
@@ -94,6 +95,7 @@ class Audit:
         self._missing = {view.name for view in VIEWS} - inspection.views()
         self._total = inspection.total()
         self._pending: list[tuple[str, Put]] = []
+        self._tickets: set[Row] = set()
         self._weight = 0
 
     def run(self) -> None:
@@ -167,6 +169,8 @@ class Audit:
         trip."""
         if put.table.name in self._missing:
             return
+        if put.table is TICKETS:
+            self._tickets.add(put.key)
         self._pending.append((stream, put))
         self._weight += sum(len(cell) for cell in put.row if isinstance(cell, str))
         if len(self._pending) == MAX_COMPARED or self._weight > MAX_WEIGHT:
@@ -186,7 +190,7 @@ class Audit:
         self._pending, self._weight = [], 0
 
     def _keys(self, view: Table) -> list[Row]:
-        return [put.row[: view.key] for _, put in self._pending if put.table.name == view.name]
+        return [put.key for _, put in self._pending if put.table.name == view.name]
 
     def _find_strays(self, view: Table) -> None:
         if self._inspection.count(view) == self._found[view.name]:
@@ -197,11 +201,11 @@ class Audit:
             known = self._inspection.known([stream for stream, *_ in page if stream is not None])
             # Deduplicated: a single event may have written all keys of a page.
             addresses = list({(stream, version) for stream, version, _ in page if stream in known})
-            expected = (
-                {key for row in self._inspection.events_at(addresses) for key in _added(view, row)}
-                if view in ADDED
-                else None
-            )
+            expected = None
+            if view is TICKETS:  # later events remove them
+                expected = self._tickets
+            elif view in ADDED:
+                expected = {key for row in self._inspection.events_at(addresses) for key in _added(view, row)}
             for stream, _, key in page:
                 if stream not in known or (expected is not None and key not in expected):
                     self.views.add(f"{view.name} has a row {'/'.join(map(str, key))} that is not in the log")
@@ -244,7 +248,7 @@ def _added(view: Table, row: Row) -> list[Row]:
     try:
         stream, version, topic, body, at = row[1:6]
         state: State = initial(stream)._replace(version=version)
-        rows = fold.detail_rows(state, event_of(stream, version, topic, body, row[13]), at)
-        return [row[: view.key] for table, row in rows if table is view]
+        changes = fold.detail_rows(state, event_of(stream, version, topic, body, row[13]), at)
+        return [change.key for change in changes if change.table is view]
     except (StoreError, *_BROKEN):
         return []

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, Protocol
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.stores.event_log.audit import Audit, Faults, Inspection, Row
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
-from holdlog.projections.claims import claim_of
+from holdlog.projections.claims import TICKETS, claim_of
 
 Level = Literal["ok", "warn", "bad"]
 
@@ -94,20 +94,22 @@ def leases(inspection: ExaminedContents) -> Finding:
     kept = {(resource, version): who for resource, version, *who in inspection.leases()}
     held = unknown = 0
     waiting = set()
+    expected: dict[Row, list[object]] = {}
     for row in inspection.active_claims():
         try:
             claim = claim_of(row)
         except (ValueError, TypeError):
             continue  # reported for the views
         held += bool(claim.grants)
-        waiting |= {(ticket.agent, ticket.principal) for ticket in claim.line}
-        expected = {it.version: ["grant", it.agent, it.principal] for it in claim.grants}
-        expected |= {it.version: ["ticket", it.agent, it.principal] for it in claim.line}
-        for version, who in expected.items():
-            found = kept.get((claim.resource, version))
-            unknown += found is None
-            if found == who:
-                del kept[claim.resource, version]
+        expected |= {(claim.resource, it.version): ["grant", it.agent, it.principal] for it in claim.grants}
+    for resource, version, agent, principal, *_ in inspection.all_rows(TICKETS):
+        waiting.add((agent, principal))
+        expected[resource, version] = ["ticket", agent, principal]
+    for key, who in expected.items():
+        found = kept.get(key)
+        unknown += found is None
+        if found == who:
+            del kept[key]
     text = f"{counted(held, 'claim')} held, {counted(len(waiting), 'agent')} waiting"
     text += (
         f"; {unknown:,} without a lease, which expire{'s' if unknown == 1 else ''} after the grace period"

@@ -10,7 +10,7 @@ from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.fold import STATES, VIEWS, Folded
-from holdlog.projections.projection import Row, Table
+from holdlog.projections.projection import Put, Row, Table
 from holdlog.projections.rebuild import FoldStep, fold_page, initial
 
 PAGE_EVENTS: Final = 4_000
@@ -24,6 +24,10 @@ Progress = Callable[[int, int], None]
 """Called with the position reached and the last position known."""
 
 
+RowsByView = Mapping[str, Mapping[Row, Row | None]]
+"""For each view, rows by their keys; None: the row is removed."""
+
+
 class Tables(Protocol):
     """The log and the shadow tables, within one transaction. Events are in the form that `codec.decode` takes."""
 
@@ -35,8 +39,8 @@ class Tables(Protocol):
     def load(self, view: Table, keys: Sequence[Row]) -> Iterable[Row]:
         """The existing rows of these keys."""
 
-    def put(self, rows: Mapping[str, list[Row]]) -> None:
-        """Insert rows by view, replacing those with the same keys."""
+    def put(self, rows: RowsByView) -> None:
+        """Write rows, replacing those with the same keys, and remove rows."""
 
 
 class ShadowTables(Protocol):
@@ -182,8 +186,8 @@ def _page(rows: Iterator[Row], after: int) -> _Page:
     return _Page(steps, position, full=len(steps) == PAGE_EVENTS)
 
 
-def _folded(tables: Tables, page: _Page) -> dict[str, list[Row]]:
-    """The rows after a page, by view."""
+def _folded(tables: Tables, page: _Page) -> RowsByView:
+    """The rows after a page."""
 
     def load(streams: Sequence[str]) -> dict[str, Folded]:
         named: dict[str, dict[Row, str]] = {view.name: {} for view in STATES}
@@ -197,8 +201,8 @@ def _folded(tables: Tables, page: _Page) -> dict[str, list[Row]]:
             for row in tables.load(view, list(of))
         }
 
-    states, added = fold_page(page.steps, load)
-    rows: dict[str, dict[Row, Row]] = {view.name: {} for view in VIEWS}
-    for table, row in (*(fold.put(*folded) for folded in states.values()), *added):
-        rows[table.name][row[: table.key]] = row
-    return {view: list(of_view.values()) for view, of_view in rows.items()}
+    states, details = fold_page(page.steps, load)
+    rows: dict[str, dict[Row, Row | None]] = {view.name: {} for view in VIEWS}
+    for change in (*(fold.put(*folded) for folded in states.values()), *details):
+        rows[change.table.name][change.key] = change.row if isinstance(change, Put) else None
+    return rows

@@ -8,14 +8,14 @@ from holdlog.domain.envelope import NO_BASIS, NO_DIGEST
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Change, State
 from holdlog.projections import fold
-from holdlog.projections.projection import Put, Row, Table
+from holdlog.projections.projection import Row, RowChange, Table
 
 
 class RecordedChanges(NamedTuple):
-    """What one `append` writes: events, and the rows of the views after them."""
+    """What one `append` writes: events, and the changes of the views' rows."""
 
     events: list[EncodedEvent]
-    rows: list[Put]
+    rows: list[RowChange]
 
 
 class ChangeRecorder:
@@ -38,7 +38,7 @@ class ChangeRecorder:
         """Encode the events, chained by their digests, and collect the rows."""
         events: list[EncodedEvent] = []
         last: dict[str, State] = {}
-        details: list[Put] = []
+        rows: list[RowChange] = []
         for before, event, after, basis in changes:
             stream = after.stream
             previous = self._digest(stream, before.version)
@@ -46,9 +46,9 @@ class ChangeRecorder:
             self._digests[stream] = encoded.digest
             events.append(encoded)
             last[stream] = after
-            details += fold.detail_rows(after, event, self._at)
-        states = [fold.put(state, self._digests[stream]) for stream, state in last.items()]
-        return RecordedChanges(events, states + details)
+            rows += fold.detail_rows(after, event, self._at)
+        rows += [fold.put(state, self._digests[stream]) for stream, state in last.items()]
+        return RecordedChanges(events, rows)
 
     def _digest(self, stream: str, version: int) -> bytes:
         if not version:

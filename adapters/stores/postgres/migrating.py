@@ -18,8 +18,9 @@ from holdlog.adapters.stores.sqlite.migrating import BEFORE_UPGRADE
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 
-OLDER: Final = ("1", "2")
+OLDER: Final = ("1", "2", "3")
 """Major schema versions that can be migrated."""
+_BEFORE_SESSIONS: Final = ("1", "2")
 LOCK_SECONDS: Final = 10.0
 """Seconds that the migration waits for writers, and then for readers."""
 
@@ -27,9 +28,9 @@ LOCK_SECONDS: Final = 10.0
 def migrate(connection: Connection, recorder: PostgresEventRecorder, old: str) -> None:
     """Migrate in the connection's current transaction.
 
-    Events do not change: the migration adds columns to the log, and missing columns and rows to the views. The store
-    then refuses processes of the older version, so the sessions of all leases count as ended; deadlines do not change.
-    Raises StoreError if the migration is impossible, UnavailableError if a retry may succeed, both with a one-line
+    Events do not change: the migration adds missing columns to the log, and missing columns and rows to the views. The
+    store then refuses processes of the older version. From a major before 3, the sessions of all leases count as ended;
+    deadlines do not change. Raises StoreError if the migration is impossible, UnavailableError if a retry may succeed, both with a one-line
     message; the store is then unchanged.
     """
     try:
@@ -40,7 +41,8 @@ def migrate(connection: Connection, recorder: PostgresEventRecorder, old: str) -
         for name in TABLES - tables_there(connection):
             connection.execute(MADE[name])
         fold_within(connection, recorder)  # first, because the rest also blocks readers
-        for statement in (*_ALTER, *_add_columns_of_views(connection)):
+        adds_sessions = old in _BEFORE_SESSIONS
+        for statement in (*(_ADD_SESSIONS if adds_sessions else ()), *_ADD_TICKETS, *_add_columns_of_views(connection)):
             connection.execute(statement)
         for name in MADE.keys() - TABLES - indexes_there(connection):
             connection.execute(MADE[name])
@@ -48,9 +50,10 @@ def migrate(connection: Connection, recorder: PostgresEventRecorder, old: str) -
             take_over_within(connection, view)
         for row in (("major", str(MAJOR)), ("minor", str(MINOR))):
             connection.execute(_PUT_META, row)
-        salt = new_session_salt()
-        connection.execute("INSERT INTO meta VALUES (%s, %s)", (SESSION_SALT, salt))
-        _hash_sessions(connection, salt)
+        if adds_sessions:
+            salt = new_session_salt()
+            connection.execute("INSERT INTO meta VALUES (%s, %s)", (SESSION_SALT, salt))
+            _hash_sessions(connection, salt)
     except psycopg.Error as error:
         raise _refused(old, refusal_of(error), first_line(error)) from error
     except StoreError as error:
@@ -83,8 +86,9 @@ def _refused(old: str, refusal: HoldlogError, reason: str) -> HoldlogError:
     return UnavailableError(message) if isinstance(refusal, UnavailableError) else StoreError(message)
 
 
+_ADD_TICKETS: Final = ("ALTER TABLE claims DROP COLUMN IF EXISTS line", "DROP INDEX IF EXISTS leases_waiting")
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-_ALTER: Final = (
+_ADD_SESSIONS: Final = (
     f"ALTER TABLE {EVENTS_TABLE} "
     + ", ".join(f"ADD COLUMN {name} {TYPES[EVENT_TYPES[name]]}" for name in FORMAT_COLUMNS),
     f"""ALTER TABLE requests ADD COLUMN session {TYPES[str]} NOT NULL DEFAULT '', DROP CONSTRAINT requests_pkey,

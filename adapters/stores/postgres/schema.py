@@ -10,10 +10,10 @@ from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
-MAJOR: Final = 3
+MAJOR: Final = 4
 """Major version of this schema. A server refuses a store with another one. In version 1 writers locked the table of the
-log; version 2 had log format 1 and no column `session` in `requests`."""
-MINOR: Final = 1
+log; version 2 had log format 1 and no column `session` in `requests`; version 3 had no view `tickets`."""
+MINOR: Final = 0
 """Minor version: each one only adds tables or indexes (see `ADDED`), so servers with different minor versions can share
 a schema. A schema without a row `minor` in `meta` has version 0."""
 
@@ -62,7 +62,7 @@ def require_major(found: str | None) -> None:
     raise StoreError(f"the store has schema {found}, but this holdlog supports {MAJOR}; upgrade holdlog")
 
 
-ADDED: Final[dict[str, int]] = {"leases_waiting": 1, "claims_joint": 1}
+ADDED: Final[dict[str, int]] = {}
 """Tables and indexes added since minor version 0, with the version that added each."""
 
 
@@ -90,9 +90,18 @@ def create_view(table: Table, name: str | None = None, kind: str = "TABLE") -> s
 
 def select_rows(table: Table, name: str | None = None) -> str:
     """Select the rows with the given keys. The statement takes one array per key column."""
+    return f"{select_from(table, name)} WHERE {_has_key(table)}"
+
+
+def _has_key(table: Table) -> str:
     key = key_of(table)
     given = ", ".join(f"%s::{_ARRAYS[kind]}" for kind in key.values())
-    return f"{select_from(table, name)} WHERE ({', '.join(_quoted(key))}) IN (SELECT * FROM unnest({given}))"
+    return f"({', '.join(_quoted(key))}) IN (SELECT * FROM unnest({given}))"
+
+
+def drop_rows(table: Table, name: str | None = None) -> str:
+    """Delete the rows with the given keys. The statement takes one array per key column."""
+    return f'DELETE FROM "{name or table.name}" WHERE {_has_key(table)}'
 
 
 def key_of(table: Table) -> dict[str, type]:
@@ -156,7 +165,7 @@ CREATE: Final = (
     "CREATE INDEX leases_agent ON leases (agent)",
     "CREATE INDEX leases_principal ON leases (principal, session, kind)",
     "CREATE INDEX leases_session ON leases (session)",
-    "CREATE INDEX leases_waiting ON leases (kind, agent) WHERE kind = 'waits'",
+    "CREATE INDEX leases_queued ON leases (principal, deadline) WHERE kind = 'waits'",
     "CREATE INDEX leases_present ON leases (present_until) WHERE present_until > 0",
     f"""CREATE TABLE losses ({_columns(LOSSES.columns, ("resource", "version", "why", "agent", "server", "at"))},
     PRIMARY KEY (resource, version))""",
@@ -164,11 +173,13 @@ CREATE: Final = (
     "CREATE INDEX current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
     "CREATE INDEX claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
     "CREATE INDEX claims_waiting ON claims (resource) WHERE waiting > 0",
-    f"CREATE INDEX claims_joint ON claims (resource) WHERE {IS_JOINT}",
+    "CREATE INDEX tickets_agent ON tickets (agent)",
+    f"CREATE INDEX tickets_joint ON tickets (resource) WHERE {IS_JOINT}",
     "CREATE INDEX thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
 )
 
 PUT: Final = {
     table.name: put_into(table.name, table.columns, table.key) for table in (*VIEWS, LEASES, LOSSES, REFUSALS)
 }
+DROP: Final = {view.name: drop_rows(view) for view in VIEWS}
 INSERT_EVENTS: Final = insert_into(EVENTS_TABLE, EVENT_TYPES | {"notification_id": int})

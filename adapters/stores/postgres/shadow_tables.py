@@ -3,14 +3,14 @@ views."""
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final
 
 import psycopg
 
-from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT, RowsByView, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.catalog import OF_VIEWS, indexes_there, views_to_replace
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, Connection
@@ -20,6 +20,7 @@ from holdlog.adapters.stores.postgres.schema import (
     MAJOR,
     MINOR,
     create_view,
+    drop_rows,
     insert_into,
     key_of,
     put_into,
@@ -57,12 +58,16 @@ class PostgresTables:
         kinds = list(key_of(view).values())
         return self._connection.execute(_SELECT_SHADOW[view.name], arrays(kinds, keys))
 
-    def put(self, rows: Mapping[str, list[Row]]) -> None:
+    def put(self, rows: RowsByView) -> None:
         for view in VIEWS:
-            if of_view := rows[view.name]:
-                self._connection.execute(*_PUT_SHADOW[view.name].of(of_view))
-                if self._filled:
-                    self._connection.execute(*_ADD_KEYS[view.name].of([row[: view.key] for row in of_view]))
+            of_view = rows[view.name]
+            if dropped := [key for key, row in of_view.items() if row is None]:
+                kinds = list(key_of(view).values())
+                self._connection.execute(_DROP_SHADOW[view.name], arrays(kinds, dropped))
+            if kept := [row for row in of_view.values() if row is not None]:
+                self._connection.execute(*_PUT_SHADOW[view.name].of(kept))
+            if of_view and self._filled:
+                self._connection.execute(*_ADD_KEYS[view.name].of(list(of_view)))
 
 
 class PostgresShadowTables:
@@ -245,6 +250,7 @@ _READ_WHOLE_TABLES: Final = "SET LOCAL enable_seqscan = on"
 """Let the planner read whole tables; single rows are read by their keys, however small the table was at first."""
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _PUT_SHADOW: Final = {view.name: put_into(shadow_name(view.name), view.columns, view.key) for view in VIEWS}
+_DROP_SHADOW: Final = {view.name: drop_rows(view, shadow_name(view.name)) for view in VIEWS}
 _SELECT_SHADOW: Final = {view.name: select_rows(view, shadow_name(view.name)) for view in VIEWS}
 _ADD_KEYS: Final = {view.name: insert_into(_keys(view), key_of(view), " ON CONFLICT DO NOTHING") for view in VIEWS}
 _ADD_DIFFERENT: Final = {view.name: _add_different(view) for view in VIEWS}

@@ -14,7 +14,7 @@ from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
-from holdlog.adapters.stores.postgres.schema import PUT, require_major
+from holdlog.adapters.stores.postgres.schema import DROP, PUT, key_of, require_major
 from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
 from holdlog.adapters.stores.sql.reader import SqlReader
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, select_from
@@ -28,7 +28,7 @@ from holdlog.domain.record import Record
 from holdlog.domain.refusals import UnavailableError
 from holdlog.domain.threads.thread import ResultAppended, Thread
 from holdlog.projections.current import CURRENT
-from holdlog.projections.projection import Put, Row, Table
+from holdlog.projections.projection import Put, Row, RowChange, Table
 from holdlog.projections.threads import ITEMS, THREADS
 
 FETCHED: Final = 200
@@ -157,7 +157,7 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         self._lease_writes.idle = set(prefetch.agents).difference(busy)
         self._position = position or 0
         self._events: list[EncodedEvent] = []
-        self._puts: list[Put] = []
+        self._changed: list[RowChange] = []
         self._later: list[tuple[str, Any]] = []
         return int(now)
 
@@ -215,12 +215,17 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         if self._events:
             events, self._events = self._events, []
             self.recorder.insert_events(events, unit=self)
-            found: dict[str, dict[Row, Row]] = {}
-            for table, row in self._puts:
-                found.setdefault(table.name, {})[row[: table.key]] = row  # one statement writes a row once
-            for name, of_view in found.items():
-                self.connection.execute(*PUT[name].of(list(of_view.values())), prepare=True)
-            self._puts = []
+            found: dict[str, tuple[Table, dict[Row, Row | None]]] = {}
+            for change in self._changed:  # one statement writes a row once
+                _, of_view = found.setdefault(change.table.name, (change.table, {}))
+                of_view[change.key] = change.row if isinstance(change, Put) else None
+            for view, of_view in found.values():
+                if dropped := [key for key, row in of_view.items() if row is None]:
+                    kinds = list(key_of(view).values())
+                    self.connection.execute(DROP[view.name], arrays(kinds, dropped), prepare=True)
+                if rows := [row for row in of_view.values() if row is not None]:
+                    self.connection.execute(*PUT[view.name].of(rows), prepare=True)
+            self._changed = []
         for statement, parameters in self._later:
             self.connection.execute(statement, parameters, prepare=True)
         self._later = []
@@ -247,9 +252,9 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
             self._later.append(PUT[table.name].of(list(by_key.values())))
             self.wrote = True
 
-    def insert(self, events: Sequence[EncodedEvent], rows: Sequence[Put]) -> Sequence[int]:
+    def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
         self._events += events
-        self._puts += rows
+        self._changed += rows
         self.last_digest = events[-1].digest
         first, self._position = self._position + 1, self._position + len(events)
         return range(first, self._position + 1)

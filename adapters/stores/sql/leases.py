@@ -16,8 +16,6 @@ _SELECT_OF_AGENT: Final = f"{_SELECT} WHERE agent = :agent AND principal IS NOT 
 _SELECT_OF_SESSION: Final = f"{_SELECT} WHERE session = :session"
 _SELECT_DUE: Final = f"{_SELECT} WHERE deadline <= :now ORDER BY deadline LIMIT :limit"
 _SELECT_CALLS: Final = f"{_SELECT} WHERE present_until > 0 AND present_until <= :now AND deadline > :now LIMIT :limit"
-_SELECT_TICKETS: Final = "SELECT COUNT(*) FROM leases WHERE kind = 'waits'"
-_SELECT_WAITED_FOR: Final = "SELECT DISTINCT resource FROM leases WHERE kind = 'waits' AND agent = ANY(:names)"
 _SELECT_ENDS: Final = (
     "SELECT (SELECT MIN(deadline) FROM leases), (SELECT MIN(present_until) FROM leases WHERE present_until > 0)"
 )
@@ -70,12 +68,11 @@ _END: Final = """UPDATE leases SET server = '', ended_at = :at, present_until = 
 _IS_GRANT: Final = "principal IS NOT DISTINCT FROM :principal AND kind != 'waits'"
 _HELD_BY_PRINCIPAL: Final = f"SELECT COUNT(*) FROM leases WHERE {_IS_GRANT} AND deadline > :now"
 _IS_COUNTED: Final = "session IS NOT DISTINCT FROM :session AND (session IS NOT NULL OR agent = :agent)"
-# Not as for grants: the planner must find these in the index of tickets.
-_IS_TICKET: Final = "kind = 'waits' AND COALESCE(principal, '') = COALESCE(:principal, '') AND deadline > :now"
+_IS_TICKET: Final = "kind = 'waits' AND principal IS NOT DISTINCT FROM :principal AND deadline > :now"
 _HELD: Final = f"""SELECT (SELECT COUNT(*) FROM leases WHERE {_IS_GRANT} AND deadline > :now AND {_IS_COUNTED}),
     (SELECT COUNT(*) FROM (SELECT 1 FROM leases WHERE {_IS_GRANT} LIMIT {MAX_OF_PRINCIPAL}) AS grants),
     (SELECT COUNT(*) FROM leases WHERE {_IS_TICKET} AND {_IS_COUNTED}),
-    (SELECT COUNT(*) FROM leases WHERE {_IS_TICKET}), ({_SELECT_TICKETS})"""
+    (SELECT COUNT(*) FROM leases WHERE {_IS_TICKET})"""
 
 
 class SqlLeases:
@@ -92,13 +89,6 @@ class SqlLeases:
 
     def of_session(self, session: str) -> list[Lease]:
         return self._leases(_SELECT_OF_SESSION, {"session": session})
-
-    def tickets(self) -> int:
-        count: int = self._statements.rows(_SELECT_TICKETS, NONE)[0][0]
-        return count
-
-    def waited_for(self, agents: Sequence[str]) -> list[str]:
-        return sorted({row[0] for row in self._statements.rows_in(_SELECT_WAITED_FOR, agents)})
 
     def next_end(self) -> int | None:
         return min((end for end in self._statements.rows(_SELECT_ENDS, NONE)[0] if end is not None), default=None)

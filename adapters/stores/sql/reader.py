@@ -10,7 +10,7 @@ from holdlog.adapters.stores.sql.tables import IS_JOINT, select_from
 from holdlog.adapters.stores.sql.text import beyond, bound
 from holdlog.adapters.stores.sql.threads import SqlThreads
 from holdlog.domain.agent import Profile
-from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.claim import Claim, Ticket
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -19,7 +19,7 @@ from holdlog.domain.record import Record
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS
-from holdlog.projections.claims import CLAIMS
+from holdlog.projections.claims import CLAIMS, TICKETS, ticket_of
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, Table
 from holdlog.projections.tokens import TOKENS
@@ -46,7 +46,11 @@ _SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > :after AND {_AC
 _SELECT_NAMED: Final = f"{select_from(CLAIMS)} WHERE resource = ANY(:names)"
 _SELECT_BELOW: Final = f"{select_from(CLAIMS)} WHERE resource >= :prefix AND resource < :end AND {_ACTIVE}"
 _SELECT_QUEUED: Final = f"{select_from(CLAIMS)} WHERE waiting > 0"
-_SELECT_JOINT: Final = f"{select_from(CLAIMS)} WHERE {IS_JOINT}"
+_COUNT_TICKETS: Final = "SELECT COUNT(*) FROM tickets"
+_SELECT_TICKETS: Final = f"{select_from(TICKETS)} WHERE resource = ANY(:names)"
+_SELECT_JOINT: Final = f"{select_from(TICKETS)} WHERE {IS_JOINT}"
+_SELECT_AWAITED: Final = "SELECT DISTINCT resource FROM tickets WHERE agent = ANY(:names)"
+_SELECT_TICKET: Final = "SELECT 1 FROM tickets WHERE resource = :resource AND version = :version"
 _SELECT_AGENTS: Final = f"{select_from(AGENTS)} WHERE agent = ANY(:names)"
 _SELECT_TOKEN: Final = f"{select_from(TOKENS)} WHERE name = :name"
 _SELECT_TOKENS: Final = f"{select_from(TOKENS)} WHERE name > :after ORDER BY name LIMIT :limit"
@@ -119,8 +123,21 @@ class SqlReader(SqlThreads):
     def queued(self) -> list[Claim]:
         return self.states(CLAIMS, self.rows(_SELECT_QUEUED, {}))
 
-    def joint(self) -> list[Claim]:
-        return self.states(CLAIMS, self.rows(_SELECT_JOINT, {}))
+    def ticket_count(self) -> int:
+        count: int = self.rows(_COUNT_TICKETS, {})[0][0]
+        return count
+
+    def tickets(self, resources: Sequence[str]) -> list[Ticket]:
+        return list(map(ticket_of, self.rows_in(_SELECT_TICKETS, resources)))
+
+    def joint_tickets(self) -> list[Ticket]:
+        return list(map(ticket_of, self.rows(_SELECT_JOINT, {})))
+
+    def awaited_by(self, agents: Sequence[str]) -> list[str]:
+        return sorted({row[0] for row in self.rows_in(_SELECT_AWAITED, agents)})
+
+    def is_queued(self, resource: str, version: int) -> bool:
+        return bool(self.rows(_SELECT_TICKET, {"resource": resource, "version": version}))
 
     def agents(self, names: Sequence[str]) -> list[Profile]:
         found = {profile.agent: profile for profile in self.states(AGENTS, self.rows_in(_SELECT_AGENTS, list(names)))}

@@ -33,9 +33,8 @@ LEASES: Final = Table(
 LOSSES: Final = Table("losses", dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int), key=2)
 REFUSALS: Final = Table("refusals", dict.fromkeys(Refusal._fields, str) | {"at": int}, key=0)
 
-IS_JOINT: Final = "waiting > 0 AND strpos(line, '[\"') > 0"
-"""Whether a ticket in `line` of a claim names resources in `also` or `alternatives`: JSON has `["` before a list of
-texts, and within a text only at its end."""
+IS_JOINT: Final = "(also <> '' OR alternatives <> '')"
+"""Whether a ticket requests more than one resource."""
 
 
 def new_session_salt() -> str:

@@ -14,7 +14,7 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
 from holdlog.projections.current import CURRENT
-from holdlog.projections.projection import Put, Row, Table
+from holdlog.projections.projection import Row, RowChange, Table
 
 _REQUEST: Final = "principal = :principal AND session = :session AND request_id = :request_id"
 _SELECT_REQUEST: Final = f"SELECT fingerprint, outcome FROM requests WHERE {_REQUEST} AND at >= :oldest"
@@ -61,8 +61,8 @@ class SqlTransaction(SqlReader):
     def put(self, table: Table, rows: list[Row]) -> None:
         raise NotImplementedError
 
-    def insert(self, events: Sequence[EncodedEvent], rows: Sequence[Put]) -> Sequence[int]:
-        """Insert events and put rows of views; return the positions of the events."""
+    def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
+        """Insert events and change rows of views; return the positions of the events."""
         raise NotImplementedError
 
     # --- the port

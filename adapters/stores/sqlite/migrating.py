@@ -24,6 +24,8 @@ from holdlog.domain.refusals import StoreError, UnavailableError
 _DATABASE_SUFFIXES: Final = ("-journal", "-wal", "-shm", "")
 """Suffixes of a database's files, in the order to delete them: side files first, because SQLite would apply those that
 remain to a new database of the same name."""
+_SESSIONS: Final = 3
+"""The first major version with log format 2 and sessions."""
 BEFORE_UPGRADE: Final = "before-upgrade"
 """The session of leases and losses of an older release, which did not record one."""
 _REPLACED: Final = ("requests", "leases", "losses")
@@ -38,9 +40,9 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
     """Migrate while the caller holds the write lock. Returns a line that reports what was done. `at`: microseconds UTC;
     `now`: steady clock.
 
-    The log gets new columns, and its events do not change; the views are rebuilt from it. Processes of the older build
-    can no longer use the store, so the sessions of all leases count as ended; their deadlines do not change. A kill at
-    any moment leaves the store unchanged or fully migrated. Raises StoreError if the migration is impossible,
+    The log gets missing columns, and its events do not change; the views are rebuilt from it. Processes of the older
+    build can no longer use the store. From a major before 3, the sessions of all leases count as ended; their deadlines
+    do not change. A kill at any moment leaves the store unchanged or fully migrated. Raises StoreError if the migration is impossible,
     UnavailableError if a retry may succeed; both with a one-line message.
     """
     connection.execute("BEGIN IMMEDIATE")
@@ -52,7 +54,10 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
         if backup is None:
             backup, is_new = _back_up(path, old), True
         salt = new_session_salt()
-        _migrate_tables(connection, at, now, salt)
+        if old < _SESSIONS:
+            _migrate_tables(connection, at, now, salt)
+        connection.execute("DROP INDEX IF EXISTS leases_waiting")
+        _create_side_tables(connection)
         rebuild_within(connection)
         for row in (("boot_id", platform.boot_id()), (SESSION_SALT, salt)):
             connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", row)
@@ -68,7 +73,7 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
 
 
 def _migrate_tables(connection: sqlite3.Connection, at: int, now: int, salt: str) -> None:
-    """Migrate everything but the views. Sessions are hashed, so that a host that resumes the same session finds its
+    """Add log format 2 and sessions. Sessions are hashed, so that a host that resumes the same session finds its
     claims."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     for name in FILE_TRIGGERS:  # only a sealed store has them; created again at the end

@@ -11,8 +11,8 @@ from holdlog.adapters.stores.sql.text import NONE, Parameters, for_sqlite
 from holdlog.adapters.stores.sql.transaction import SqlTransaction
 from holdlog.adapters.stores.sqlite.faults import require_major
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
-from holdlog.adapters.stores.sqlite.schema import PUT
-from holdlog.projections.projection import Put, Row, Table
+from holdlog.adapters.stores.sqlite.schema import DROP, PUT
+from holdlog.projections.projection import Put, Row, RowChange, Table
 
 MAX_NAMES: Final = 500
 """Maximum in one statement."""
@@ -95,9 +95,12 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
             self.connection.executemany(PUT[table.name], rows)
             self.wrote = True
 
-    def insert(self, events: Sequence[EncodedEvent], rows: Sequence[Put]) -> Sequence[int]:
+    def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
         self._last = None
         positions = self.recorder.insert_events(events, unit=self)
-        for table, row in rows:
-            self.connection.execute(PUT[table.name], row)
+        for change in rows:
+            if isinstance(change, Put):
+                self.connection.execute(PUT[change.table.name], change.row)
+            else:
+                self.connection.execute(DROP[change.table.name], change.key)
         return positions

@@ -23,10 +23,10 @@ from holdlog.projections.projection import Table
 APPLICATION_ID: Final = (
     0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
 )
-MAJOR: Final = 3
+MAJOR: Final = 4
 """Major version of this schema. 3: log format 2, and sessions in `leases`, `losses` and `requests`
-(docs/decisions/0030-log-format-2.md)."""
-MINOR: Final = 1
+(docs/decisions/0030-log-format-2.md). 4: tickets are rows (docs/decisions/0039-tickets-are-rows.md)."""
+MINOR: Final = 0
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minor versions only add tables or indexes, so servers with different minor
 versions can share a file."""
@@ -80,7 +80,7 @@ CREATE_SIDE_TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
     "CREATE INDEX IF NOT EXISTS leases_principal ON leases (principal, session, kind)",
     "CREATE INDEX IF NOT EXISTS leases_session ON leases (session)",
-    "CREATE INDEX IF NOT EXISTS leases_waiting ON leases (kind, agent) WHERE kind = 'waits'",
+    "CREATE INDEX IF NOT EXISTS leases_queued ON leases (principal, deadline) WHERE kind = 'waits'",
     "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
     """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
     agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, at INTEGER NOT NULL, note TEXT,
@@ -91,7 +91,8 @@ CREATE_INDEXES: Final = (
     "CREATE INDEX IF NOT EXISTS current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
     "CREATE INDEX IF NOT EXISTS claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
     "CREATE INDEX IF NOT EXISTS claims_waiting ON claims (resource) WHERE waiting > 0",
-    f"CREATE INDEX IF NOT EXISTS claims_joint ON claims (resource) WHERE {for_sqlite(IS_JOINT)}",
+    "CREATE INDEX IF NOT EXISTS tickets_agent ON tickets (agent)",
+    f"CREATE INDEX IF NOT EXISTS tickets_joint ON tickets (resource) WHERE {IS_JOINT}",
     "CREATE INDEX IF NOT EXISTS thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
 )
 """Indexes of views: dropped with a view's table, and created again when a new one replaces it."""
@@ -127,10 +128,18 @@ def put_statement(table: Table, name: str | None = None) -> str:
     return f"{into} ON CONFLICT ({', '.join(columns[: table.key])}) DO UPDATE SET {changes}"
 
 
+def drop_statement(table: Table, name: str | None = None) -> str:
+    """Delete the row of one key."""
+    return f'DELETE FROM "{name or table.name}" WHERE {_is_key(table)}'
+
+
 def select_row(table: Table, name: str | None = None) -> str:
     """Select the row of one key."""
-    key = " AND ".join(f'"{column}" = ?' for column in list(table.columns)[: table.key])
-    return f"{select_from(table, name)} WHERE {key}"
+    return f"{select_from(table, name)} WHERE {_is_key(table)}"
+
+
+def _is_key(table: Table) -> str:
+    return " AND ".join(f'"{column}" = ?' for column in list(table.columns)[: table.key])
 
 
 INSERT_EVENT: Final = (
@@ -139,3 +148,4 @@ INSERT_EVENT: Final = (
 )
 SELECT_EVENTS: Final = for_sqlite(tables.SELECT_EVENTS)
 PUT: Final = {table.name: put_statement(table) for table in (*VIEWS, LEASES, LOSSES, REFUSALS)}
+DROP: Final = {view.name: drop_statement(view) for view in VIEWS}

@@ -3,11 +3,11 @@
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT, RowsByView, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
 from holdlog.adapters.stores.sqlite.schema import (
@@ -16,6 +16,7 @@ from holdlog.adapters.stores.sqlite.schema import (
     MINOR,
     MINORS_PER_MAJOR,
     create_view,
+    drop_statement,
     put_statement,
     select_row,
 )
@@ -43,9 +44,10 @@ class SqliteTables:
         found = (self.connection.execute(select, key).fetchone() for key in keys)
         return (row for row in found if row is not None)
 
-    def put(self, rows: Mapping[str, list[Row]]) -> None:
+    def put(self, rows: RowsByView) -> None:
         for view, of_view in rows.items():
-            self.connection.executemany(_PUT_SHADOW[view], of_view)
+            self.connection.executemany(_DROP_SHADOW[view], [key for key, row in of_view.items() if row is None])
+            self.connection.executemany(_PUT_SHADOW[view], [row for row in of_view.values() if row is not None])
 
     def create(self) -> None:
         self.drop()
@@ -152,4 +154,5 @@ def _require_known_schema(connection: sqlite3.Connection) -> None:
 
 _META: Final = "rebuild"
 _PUT_SHADOW: Final = {view.name: put_statement(view, shadow_name(view.name)) for view in VIEWS}
+_DROP_SHADOW: Final = {view.name: drop_statement(view, shadow_name(view.name)) for view in VIEWS}
 _SELECT_SHADOW: Final = {view.name: select_row(view, shadow_name(view.name)) for view in VIEWS}

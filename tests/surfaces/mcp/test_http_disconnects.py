@@ -29,7 +29,7 @@ async def test_dropped_connection_leaves_the_queue(era: str, token: Any) -> None
         await connection.send("POST", *call(era, "claim", QUEUE, token))
         await until(lambda: place.waiters)
         with place.engine.store.reader() as reader:
-            assert [ticket.agent for ticket in reader.claim("a.md").line] == ["bob"]
+            assert [ticket.agent for ticket in reader.tickets(["a.md"])] == ["bob"]
             present = reader.leases.next_end()
         connection.drop()
         await until(lambda: not place.waiters)

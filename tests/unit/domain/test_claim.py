@@ -27,7 +27,7 @@ def queued(agent: str = "bob", turn: int = 1, **fields: object) -> ClaimQueued:
 def test_resource_that_was_never_claimed_is_empty() -> None:
     claim = given().claim
     assert claim == Claim("src/tea.py")
-    assert (claim.version, claim.grants, claim.line, claim.past, claim.stream) == (0, (), (), None, "claim:src/tea.py")
+    assert (claim.version, claim.grants, claim.waiting, claim.past, claim.stream) == (0, (), 0, None, "claim:src/tea.py")
 
 
 def test_grant_is_identified_by_version_agent_and_time() -> None:
@@ -83,28 +83,28 @@ def test_uncollected_offer_leaves_the_past_unchanged() -> None:
     modified = ClaimReleased(agent="ann", grant=1, outcome="modified")
     uncollected = ClaimExpired(agent="bob", grant=4, due=9, collected=False)
     claim = given(granted(), queued("bob"), modified, granted("bob", ticket=2), uncollected).claim
-    assert (claim.grants, claim.line) == ((), ())
+    assert (claim.grants, claim.waiting) == ((), 0)
     assert claim.past == PastHold("ann", "modified", 3 * SECOND, version=1)
 
 
 def test_ticket_event_holds_everything_requested() -> None:
-    claim = given(granted(), queued("bob", turn=7, mode="shared", principal="org", also=["a", "b/"])).claim
-    assert claim.line == (Ticket(2, "bob", "org", "shared", 2 * SECOND, 7, ("a", "b/"), ()),)
-    assert given(queued(alternatives=["c"])).claim.line[0].alternatives == ("c",)
+    queue = given(granted(), queued("bob", turn=7, mode="shared", principal="org", also=["a", "b/"])).queue
+    assert queue == [Ticket("src/tea.py", 2, "bob", "org", "shared", 2 * SECOND, 7, ("a", "b/"), ())]
+    assert given(queued(alternatives=["c"])).queue[0].alternatives == ("c",)
 
 
 def test_grant_removes_its_ticket_from_the_queue() -> None:
     waiting = granted("ann"), queued("bob", 1), queued("cleo", 2)
-    claim = given(*waiting, ClaimReleased(agent="ann", grant=1), granted("bob", ticket=2)).claim
-    assert ([it.agent for it in claim.grants], [it.agent for it in claim.line]) == (["bob"], ["cleo"])
+    after = given(*waiting, ClaimReleased(agent="ann", grant=1), granted("bob", ticket=2))
+    assert ([it.agent for it in after.claim.grants], [it.agent for it in after.queue]) == (["bob"], ["cleo"])
 
 
 @pytest.mark.parametrize("why", ["left", "absent", "granted"])
 def test_leaving_the_queue_keeps_the_others_in_it(why: str) -> None:
     left = ClaimUnqueued.model_validate({"agent": "bob", "ticket": 2, "why": why})
-    claim = given(granted(), queued("bob", 1), queued("cleo", 2), left).claim
-    assert [it.agent for it in claim.line] == ["cleo"]
-    assert (claim.version, claim.past) == (4, None)
+    after = given(granted(), queued("bob", 1), queued("cleo", 2), left)
+    assert [it.agent for it in after.queue] == ["cleo"]
+    assert (after.claim.version, after.claim.past) == (4, None)
 
 
 def test_grant_may_replace_an_earlier_one_of_its_holder() -> None:
