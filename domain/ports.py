@@ -86,7 +86,7 @@ class LeaseWrites(Leases, Protocol):
         `server` keeps alive again all that the session holds or waits for."""
 
     def held(self, who: Who, now: int) -> HeldCounts:
-        """Count the live grants and tickets of the session and the principal of a caller. Below the
+        """Count the live grants of the session and the principal of a caller, and the principal's tickets. Below the
         limit per principal, its count of grants may include expired ones."""
 
     def touch(self, sessions: Sequence[tuple[str | None, str, int]], now: int) -> None:

@@ -243,11 +243,10 @@ def _queue_or_refuse(attempt: _Attempt, draft: BoardDraft) -> Queued:
     lease = _new_lease(attempt, "waits", command.wait + ABSENCE, draft.now)
     draft.keep(lease._replace(version=version, waiting_until=draft.now + command.wait if command.wait else 0))
     grant_waiting(draft)
-    queue = [waiting.lease.key for waiting in draft.queued_for(command.resource)]
+    queue = draft.queued_for(command.resource)
     key = (command.resource, version)
-    return Queued(
-        hold._replace(queue_length=len(queue)), version, queue.index(key) + 1 if key in queue else 1, wanted.who.receipt
-    )
+    position = next((number for number, it in enumerate(queue, start=1) if it.ticket[:2] == key), 1)
+    return Queued(hold._replace(queue_length=len(queue)), version, position, wanted.who.receipt)
 
 
 def _replace_tickets(attempt: _Attempt, draft: BoardDraft) -> int:
@@ -279,7 +278,7 @@ def _describe(wanted: WantedClaim, board: ClaimBoard) -> Hold:
     blocked = next(
         (it for it in option if any(board.conflicting_holds(it, wanted.mode, wanted.who, option))), option[0]
     )
-    queue_length = len({waiting.lease.key for resource in option for waiting in board.queued_for(resource)})
+    queue_length = len(board.queued_for(*option))
     if holds:
         return _hold(blocked, holds, queue_length, wanted, board)
     first = board.queued_before(wanted, option)[0]

@@ -69,7 +69,7 @@ class ClaimBoard:
         ticket_count: int = 0,
     ) -> None:
         self.claims = {claim.resource: claim for claim in sorted(claims)}
-        self.tickets = {(ticket.resource, ticket.version): ticket for ticket in sorted(tickets, key=_TURN)}
+        self.tickets = {ticket[:2]: ticket for ticket in sorted(tickets, key=_TURN)}
         self.restored = restored
         self.leases = {**leases, **restored}
         self.now = now
@@ -193,12 +193,12 @@ class ClaimBoard:
         """The live tickets under an agent's name, in queue order."""
         return [waiting for waiting in self.queue.values() if waiting.ticket.agent == agent]
 
-    def queued_for(self, resource: str) -> list[Waiting]:
-        """The live tickets for anything that overlaps the resource, in queue order."""
+    def queued_for(self, *resources: str) -> list[Waiting]:
+        """The live tickets for anything that overlaps these resources, in queue order."""
         return [
             waiting
             for waiting in self.queue.values()
-            if waiting.resource == resource or _wants(waiting, (resource,))
+            if waiting.resource in resources or _wants(waiting, resources)
         ]
 
     # --- who may have what

@@ -32,13 +32,11 @@ def load_board(reader: Reader, resources: Iterable[str], now: int, at: int, who:
     if not active:
         return ClaimBoard(claims, (), {}, now, at, ticket_count=ticket_count)
     leases = {lease[:2]: lease for lease in reader.leases.of(active)}
-    parts: list[tuple[str, Grant | Ticket]] = [(claim.resource, grant) for claim in claims for grant in claim.grants]
-    parts += [(ticket.resource, ticket) for ticket in tickets]
-    restored = {
-        (resource, part.version): _lease_of(resource, part, now, at)
-        for resource, part in parts
-        if (resource, part.version) not in leases
-    }
+    restored = {ticket[:2]: _lease_of(ticket.resource, ticket, now, at) for ticket in tickets if ticket[:2] not in leases}
+    for claim in claims:
+        for grant in claim.grants:
+            if (key := (claim.resource, grant.version)) not in leases:
+                restored[key] = _lease_of(claim.resource, grant, now, at)
     return ClaimBoard(claims, tickets, leases, now, at, restored, ticket_count)
 
 
@@ -52,20 +50,19 @@ def load_board_to_write(transaction: Transaction, resources: Sequence[str], who:
     return board
 
 
-def count_held(transaction: Transaction, who: Who) -> HeldCounts:
-    """What the session and the principal of a caller hold and wait for; a ticket may request several resources."""
+def count_held(transaction: Transaction, who: Who, board: ClaimBoard) -> HeldCounts:
+    """What the session and the principal of a caller hold and wait for; a ticket may request several resources.
+    `board`: loaded for this caller, so it has all tickets of its session."""
     held = transaction.leases.held(who, transaction.steady)
-    joint = transaction.joint_tickets() if held.awaited_by_principal else []
-    if not joint:
+    if not held.awaited_by_principal:
         return held
+    joint = [ticket for ticket in transaction.joint_tickets() if ticket.principal == who.principal]
     leases = {it.key: it for it in transaction.leases.of(list({ticket.resource for ticket in joint}))}
-    found = [(leases.get((ticket.resource, ticket.version)), most_of(ticket) - 1) for ticket in joint]
-    mine = [
-        (it, more) for it, more in found if it and it.principal == who.principal and it.deadline > transaction.steady
-    ]
+    live = [it for it in joint if (lease := leases.get(it[:2])) is not None and lease.deadline > transaction.steady]
+    mine = [it for it in board.queue.values() if it.lease.session == who.session and it.lease.is_counted_for(who)]
     return held._replace(
-        awaited_by_session=held.awaited_by_session + sum(more for it, more in mine if it.is_counted_for(who)),
-        awaited_by_principal=held.awaited_by_principal + sum(more for _, more in mine),
+        awaited_by_session=sum([most_of(it.ticket) for it in mine]),
+        awaited_by_principal=held.awaited_by_principal + sum([most_of(it) - 1 for it in live]),
     )
 
 

@@ -5,7 +5,7 @@ Every step that ends a hold or a wait also grants to the waiters, so that no fre
 
 from typing import Any
 
-from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting
+from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting, WantedClaim
 from holdlog.domain.claims.claim import (
     ClaimExpired,
     ClaimGranted,
@@ -63,10 +63,10 @@ def _grant_each(draft: BoardDraft) -> list[tuple[str, Who]]:
     granted: list[tuple[str, Who]] = []
     blocked = _BlockedRequests(draft)
     for waiting in draft.present():
-        if waiting.lease.key not in draft.queue:
-            continue  # another grant of this round made it unnecessary
         if blocked.includes(waiting):
             continue
+        if waiting.lease.key not in draft.queue:
+            continue  # another grant of this round made it unnecessary
         if _is_content(waiting, draft):
             _remove(waiting, draft)
             continue
@@ -91,23 +91,31 @@ class _BlockedRequests:
 
     def __init__(self, draft: BoardDraft) -> None:
         self._draft = draft
-        self._holders = {lease.agent for lease in draft.leases.values() if lease.kind != "waits"}
-        self._blocking: dict[tuple[object, ...], list[LiveHold | None]] = {}
+        self._holders = {grant.agent for claim in draft.claims.values() for grant in claim.grants}
+        self._blocking: dict[tuple[object, ...], tuple[str, ...] | None] = {}
 
     def includes(self, waiting: Waiting) -> bool:
         """Whether holds of unrelated agents block all options of a waiter that holds nothing. False if unknown."""
-        ticket, agent = waiting.ticket, waiting.lease.agent
+        resource, ticket, _ = waiting
+        agent = ticket.agent
         if agent in self._holders:
             return False
-        request = (waiting.resource, ticket.mode, ticket.also, ticket.alternatives)
+        request = (resource, ticket.mode, ticket.also, ticket.alternatives)
         if request not in self._blocking:
-            wanted = waiting.wanted
-            self._blocking[request] = [self._draft.blocking_hold(wanted, option) for option in wanted.options]
-        return all(hold is not None and not hold.lease.may_admit(agent) for hold in self._blocking[request])
+            self._blocking[request] = self._blocking_agents(waiting.wanted)
+        blocking = self._blocking[request]
+        return blocking is not None and not agent.startswith(blocking)  # see Lease.may_admit
+
+    def _blocking_agents(self, wanted: WantedClaim) -> tuple[str, ...] | None:
+        """The holders of what blocks each option; None if an option is free."""
+        holds = [self._draft.blocking_hold(wanted, option) for option in wanted.options]
+        return None if None in holds else tuple([hold.lease.agent for hold in holds if hold is not None])
 
 
 def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, draft: BoardDraft) -> bool:
-    if sum(1 for other in draft.present() if other.lease.who == waiting.lease.who) < 2:
+    now, who = draft.now, waiting.lease.who
+    mine = [it for it in draft.tickets_under(who.agent) if it.lease.waiting_until > now and it.lease.who == who]
+    if len(mine) < 2:
         return False
     trial = BoardDraft(draft)
     _offer(waiting, option, trial)

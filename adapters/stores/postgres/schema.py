@@ -165,7 +165,7 @@ CREATE: Final = (
     "CREATE INDEX leases_agent ON leases (agent)",
     "CREATE INDEX leases_principal ON leases (principal, session, kind)",
     "CREATE INDEX leases_session ON leases (session)",
-    "CREATE INDEX leases_queued ON leases (principal, deadline) WHERE kind = 'waits'",
+    "CREATE INDEX leases_queued ON leases (principal, kind, deadline) WHERE kind = 'waits'",
     "CREATE INDEX leases_present ON leases (present_until) WHERE present_until > 0",
     f"""CREATE TABLE losses ({_columns(LOSSES.columns, ("resource", "version", "why", "agent", "server", "at"))},
     PRIMARY KEY (resource, version))""",

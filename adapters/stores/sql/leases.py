@@ -1,7 +1,7 @@
 """The table of leases, and that of losses not yet reported: liveness, stored next to the log."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from holdlog.adapters.stores.sql.tables import LEASES, LOSSES, select_from
 from holdlog.adapters.stores.sql.text import NONE, Parameters, PendingStatements, Statements
@@ -68,11 +68,9 @@ _END: Final = """UPDATE leases SET server = '', ended_at = :at, present_until = 
 _IS_GRANT: Final = "principal IS NOT DISTINCT FROM :principal AND kind != 'waits'"
 _HELD_BY_PRINCIPAL: Final = f"SELECT COUNT(*) FROM leases WHERE {_IS_GRANT} AND deadline > :now"
 _IS_COUNTED: Final = "session IS NOT DISTINCT FROM :session AND (session IS NOT NULL OR agent = :agent)"
-_IS_TICKET: Final = "kind = 'waits' AND principal IS NOT DISTINCT FROM :principal AND deadline > :now"
 _HELD: Final = f"""SELECT (SELECT COUNT(*) FROM leases WHERE {_IS_GRANT} AND deadline > :now AND {_IS_COUNTED}),
     (SELECT COUNT(*) FROM (SELECT 1 FROM leases WHERE {_IS_GRANT} LIMIT {MAX_OF_PRINCIPAL}) AS grants),
-    (SELECT COUNT(*) FROM leases WHERE {_IS_TICKET} AND {_IS_COUNTED}),
-    (SELECT COUNT(*) FROM leases WHERE {_IS_TICKET})"""
+    (SELECT COUNT(*) FROM leases WHERE kind = 'waits' AND principal IS NOT DISTINCT FROM :principal AND deadline > :now)"""
 
 
 class SqlLeases:
@@ -82,7 +80,7 @@ class SqlLeases:
         self._statements = statements
 
     def of(self, resources: Sequence[str]) -> list[Lease]:
-        return [_lease(row) for row in self._statements.rows_in(_SELECT_OF, resources)]
+        return list(map(Lease._make, self._statements.rows_in(_SELECT_OF, resources)))
 
     def of_agent(self, agent: str, principal: str | None) -> list[Lease]:
         return self._leases(_SELECT_OF_AGENT, {"agent": agent, "principal": principal})
@@ -107,7 +105,7 @@ class SqlLeases:
         return [Loss(*row) for row in self._statements.rows(_SELECT_LOSSES, whose)]
 
     def _leases(self, select: str, parameters: Parameters) -> list[Lease]:
-        return [_lease(row) for row in self._statements.rows(select, parameters)]
+        return list(map(Lease._make, self._statements.rows(select, parameters)))
 
 
 class SqlLeaseWrites(SqlLeases):
@@ -120,10 +118,10 @@ class SqlLeaseWrites(SqlLeases):
 
     def held(self, who: Who, now: int) -> HeldCounts:
         parameters = who._asdict() | {"now": now}
-        by_session, by_principal, *tickets = self._statements.rows(_HELD, parameters)[0]
+        by_session, by_principal, awaited = self._statements.rows(_HELD, parameters)[0]
         if by_principal > MAX_OF_PRINCIPAL // 2:  # by_principal comes from an index alone, and includes expired leases
             by_principal = self._statements.rows(_HELD_BY_PRINCIPAL, parameters)[0][0]
-        return HeldCounts(by_session, by_principal, *tickets)
+        return HeldCounts(by_session, by_principal, awaited_by_principal=awaited)
 
     def due(self, now: int, limit: int) -> list[Lease]:
         parameters = {"now": now, "limit": limit}
@@ -175,7 +173,3 @@ class SqlLeaseWrites(SqlLeases):
     def forget(self, losses: Sequence[Loss]) -> None:
         for loss in losses:
             self._statements.later(_DROP_LOSS, {"resource": loss.resource, "version": loss.version})
-
-
-def _lease(row: tuple[Any, ...]) -> Lease:
-    return Lease(*row)

@@ -80,7 +80,7 @@ CREATE_SIDE_TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
     "CREATE INDEX IF NOT EXISTS leases_principal ON leases (principal, session, kind)",
     "CREATE INDEX IF NOT EXISTS leases_session ON leases (session)",
-    "CREATE INDEX IF NOT EXISTS leases_queued ON leases (principal, deadline) WHERE kind = 'waits'",
+    "CREATE INDEX IF NOT EXISTS leases_queued ON leases (principal, kind, deadline) WHERE kind = 'waits'",
     "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
     """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
     agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, at INTEGER NOT NULL, note TEXT,
