@@ -36,15 +36,14 @@ def reach(reader: Reader, resources: Iterable[str], who: Who | None = None) -> R
     loaded_for: set[str] = set()
     followed: set[str] = set()
     while wanted or agents:
-        new = [claim for claim in reader.overlapping(sorted(wanted)) if claim.resource not in claims]
-        claims |= {claim.resource: claim for claim in new}
-        queued = reader.tickets([claim.resource for claim in new if claim.waiting])
+        new = {it.resource: it for it in reader.overlapping(sorted(wanted)) if it.resource not in claims}
+        claims |= new
+        awaited = [claim.resource for claim in new.values() if claim.waiting]
+        queued = reader.tickets(awaited)
         tickets += queued
-        agents |= {grant.agent for claim in new for grant in claim.grants}
+        agents |= {grant.agent for claim in new.values() for grant in claim.grants}
         loaded_for |= wanted
-        wanted = {it for ticket in joint if _requests(ticket, wanted) for it in requested(ticket)}
-        wanted |= {it for ticket in queued if ticket.also or ticket.alternatives for it in requested(ticket)}
-        wanted |= {claim.resource for claim in new if claim.waiting}
+        wanted = {*awaited, *(it for ticket in joint if _requests(ticket, wanted) for it in requested(ticket))}
         if total > len(tickets):
             agents |= {ticket.agent for ticket in queued}
             wanted |= set(reader.awaited_by(sorted(agents - followed)))

@@ -504,7 +504,7 @@ def test_store_of_schema_1_is_upgraded_when_its_writer_is_done(postgres: str) ->
         older.commit()
         store = opening.result(20)
         with store.reader() as reader:
-            assert reader.meta("major") == "3"
+            assert reader.meta("major") == "4"
         assert write(store, "k", 1) == 1
         store.close()
 

@@ -89,8 +89,8 @@ def major(kind: Kind) -> int:
 
 
 def everything(kind: Kind) -> dict[str, Any]:
-    """All rows of all tables, by table."""
-    return {name: sorted(kind.ask(f'SELECT * FROM "{name}"'), key=repr) for name in sorted(TABLES)}
+    """All rows of the tables of schema 2, by table."""
+    return {name: sorted(kind.ask(f'SELECT * FROM "{name}"'), key=repr) for name in sorted(TABLES - {"tickets"})}
 
 
 def require_upgraded(kind: Kind) -> None:
@@ -224,7 +224,7 @@ def test_store_of_an_earlier_minor_version_is_upgraded(kind: Kind, minor: int) -
 
 def test_doctor_announces_an_upgrade_and_changes_nothing(kind: Kind) -> None:
     before = everything(kind)
-    assert "migrates it to 3" in kind.look()["schema"].text
+    assert f"migrates it to {MAJOR}" in kind.look()["schema"].text
     assert kind.bad() == {}
     assert everything(kind) == before
 
@@ -460,10 +460,10 @@ def test_running_process_of_release_0_1_is_refused_and_changes_nothing(release_0
             for _ in range(3):
                 refused = hear()
                 assert refused["error"] == "StoreError"
-                assert refused["line"] == "the store has schema 3, this holdlog knows 2; upgrade holdlog"
+                assert refused["line"] == "the store has schema 4, this holdlog knows 2; upgrade holdlog"
             assert hear() == {"ok": "1"}, "reading goes on"
             process.stdin.close()
-            assert hear()["line"] == "the store has schema 3, this holdlog knows 2; upgrade holdlog"
+            assert hear()["line"] == "the store has schema 4, this holdlog knows 2; upgrade holdlog"
             process.wait()
             assert everything(kind) == before
             assert store.set("n", "old", 2, updated_by="ann", expected_version=1).version == 2
@@ -525,7 +525,7 @@ def test_connection_opened_as_by_release_0_1_finds_the_newer_schema(kind: Kind) 
             begin_as_0_1(older)
             older.execute("COMMIT")
             with engine(kind):
-                with pytest.raises(StoreError, match="schema 3"):
+                with pytest.raises(StoreError, match="schema 4"):
                     begin_as_0_1(older)
                 older.execute("ROLLBACK")
                 assert older.execute("SELECT live, value, expires_at FROM current WHERE key = 'key 0'").fetchall()
@@ -543,7 +543,7 @@ def test_connection_opened_as_by_release_0_1_finds_the_newer_schema(kind: Kind) 
                 majors.append(rows[0][2])
             with engine(kind):
                 pass
-        assert majors == ["2", "3"]
+        assert majors == ["2", "4"]
 
 
 def test_examining_a_store_of_an_older_schema_names_what_to_do(kind: Kind) -> None:

@@ -12,6 +12,7 @@ from holdlog.adapters.stores.event_log import audit
 from holdlog.adapters.stores.event_log.codec import payload_hash
 from holdlog.adapters.stores.postgres import doctor
 from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.postgres.schema import MAJOR
 from tests.support.kinds import InDatabase, InFile, Kind
 
 
@@ -124,8 +125,8 @@ def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> 
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
     assert found["leases"].text == "1 claim held, 0 agents waiting"
     assert found["database"].text.startswith("PostgreSQL 1")
-    assert found["tables"].text == "13 tables and 12 indexes exist"
-    assert found["schema"].text == "3"
+    assert found["tables"].text == "14 tables and 13 indexes exist"
+    assert found["schema"].text == "4"
 
 
 @pytest.mark.check
@@ -164,7 +165,7 @@ def test_doctor_reports_a_server_without_fsync_and_its_effect(kind: InDatabase) 
             "DROP TABLE leases",
             (
                 "table leases, index leases_agent, index leases_deadline, index leases_present, index leases_principal,"
-                " index leases_session, index leases_waiting"
+                " index leases_queued, index leases_session"
             ),
         ),
         ("DROP TABLE refusals", "table refusals"),
@@ -191,9 +192,10 @@ def test_doctor_finds_a_damaged_event_row_and_table_at_once(kind: InDatabase) ->
 
 @pytest.mark.check
 def test_doctor_reports_another_schema_version_and_stops(kind: InDatabase) -> None:
-    kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
+    kind.doctored(f"UPDATE meta SET value = '{MAJOR + 1}' WHERE name = 'major'")
     found = kind.look()
-    assert found["schema"].text == "the store has schema 4, but this holdlog supports 3; upgrade holdlog"
+    expected = f"the store has schema {MAJOR + 1}, but this holdlog supports {MAJOR}; upgrade holdlog"
+    assert found["schema"].text == expected
     assert found["log"].level == "warn"
     assert "digests" not in found
 

@@ -20,9 +20,11 @@ FIXTURES: Final = Path(__file__).parent / "fixtures"
 SCHEMA_1: Final = FIXTURES / "schema1.sql"
 SCHEMA_2: Final = FIXTURES / "schema2.sql"
 TABLES_2: Final = FIXTURES / "schema2_postgres.sql"
+SCHEMA_3: Final = FIXTURES / "schema3.sql"
+TABLES_3: Final = FIXTURES / "schema3_postgres.sql"
 NOW: Final = 1_763_640_060_000_000
 STEADY: Final = 5_060_000_000
-"""The clocks at the end of `SCHEMA_2`: microseconds UTC, and of leases."""
+"""The clocks at the end of `SCHEMA_2` and `SCHEMA_3`: microseconds UTC, and of leases."""
 
 
 def lay(path: Path, fixture: Path) -> Path:
@@ -34,15 +36,16 @@ def lay(path: Path, fixture: Path) -> Path:
     return path
 
 
-def lay_in_postgres(url: str) -> None:
-    """Make tables of schema 2 with the rows of its fixture; leases go by the clock of the database from now on."""
+def lay_in_postgres(url: str, schema_of: Path = SCHEMA_2, tables: Path = TABLES_2, version: str = "2.2") -> None:
+    """Make tables of an older schema with the rows of its fixture; leases go by the clock of the database from now
+    on."""
     place = database_target(url)
     with closing(sqlite3.connect(":memory:")) as fixture, psycopg.connect(place.url) as connection:
-        fixture.executescript(SCHEMA_2.read_text())
+        fixture.executescript(schema_of.read_text())
         schema = sql.Identifier(place.schema)
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
         connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(schema))
-        connection.execute(TABLES_2.read_text())
+        connection.execute(tables.read_text())
         for (table,) in fixture.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
             rows = fixture.execute(f'SELECT * FROM "{table}"')
             names = [column[0] if column[0] != "rowid" else "notification_id" for column in rows.description]
@@ -54,7 +57,7 @@ def lay_in_postgres(url: str) -> None:
             connection.cursor().executemany(insert, rows.fetchall())
         connection.execute("SELECT setval('refusals_id_seq', (SELECT MAX(id) FROM refusals))")
         connection.execute("DELETE FROM meta WHERE name = 'boot_id'")
-        connection.execute("INSERT INTO meta VALUES ('major', '2'), ('minor', '2')")
+        connection.execute("INSERT INTO meta VALUES ('major', %s), ('minor', %s)", version.split("."))
         now = f"(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - {STEADY}"
         connection.execute(f"UPDATE leases SET deadline = deadline + {now}, heard = heard + {now}")
         connection.execute(f"UPDATE leases SET present_until = present_until + {now} WHERE present_until > 0")
