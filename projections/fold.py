@@ -17,8 +17,8 @@ from holdlog.domain.record import Record
 from holdlog.domain.threads import thread
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
-from holdlog.projections.agents import AGENTS, profile_of, row_of_profile
 from holdlog.projections import claims
+from holdlog.projections.agents import AGENTS, profile_of, row_of_profile
 from holdlog.projections.claims import CLAIMS, TICKETS, claim_of, row_of_claim
 from holdlog.projections.current import CURRENT, record_of, row_of_record
 from holdlog.projections.projection import Put, Row, RowChange, Table

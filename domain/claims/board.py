@@ -196,9 +196,7 @@ class ClaimBoard:
     def queued_for(self, *resources: str) -> list[Waiting]:
         """The live tickets for anything that overlaps these resources, in queue order."""
         return [
-            waiting
-            for waiting in self.queue.values()
-            if waiting.resource in resources or _wants(waiting, resources)
+            waiting for waiting in self.queue.values() if waiting.resource in resources or _wants(waiting, resources)
         ]
 
     # --- who may have what

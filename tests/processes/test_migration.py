@@ -231,7 +231,7 @@ def test_command_line_prints_one_line_when_it_migrates_and_only_then(path: Path)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout, done.stderr
 
-    told = f"holdlog: migrated the store {path} from schema 1 to 3; the backup of the old store is {path}.backup-1\n"
+    told = f"holdlog: migrated the store {path} from schema 1 to 4; the backup of the old store is {path}.backup-1\n"
     assert get() == ("2\n", told)
     assert get() == ("2\n", "")
 
@@ -456,7 +456,7 @@ def test_migration_of_an_unreadable_log_changes_nothing(path: Path, old: int) ->
         connection.commit()
     before = log(path)
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"schema [12] and cannot be migrated to 3 .*unknown topic.*unchanged"):
+        with pytest.raises(StoreError, match=r"schema [12] and cannot be migrated to 4 .*unknown topic.*unchanged"):
             StateStore(path)
     assert (version(path), log(path), backups(path)) == (VERSIONS[old], before, [])
 

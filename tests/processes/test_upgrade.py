@@ -335,7 +335,7 @@ def test_upgrade_of_an_unreadable_log_changes_nothing(in_postgres: InDatabase, d
     in_postgres.doctored(damage)
     before = everything(in_postgres)
     for _ in range(2):
-        with pytest.raises(StoreError, match=rf"schema 2 and cannot be migrated to 3 .*{reason}.*unchanged"):
+        with pytest.raises(StoreError, match=rf"schema 2 and cannot be migrated to 4 .*{reason}.*unchanged"):
             open_postgres(str(in_postgres.place))
     assert everything(in_postgres) == before
 
@@ -347,7 +347,7 @@ def test_upgrade_blocked_by_a_reader_is_unavailable_and_changes_nothing(
     before = everything(in_postgres)
     with in_postgres.connect() as reader, reader.transaction():
         reader.execute("SELECT * FROM current").fetchall()
-        with pytest.raises(UnavailableError, match=r"cannot be migrated to 3 .*unchanged") as refused:
+        with pytest.raises(UnavailableError, match=r"cannot be migrated to 4 .*unchanged") as refused:
             open_postgres(str(in_postgres.place))
     assert "\n" not in str(refused.value)
     assert everything(in_postgres) == before
@@ -369,7 +369,7 @@ def test_upgrade_by_a_user_who_does_not_own_the_tables_is_refused_in_one_line(in
             connection.execute(statement)  # type: ignore[call-overload]
         try:
             url = f"{in_postgres.place}&options=-crole%3D{role}"
-            with pytest.raises(StoreError, match=r"cannot be migrated to 3 .*must be owner.*unchanged"):
+            with pytest.raises(StoreError, match=r"cannot be migrated to 4 .*must be owner.*unchanged"):
                 open_postgres(url)
         finally:
             connection.execute(f'DROP OWNED BY "{role}"')  # type: ignore[call-overload]

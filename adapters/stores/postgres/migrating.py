@@ -30,8 +30,8 @@ def migrate(connection: Connection, recorder: PostgresEventRecorder, old: str) -
 
     Events do not change: the migration adds missing columns to the log, and missing columns and rows to the views. The
     store then refuses processes of the older version. From a major before 3, the sessions of all leases count as ended;
-    deadlines do not change. Raises StoreError if the migration is impossible, UnavailableError if a retry may succeed, both with a one-line
-    message; the store is then unchanged.
+    deadlines do not change. Raises StoreError if the migration is impossible, UnavailableError if a retry may succeed,
+    both with a one-line message; the store is then unchanged.
     """
     try:
         connection.execute(f"SET LOCAL lock_timeout = '{round(LOCK_SECONDS * 1000)}ms'")

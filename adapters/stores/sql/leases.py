@@ -70,7 +70,8 @@ _HELD_BY_PRINCIPAL: Final = f"SELECT COUNT(*) FROM leases WHERE {_IS_GRANT} AND 
 _IS_COUNTED: Final = "session IS NOT DISTINCT FROM :session AND (session IS NOT NULL OR agent = :agent)"
 _HELD: Final = f"""SELECT (SELECT COUNT(*) FROM leases WHERE {_IS_GRANT} AND deadline > :now AND {_IS_COUNTED}),
     (SELECT COUNT(*) FROM (SELECT 1 FROM leases WHERE {_IS_GRANT} LIMIT {MAX_OF_PRINCIPAL}) AS grants),
-    (SELECT COUNT(*) FROM leases WHERE kind = 'waits' AND principal IS NOT DISTINCT FROM :principal AND deadline > :now)"""
+    (SELECT COUNT(*) FROM leases
+    WHERE kind = 'waits' AND principal IS NOT DISTINCT FROM :principal AND deadline > :now)"""
 
 
 class SqlLeases:

@@ -42,8 +42,8 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
 
     The log gets missing columns, and its events do not change; the views are rebuilt from it. Processes of the older
     build can no longer use the store. From a major before 3, the sessions of all leases count as ended; their deadlines
-    do not change. A kill at any moment leaves the store unchanged or fully migrated. Raises StoreError if the migration is impossible,
-    UnavailableError if a retry may succeed; both with a one-line message.
+    do not change. A kill at any moment leaves the store unchanged or fully migrated. Raises StoreError if the migration
+    is impossible, UnavailableError if a retry may succeed; both with a one-line message.
     """
     connection.execute("BEGIN IMMEDIATE")
     old = _version(connection) // MINORS_PER_MAJOR

@@ -27,7 +27,13 @@ def queued(agent: str = "bob", turn: int = 1, **fields: object) -> ClaimQueued:
 def test_resource_that_was_never_claimed_is_empty() -> None:
     claim = given().claim
     assert claim == Claim("src/tea.py")
-    assert (claim.version, claim.grants, claim.waiting, claim.past, claim.stream) == (0, (), 0, None, "claim:src/tea.py")
+    assert (claim.version, claim.grants, claim.waiting, claim.past, claim.stream) == (
+        0,
+        (),
+        0,
+        None,
+        "claim:src/tea.py",
+    )
 
 
 def test_grant_is_identified_by_version_agent_and_time() -> None:
