@@ -69,9 +69,17 @@ QUICK_ON_POSTGRES = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if not _repeats_the_other_side(item)]
     for item in items:
         if item.nodeid.partition("::")[0] not in QUICK_ON_POSTGRES and _uses_postgres(item):
             item.add_marker(pytest.mark.check)
+
+
+def _repeats_the_other_side(item: pytest.Item) -> bool:
+    """Whether the test runs the asynchronous library (`Awaited`) on a store other than a file. The synchronous one,
+    which is generated from it, runs on every store."""
+    named = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return getattr(named.get("kind"), "__name__", "") == "Awaited" and named.get("place", "sqlite") != "sqlite"
 
 
 def _uses_postgres(item: pytest.Item) -> bool:
