@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sqlite3
 import time
 from typing import Any
@@ -110,6 +111,50 @@ class Raw:
         self._execute("COMMIT")
 
 
+class Sql:
+    """What holdlog's `set` sends to SQLite, without holdlog: the same tables, rows and statements."""
+
+    def __init__(self, path: str) -> None:
+        from holdlog import StateStore
+
+        with StateStore(path) as store:
+            store.set(NAMESPACE, "first", VALUE, updated_by=AGENT)
+        self._connection = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
+        self._execute = self._connection.execute
+        self._execute("PRAGMA synchronous = FULL")
+        self._event = self._row("stored_events", without="rowid")
+        self._record = self._row("current")
+        self._insert = self._statement("stored_events", self._event)
+        self._upsert = self._statement("current", self._record) + " ON CONFLICT (namespace, key) DO UPDATE SET "
+        self._upsert += ", ".join(f"{it} = excluded.{it}" for it in self._record)
+        self._select = f"SELECT {', '.join(self._record)} FROM current WHERE namespace = ? AND key = ?"
+        self._versions: dict[str, int] = {}
+
+    def set(self, key: str, value: Any) -> None:
+        text, at, digest = json.dumps(value), time.time_ns() // 1000, os.urandom(32)
+        version = self._versions[key] = self._versions.get(key, 0) + 1
+        self._execute("BEGIN IMMEDIATE")
+        self._execute(self._select, (NAMESPACE, key)).fetchone()
+        event = {"originator_id": f"record:{NAMESPACE}/{key}", "originator_version": version, "at": at}
+        self._execute(self._insert, self._event | event | {"digest": digest, "salt": os.urandom(16), "payload": text})
+        record = {"key": key, "version": version, "value": text, "updated_at": at, "digest": digest}
+        self._execute(self._upsert, self._record | record)
+        self._execute(
+            "UPDATE leases SET seen = ? WHERE principal IS NULL AND session = ? AND deadline > ?", (at, "s", at)
+        )
+        self._execute("COMMIT")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _row(self, table: str, without: str = "") -> dict[str, Any]:
+        found = self._execute(f"SELECT * FROM {table}")
+        return {it[0]: value for it, value in zip(found.description, found.fetchone(), strict=True) if it[0] != without}
+
+    def _statement(self, table: str, row: dict[str, Any]) -> str:
+        return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{it}' for it in row)})"
+
+
 class Holdlog:
     def __init__(self, path: str) -> None:
         from holdlog import AsyncStateStore, ConflictError, NotFoundError, StateStore
@@ -123,6 +168,9 @@ class Holdlog:
 
     def get(self, key: str) -> Any:
         return self.store.get(NAMESPACE, key)
+
+    def history(self, key: str, limit: int) -> Any:
+        return self.store.history(NAMESPACE, key, limit=limit)
 
     def version(self, key: str) -> int:
         try:
@@ -181,6 +229,9 @@ class Agenthold:
     def get(self, key: str) -> Any:
         return self._store.get(NAMESPACE, key)
 
+    def history(self, key: str, limit: int) -> Any:
+        return self._store.history(NAMESPACE, key, limit=limit)
+
     def version(self, key: str) -> int:
         try:
             return self._store.get(NAMESPACE, key).version
@@ -236,4 +287,4 @@ class Waiting:
         self.change, self.watch, self.close = change, watch, close
 
 
-CONTESTANTS = {"raw": Raw, "holdlog": Holdlog, "agenthold": Agenthold}
+CONTESTANTS = {"raw": Raw, "sql": Sql, "holdlog": Holdlog, "agenthold": Agenthold}

@@ -38,6 +38,15 @@ class Worker:
     def get(self, n: int, keys: int) -> Answers:
         yield _timed(n, lambda: self._contestant.get(f"key-{self._next() % keys}"))
 
+    def versions(self, n: int) -> Answers:
+        """Write one key many times, for `history`."""
+        for _ in range(n):
+            self._contestant.set("long", VALUE)
+        yield None
+
+    def history(self, n: int) -> Answers:
+        yield _timed(n, lambda: self._contestant.history("long", 10))
+
     def claim_release(self, n: int, resources: int) -> Answers:
         def cycle() -> None:
             resource = f"src/module-{self._next() % resources:06}.py"
@@ -114,6 +123,15 @@ class Worker:
             "slowest_call": slowest_call,
             "slowest_increment": slowest_increment,
         }
+
+    def sets_until(self, start: float, end: float, prefix: str) -> Answers:
+        """How many values were written between two times, to keys that begin with this prefix."""
+        done = 0
+        time.sleep(max(0.0, start - clock()))
+        while clock() < end:
+            self._contestant.set(f"{prefix}-{done % 64}", VALUE)
+            done += 1
+        yield done
 
     def value(self, key: str) -> Answers:
         found = self._contestant.get(key)
