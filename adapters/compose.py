@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.rules import RequestRules
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from holdlog.adapters.nats.options import NatsOptions
     from holdlog.adapters.stores.event_log.findings import Finding
     from holdlog.adapters.stores.event_log.rebuild import ShadowTables
+    from holdlog.adapters.stores.postgres.store import PostgresStore
+    from holdlog.adapters.stores.sql.recorder import LogRecorder
+    from holdlog.adapters.stores.sqlite.store import SqliteStore
     from holdlog.domain.ports import Store
 
 MEMORY: Final = ":memory:"
@@ -70,6 +73,13 @@ def open_holdlog(
     server = ProcessLiveness(path, caller.session or "", what)
     calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))
     return _kept(Engine(store, notifier, caller, calls, server, settings, identity))
+
+
+def recorder_of(engine: Engine) -> "LogRecorder":
+    """The recorder of an open store's log; its subscriptions wake when the log grows."""
+    recorder = cast("SqliteStore | PostgresStore", engine.store).recorder
+    recorder.notifier = engine.notifier
+    return recorder
 
 
 def named_session(text: str | None) -> SessionId | None:

@@ -27,7 +27,7 @@ BELOW["nats"] = {"domain", "projections", "operating_system"}
 BELOW["api"] = {"domain", "projections", "operating_system", "auth"}
 BELOW["runtime"] = BELOW["api"] | {"api"}
 BELOW["compose"] = BELOW["runtime"] | {"runtime", "stores", "nats"}
-SURFACES = ("mcp", "http", "cli", "python", "langgraph")
+SURFACES = ("mcp", "http", "cli", "python", "langgraph", "eventsourcing")
 BELOW |= {surface: BELOW["compose"] | {"compose"} for surface in SURFACES}
 """What each layer may import besides itself."""
 EXCEPTIONS = {
