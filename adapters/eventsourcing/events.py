@@ -4,6 +4,7 @@ names in its stream, and its envelope."""
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
+from holdlog.adapters.api.authors import principal_of
 from holdlog.adapters.api.events.event_filter import done_by, names_in
 from holdlog.domain.agent import AgentRegistered
 from holdlog.domain.claims.claim import (
@@ -32,7 +33,8 @@ class LogEvent(Event):
     """An event with its envelope. `redacted`: its payload was removed and reads as null.
 
     `originator_id`, `originator_version` and `timestamp` are the library's names for the stream, the version and the
-    time. `author`: the agent that caused the event; what expired is attributed to its owner.
+    time. `author`: the agent that caused the event; what expired is attributed to its owner. `author_principal`: the
+    principal that was authenticated for the author; None: the local user.
     """
 
     TOPIC: ClassVar[str]
@@ -54,7 +56,15 @@ class LogEvent(Event):
 
     @property
     def author(self) -> str:
-        return done_by(Recorded.model_construct(envelope=self.envelope, event=self))
+        return done_by(self._recorded)
+
+    @property
+    def author_principal(self) -> str | None:
+        return principal_of(self._recorded)
+
+    @property
+    def _recorded(self) -> Recorded[Event]:
+        return Recorded.model_construct(envelope=self.envelope, event=self)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

@@ -23,7 +23,7 @@ class LogMapper(Mapper[str]):
         """Refuse: only holdlog's own commands make events, because each continues the digest of the one before it."""
         raise NotSupportedError(READ_ONLY)
 
-    def to_domain_event(self, stored_event: StoredEvent) -> LogEvent:
+    def to_domain_event(self, stored_event: StoredEvent | LoggedEvent) -> LogEvent:
         """Decode an event that holdlog's recorder selected. Raises StoreError as `decode`: topics are never imported,
         and an unknown one is an error."""
         if not isinstance(stored_event, LoggedEvent):

@@ -34,6 +34,7 @@ EXCEPTIONS = {
     ("cli", "mcp"): "the command line starts servers",
     ("cli", "http"): "the command line starts servers",
     ("cli", "python"): "the command line copies and subscribes as programs do",
+    ("cli", "eventsourcing"): "its read models are built as those of programs",
     ("http", "mcp"): "MCP is one of the routes",
     ("langgraph", "python"): "LangGraph's store is built on StateStore",
     ("runtime", "stores"): "a store that moved away answers with its seal",
