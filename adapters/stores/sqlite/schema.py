@@ -14,7 +14,6 @@ from holdlog.adapters.stores.sql.tables import (
     new_session_salt,
     select_from,
 )
-from holdlog.adapters.stores.sql.text import for_sqlite
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
