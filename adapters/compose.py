@@ -6,8 +6,9 @@ import secrets
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.rules import RequestRules
@@ -18,7 +19,7 @@ from holdlog.adapters.auth.identity import SALT, Identity, SessionId
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.liveness import Liveness, Process
-from holdlog.adapters.operating_system.location import is_url
+from holdlog.adapters.operating_system.location import is_url, state_location
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
 from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
 from holdlog.adapters.runtime.engine import Engine
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from holdlog.adapters.nats.options import NatsOptions
     from holdlog.adapters.stores.event_log.findings import Finding
     from holdlog.adapters.stores.event_log.rebuild import ShadowTables
+    from holdlog.adapters.stores.postgres.store import PostgresStore
+    from holdlog.adapters.stores.read_models.view import ReadModelView
+    from holdlog.adapters.stores.sql.recorder import LogRecorder
+    from holdlog.adapters.stores.sqlite.store import SqliteStore
     from holdlog.domain.ports import Store
 
 MEMORY: Final = ":memory:"
@@ -70,6 +75,26 @@ def open_holdlog(
     server = ProcessLiveness(path, caller.session or "", what)
     calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))
     return _kept(Engine(store, notifier, caller, calls, server, settings, identity))
+
+
+def recorder_of(engine: Engine) -> "LogRecorder":
+    """The recorder of an open store's log; its subscriptions wake when the log grows."""
+    recorder = cast("SqliteStore | PostgresStore", engine.store).recorder
+    recorder.notifier = engine.notifier
+    return recorder
+
+
+def open_read_models(location: str | Path, store_id: str) -> "AbstractContextManager[ReadModelView]":
+    """The view database of a store's read models: next to its file, or, for a database, in the user's state folder.
+    Raises StoreError, UnavailableError."""
+    from holdlog.adapters.stores.read_models.view import open_view
+
+    if str(location) == MEMORY:
+        raise StoreError("a store in memory has no read models; name a file with --db")
+    if is_url(str(location)):
+        return open_view(state_location(os.environ) / f"{store_id}.views")
+    path = file_of(location)
+    return open_view(path.with_name(f"{path.name}.views"))
 
 
 def named_session(text: str | None) -> SessionId | None:

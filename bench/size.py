@@ -97,14 +97,14 @@ def fill(path: Path, commands: Iterator[AnyCommand], progress: Callable[[int], N
 
 
 def _set(key: str) -> AnyCommand:
-    return CALLS.set(NAMESPACE, key, VALUE, AGENT, None).command
+    return CALLS.values.set(NAMESPACE, key, VALUE, AGENT, None).command
 
 
 def _cycles(cycles: int, resources: int) -> Iterator[AnyCommand]:
     for cycle in range(cycles):
         resource = f"src/module-{cycle % resources:06}.py"
-        yield CALLS.claim(resource, AGENT).command
-        yield CALLS.release(resource, AGENT).command
+        yield CALLS.claims.claim(resource, AGENT).command
+        yield CALLS.claims.release(resource, AGENT).command
 
 
 def _bytes(bench: Bench, commands: Iterator[AnyCommand], count: int) -> float:

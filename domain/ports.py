@@ -233,6 +233,9 @@ class Reader(Protocol):
     def entries(self, after: int, limit: int) -> list[HistoryEntry]:
         """Like `log`, but only the place of each event: about 2 µs each at any size; unknown topics are allowed."""
 
+    def refusals(self, codes: Sequence[str], since: int, limit: int) -> list["Refusal"]:
+        """Refused calls with these codes, at or after a time (microseconds UTC), newest first."""
+
     def meta(self, name: str) -> str | None:
         """Metadata of the store: `store_id` identifies this log among all logs; None if not set."""
 

@@ -14,6 +14,7 @@ from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
+from holdlog.adapters.cli.read_models import add_read_models
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
@@ -36,7 +37,7 @@ _GROUPS: Final = {
     "work with claims": ("claims", "claim", "release", "status", "wait"),
     "work with values": ("get", "set", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
-    "audit and administration": ("log", "agents", "token", "doctor"),
+    "audit and administration": ("log", "agents", "activity", "collisions", "token", "doctor"),
     "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "rebuild"),
 }
 _DESCRIPTION: Final = """\
@@ -175,6 +176,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_calls(commands, store, locations)
     add_thread(commands, store)
     add_log(commands, store, locations)
+    add_read_models(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_copy(commands)

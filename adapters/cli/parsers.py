@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 
 BAD_ARGUMENTS: Final = 2
 """Exit code."""
-_NAME_WIDTH: Final = 11
+_NAME_WIDTH: Final = 12
 """Characters for the names of commands in the help text."""
 _SAME_MEANING: Final = {"--agent": "--by", "--by": "--agent"}
 """Options of some commands, and what the others call them."""

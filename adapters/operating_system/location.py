@@ -47,7 +47,7 @@ def find_store(db: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
     start = start_folder(environ, cwd)
     avoided = avoided_folders(environ)
     git = find_git(start, avoided)
-    location = (git.common / "holdlog" if git else own_location(start, avoided)) or _state_location(environ)
+    location = (git.common / "holdlog" if git else own_location(start, avoided)) or state_location(environ)
     return resolved(location / STORE_FILE)
 
 
@@ -151,7 +151,8 @@ def own_location(start: Path, avoided: set[Path]) -> Path | None:
     return None
 
 
-def _state_location(environ: Mapping[str, str]) -> Path:
+def state_location(environ: Mapping[str, str]) -> Path:
+    """The user's folder for what is not in a project. Raises LocationError if there is no home folder."""
     # The XDG specification says to ignore a relative path.
     configured = environ.get("XDG_STATE_HOME", "")
     state = Path(configured) if os.path.isabs(configured) else _home(environ) / ".local" / "state"
@@ -222,7 +223,7 @@ def _to_create(folder: Path, environ: Mapping[str, str]) -> list[Path]:
         if mode:
             raise LocationError(f"{shown(level)} is not a folder; use --db with a path in a folder")
         missing.append(level)
-    if len(missing) > 1 and folder != resolved(_state_location(environ)):
+    if len(missing) > 1 and folder != resolved(state_location(environ)):
         raise LocationError(f"folder {shown(missing[1])} does not exist; create it, or use --db with another path")
     return missing[::-1]
 

@@ -555,15 +555,15 @@ def test_copy_that_differs_from_its_source_is_discarded(
     source: Place, somewhere: Somewhere, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for target_kind in (FileTarget, DatabaseCopyTarget):
-        monkeypatch.setattr(target_kind, "put", _losing_one(target_kind.put))
+        monkeypatch.setattr(target_kind, "put_events", _losing_one(target_kind.put_events))
     with pytest.raises(StoreError, match="differs from what was written"):
         copy(source, target := somewhere(kind), seal=True)
     assert not stands(target)
 
 
 def _losing_one(put_rows: Any) -> Any:
-    def losing(self: Any, table: carried.Carried, rows: Any) -> None:
-        put_rows(self, table, rows[:-1] if table is carried.EVENTS else rows)
+    def losing(self: Any, rows: Any) -> None:
+        put_rows(self, rows[:-1])
 
     return losing
 

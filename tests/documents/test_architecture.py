@@ -27,13 +27,14 @@ BELOW["nats"] = {"domain", "projections", "operating_system"}
 BELOW["api"] = {"domain", "projections", "operating_system", "auth"}
 BELOW["runtime"] = BELOW["api"] | {"api"}
 BELOW["compose"] = BELOW["runtime"] | {"runtime", "stores", "nats"}
-SURFACES = ("mcp", "http", "cli", "python", "langgraph")
+SURFACES = ("mcp", "http", "cli", "python", "langgraph", "eventsourcing")
 BELOW |= {surface: BELOW["compose"] | {"compose"} for surface in SURFACES}
 """What each layer may import besides itself."""
 EXCEPTIONS = {
     ("cli", "mcp"): "the command line starts servers",
     ("cli", "http"): "the command line starts servers",
     ("cli", "python"): "the command line copies and subscribes as programs do",
+    ("cli", "eventsourcing"): "its read models are built as those of programs",
     ("http", "mcp"): "MCP is one of the routes",
     ("langgraph", "python"): "LangGraph's store is built on StateStore",
     ("runtime", "stores"): "a store that moved away answers with its seal",
@@ -145,6 +146,49 @@ def test_sql_detector_finds_the_sql_of_the_stores() -> None:
     assert any(SQL.search(text) for text in texts(ROOT / "adapters" / "stores" / "sqlite" / "store.py"))
     assert any(SQL.search(text) for text in texts(ROOT / "adapters" / "stores" / "sqlite" / "schema.py"))
     assert SQL.search("SELECT one,\n  other\nFROM somewhere")
+
+
+EVENTS_TABLE = "stored_events"
+RECORDERS = {f"adapters/stores/{folder}/recorder.py" for folder in ("sql", "sqlite", "postgres")}
+LOG_DATA = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE|COPY)\s+\"?{EVENTS_TABLE}\b")
+NAMES_THE_LOG = {
+    "adapters/stores/sql/tables.py": "the name itself",
+    "adapters/stores/sqlite/schema.py": "creates the table",
+    "adapters/stores/postgres/schema.py": "creates the table",
+    "adapters/stores/sqlite/migrating.py": "adds columns, and compares a backup of an older schema",
+    "adapters/stores/postgres/migrating.py": "adds columns and locks the table",
+    "adapters/stores/postgres/catalog.py": "lists the tables and indexes of a store",
+    "adapters/stores/postgres/opening.py": "recognises a store by its tables",
+    "adapters/stores/event_log/sealing.py": "triggers that refuse inserts",
+}
+"""Files that name the log's table besides the recorders. None but the migration runs a statement about its rows."""
+
+
+def statements(path: Path) -> list[str]:
+    """The strings of a file; names of tables in f-strings are replaced."""
+    found = texts(path)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            parts = (it.value if isinstance(it, ast.Constant) else ast.unparse(it) for it in node.values)
+            found.append("".join(map(str, parts)).replace("{EVENTS_TABLE}", EVENTS_TABLE))
+    return found
+
+
+def names_the_log(path: Path) -> bool:
+    tree = ast.parse(path.read_text())
+    names = {it.id for it in ast.walk(tree) if isinstance(it, ast.Name)} | imported(path)
+    return any(EVENTS_TABLE in text for text in statements(path)) or any(it.endswith("EVENTS_TABLE") for it in names)
+
+
+def test_recorder_alone_has_statements_about_rows_of_the_log() -> None:
+    files = {
+        str(path.relative_to(ROOT)): path
+        for folder in ("domain", "projections", "adapters")
+        for path in modules(folder)
+    }
+    assert {name for name, path in files.items() if names_the_log(path)} == RECORDERS | NAMES_THE_LOG.keys()
+    about_rows = {name for name, path in files.items() if any(LOG_DATA.search(text) for text in statements(path))}
+    assert about_rows == RECORDERS | {"adapters/stores/sqlite/migrating.py"}
 
 
 def test_langgraph_is_imported_by_its_own_layer_only() -> None:

@@ -48,6 +48,11 @@ TOLD = {
         "history    a page that says hello | an HTML file and its style | index.html is there | approved: ",
         "fixer: {'index.html': '<h1>Hello</h1>', 'style.css': 'h1 { color: teal }'}",
     ),
+    "eventsourcing/read_model.py": (
+        "campaign  bob  1 times, last 8000",
+        "campaign  bob  2 times, last 6000",
+        'orders  ann  1 times, last {"status":"paid"}',
+    ),
     "claims/slow_agent.py": (
         "in line  claimed; expired before, of slow",
         "writes   fenced, held by next",

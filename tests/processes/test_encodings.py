@@ -54,6 +54,8 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
         Line(("thread", "read", "none"), 1, shows=False),
     ),
     "log": (Line(("log",)), Line(("log", "--after", "0", "--follow", "--limit", "3"))),
+    "activity": (Line(("activity",)),),
+    "collisions": (Line(("collisions",), shows=False),),
     "rebuild": (Line(("rebuild",), shows=False),),
     "doctor": (Line(("doctor",), shows=False),),
     "copy": (Line(("copy", "DB", "DB.copy"), shows=False), Line(("copy", "DB", "DB"), 2, shows=False)),

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdlog.adapters.runtime.command_handler import handle
 from holdlog.adapters.stores.sql.reader import SqlReader
-from holdlog.adapters.stores.sql.tables import SELECT_EVENTS, select_from
+from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, ReleaseClaim, ReleaseOutcome
@@ -24,6 +24,7 @@ from holdlog.domain.token import Token
 from holdlog.domain.value import Json
 from holdlog.projections import fold
 from holdlog.projections.projection import Row, Table
+from tests.support.log_table import SELECT_EVENTS
 from tests.support.threads import require_a_reader_finds
 
 HERE = Caller(session="here", server="server of here")

@@ -142,6 +142,8 @@ def test_command_line_needs_no_extra(without: Without, store: Path) -> None:
         ("claim", "custom://tea"),
         ("claims",),
         ("log",),
+        ("activity",),
+        ("collisions",),
         ("doctor",),
         ("token", "list"),
         ("copy", store, store.with_name("copy.db")),

@@ -6,8 +6,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.stores.event_log.codec import EncodedEvent, event_of, expected_digest
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, LEASE_COLUMNS
+from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
+from holdlog.adapters.stores.sql.tables import LEASE_COLUMNS
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
@@ -31,9 +31,6 @@ class Carried(NamedTuple):
     order: str = ""
 
 
-POSITION: Final = "<position>"
-"""Stands for the log's position column, which each kind of store names differently."""
-EVENTS: Final = Carried(EVENTS_TABLE, (POSITION, *EncodedEvent._fields), POSITION)
 REQUESTS: Final = Carried(
     "requests",
     ("principal", "request_id", "at", "fingerprint", "outcome", "session"),
@@ -44,7 +41,6 @@ LEASES: Final = Carried("leases", LEASE_COLUMNS, "resource, version")
 LOSSES: Final = Carried("losses", Loss._fields, "resource, version")
 BEFORE_COPY: Final = "before-copy"
 """Recorded as the session of leases and losses that had no session in the copied store."""
-BY_STREAM: Final = "originator_id, originator_version"
 
 _VIEWS: Final = {view.name: Carried(view.name, tuple(view.columns)) for view in VIEWS}
 

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import (
-    EVENTS,
     LEASES,
     LOSSES,
     REFUSALS,
@@ -64,6 +63,9 @@ class Contents(Protocol):
     def rows(self, table: Carried) -> Iterator[Row]:
         """All rows of a table, in order, read one at a time."""
 
+    def events(self) -> Iterator[Row]:
+        """All events, in the order of the log: each a position and the fields of `EncodedEvent`."""
+
     def events_by_stream(self) -> Iterator[Row]:
         """All events, in order of streams and versions."""
 
@@ -105,6 +107,9 @@ class Target(Protocol):
 
     def put(self, table: Carried, rows: Sequence[Row]) -> None:
         """Add rows to a table."""
+
+    def put_events(self, rows: Sequence[Row]) -> None:
+        """Add events to the log, at their positions."""
 
     def events_by_stream(self) -> Iterator[Row]:
         """Read back the events that were put, in order of streams and versions."""
@@ -159,8 +164,8 @@ def _copied(
     with source.contents() as contents:
         steps = _Steps(contents.count(), progress)
         expected, found = Fingerprint(), Fingerprint()
-        for page in pages(steps.of(contents.rows(EVENTS))):
-            target.put(EVENTS, page)
+        for page in pages(steps.of(contents.events())):
+            target.put_events(page)
         for view, rows in view_pages(verified(steps.of(contents.events_by_stream()), expected)):
             target.put(view, rows)
         exhaust(verified(steps.of(target.events_by_stream()), found))

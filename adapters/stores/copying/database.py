@@ -7,16 +7,18 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
+from holdlog.adapters.stores.copying.carried import Carried, Row
 from holdlog.adapters.stores.copying.copy import CopySource, OccupiedError
 from holdlog.adapters.stores.copying.source import SealableSource
 from holdlog.adapters.stores.event_log.sealing import schema_triggers
 from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection, connect
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
 from holdlog.adapters.stores.postgres.opening import create, lock_of, open_postgres, require_utf8, store_exists
+from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.target import DatabaseTarget, database_target, name_of
-from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
+from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
+from holdlog.adapters.stores.sql.text import NONE
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 _FOR_LONG: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
@@ -36,41 +38,47 @@ class DatabaseSource(SealableSource[PostgresTransaction]):
         with self._store.snapshot() as reader:
             reader.connection.execute(_FOR_LONG)
             reader.position()  # the first read begins the snapshot
-            with closing(DatabaseContents(reader.connection, _now(reader.connection))) as contents:
+            with closing(DatabaseContents(reader.connection, self._store.target, _now(reader.connection))) as contents:
                 yield contents
 
 
 class DatabaseContents:
-    def __init__(self, connection: Connection, steady: int = 0) -> None:
+    def __init__(self, connection: Connection, target: DatabaseTarget, steady: int = 0) -> None:
         self.steady = steady
         self._connection = connection
-        self._streams: list[Generator[Row, None, None]] = []
+        self._log = PostgresEventRecorder(target)
+        self._unit = PostgresReader(connection, self._log, 0)
+        self._streams: list[Iterator[Row]] = []
 
     def close(self) -> None:
-        """Close streams that were not read to the end: each blocks the connection while it is open."""
+        """Close streams that were not read to the end: each keeps a cursor open."""
         for stream in self._streams:
-            stream.close()
+            if isinstance(stream, Generator):
+                stream.close()
 
     def meta(self) -> Mapping[str, str]:
         rows: list[tuple[str, str]] = self._connection.execute("SELECT name, value FROM meta").fetchall()
         return dict(rows)
 
     def count(self) -> int:
-        return _first(self._connection.execute(f"SELECT COUNT(*) FROM {EVENTS.name}"))
+        return self._log.count(self._unit)
 
     def rows(self, table: Carried) -> Iterator[Row]:
-        return self._stream(table, table.order)
+        columns = ", ".join(table.columns)
+        return self._kept(self._unit.stream(f"SELECT {columns} FROM {table.name} ORDER BY {table.order}", NONE))
+
+    def events(self) -> Iterator[Row]:
+        return self._kept(self._log.all_by_position(self._unit))
 
     def events_by_stream(self) -> Iterator[Row]:
-        return self._stream(EVENTS, BY_STREAM)
+        return self._kept(self._log.all_by_stream(self._unit))
 
-    def _stream(self, table: Carried, order: str) -> Iterator[Row]:
-        """Stream rows from the socket, because a whole result might not fit in memory."""
-        order = order.replace(POSITION, _POSITION)
-        self._streams.append(
-            _streamed(self._connection, f"SELECT {_columns(table)} FROM {table.name} ORDER BY {order}")
-        )
-        return self._streams[-1]
+    def put_events(self, rows: Sequence[Row]) -> None:
+        self._log.restore(rows, self._unit)
+
+    def _kept(self, stream: Iterator[Row]) -> Iterator[Row]:
+        self._streams.append(stream)
+        return stream
 
 
 class DatabaseCopyTarget:
@@ -87,7 +95,7 @@ class DatabaseCopyTarget:
         try:
             with (
                 closing(connect(self._target)) as self._connection,
-                closing(DatabaseContents(self._connection)) as self._contents,
+                closing(DatabaseContents(self._connection, self._target)) as self._contents,
             ):
                 require_utf8(self._connection)
                 self._connection.execute("BEGIN")
@@ -98,13 +106,15 @@ class DatabaseCopyTarget:
             raise refusal_of(error, in_doubt=self._publishing and is_lost(error)) from error
 
     def put(self, table: Carried, rows: Sequence[Row]) -> None:
-        into = f"COPY {table.name} ({_columns(table)}) FROM STDIN"
-        try:
-            with self._open().cursor() as cursor, cursor.copy(into) as copying:
-                for row in rows:
-                    copying.write_row(row)
-        except psycopg.DataError as error:
-            raise StoreError(f"the database cannot hold a row of {table.name}: {str(error).splitlines()[0]}") from None
+        into = f"COPY {table.name} ({', '.join(table.columns)}) FROM STDIN"
+        with _refused(table.name), self._open().cursor() as cursor, cursor.copy(into) as copying:
+            for row in rows:
+                copying.write_row(row)
+
+    def put_events(self, rows: Sequence[Row]) -> None:
+        assert self._contents is not None
+        with _refused("the log"):
+            self._contents.put_events(rows)
 
     def events_by_stream(self) -> Iterator[Row]:
         assert self._contents is not None
@@ -162,16 +172,12 @@ def _lay(transaction: PostgresTransaction, line: str) -> None:
     connection.execute(sql.SQL("DO {}").format(sql.Literal(f"BEGIN {body}; END")))
 
 
-_POSITION: Final = "notification_id"
-
-
-def _streamed(connection: Connection, select: str) -> Generator[Row, None, None]:
-    with connection.cursor() as cursor:
-        yield from cursor.stream(select)
-
-
-def _columns(table: Carried) -> str:
-    return ", ".join(_POSITION if name == POSITION else name for name in table.columns)
+@contextmanager
+def _refused(table: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.DataError as error:
+        raise StoreError(f"the database cannot hold a row of {table}: {str(error).splitlines()[0]}") from None
 
 
 def _now(connection: Connection) -> int:

@@ -12,15 +12,15 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.operating_system.private import open_private, require_own, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
+from holdlog.adapters.stores.copying.carried import Carried, Row
 from holdlog.adapters.stores.copying.copy import CopySource, OccupiedError
 from holdlog.adapters.stores.copying.source import SealableSource
 from holdlog.adapters.stores.event_log.sealing import file_triggers
 from holdlog.adapters.stores.sqlite.faults import refusal_of
 from holdlog.adapters.stores.sqlite.migrating import sync_folder
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
-from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
-from holdlog.adapters.stores.sqlite.rows import SqliteTransaction
+from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, configure, uri_of
+from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
 from holdlog.adapters.stores.sqlite.schema import create_tables, make_ours
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError, UnavailableError
@@ -49,19 +49,27 @@ class FileContents:
     def __init__(self, connection: sqlite3.Connection, steady: int = 0) -> None:
         self.steady = steady
         self._connection = connection
+        self._log = SqliteEventRecorder()
+        self._unit = SqliteReader(connection, self._log, 0)
 
     def meta(self) -> Mapping[str, str]:
         return dict(self._connection.execute("SELECT name, value FROM meta"))
 
     def count(self) -> int:
-        count: int = self._connection.execute(f"SELECT COUNT(*) FROM {EVENTS.name} NOT INDEXED").fetchone()[0]
-        return count
+        return self._log.count(self._unit)
 
     def rows(self, table: Carried) -> Iterator[Row]:
-        return self._connection.execute(_select(table, table.order))
+        columns = ", ".join(table.columns)
+        return self._connection.execute(f"SELECT {columns} FROM {table.name} ORDER BY {table.order}")
+
+    def events(self) -> Iterator[Row]:
+        return self._log.all_by_position(self._unit)
 
     def events_by_stream(self) -> Iterator[Row]:
-        return self._connection.execute(_select(EVENTS, BY_STREAM))
+        return self._log.all_by_stream(self._unit)
+
+    def put_events(self, rows: Sequence[Row]) -> None:
+        self._log.restore(rows, self._unit)
 
 
 class FileTarget:
@@ -107,9 +115,12 @@ class FileTarget:
             raise UnavailableError(f"{self.name} cannot be written ({error.strerror})") from error
 
     def put(self, table: Carried, rows: Sequence[Row]) -> None:
-        columns = ", ".join(map(_column, table.columns))
+        columns = ", ".join(table.columns)
         marks = ", ".join("?" * len(table.columns))
         self._open().executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", rows)
+
+    def put_events(self, rows: Sequence[Row]) -> None:
+        FileContents(self._open()).put_events(rows)
 
     def events_by_stream(self) -> Iterator[Row]:
         """Read the events from the file, through a new connection without cached pages."""
@@ -191,15 +202,6 @@ def _held(write_lock: WriteLock, name: str) -> Iterator[None]:
 def _lay(transaction: SqliteTransaction, line: str) -> None:
     for statement in file_triggers(line):
         transaction.connection.execute(statement)
-
-
-def _select(table: Carried, order: str) -> str:
-    order = ", ".join(map(_column, order.split(", ")))
-    return f"SELECT {', '.join(map(_column, table.columns))} FROM {table.name} ORDER BY {order}"
-
-
-def _column(name: str) -> str:
-    return "rowid" if name == POSITION else name
 
 
 def _remove(database: Path) -> None:

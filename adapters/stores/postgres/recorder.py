@@ -1,14 +1,19 @@
 """The recorder over PostgreSQL. Events are inserted as one array per column."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from psycopg.sql import SQL, Identifier
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
-from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS
+from holdlog.adapters.stores.postgres.schema import EVENT_TYPES, insert_into
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.sql.recorder import LogRecorder, Units
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
+from holdlog.projections.projection import Row
+
+_INSERT_EVENTS: Final = insert_into(EVENTS_TABLE, EVENT_TYPES | {"notification_id": int})
+_RESTORE_EVENTS: Final = f"COPY {EVENTS_TABLE} (notification_id, {', '.join(EncodedEvent._fields)}) FROM STDIN"
 
 
 class PostgresEventRecorder(LogRecorder):
@@ -28,8 +33,13 @@ class PostgresEventRecorder(LogRecorder):
         last: int = unit.position()
         positions = range(last - len(events) + 1, last + 1)
         rows = [(*event, position) for event, position in zip(events, positions, strict=True)]
-        unit.connection.execute(*INSERT_EVENTS.of(rows), prepare=True)
+        unit.connection.execute(*_INSERT_EVENTS.of(rows), prepare=True)
         return positions
+
+    def restore(self, rows: Sequence[Row], unit: Any) -> None:
+        with unit.connection.cursor() as cursor, cursor.copy(_RESTORE_EVENTS) as copying:
+            for row in rows:
+                copying.write_row(row)
 
     def digest_at(self, position: int, unit: Any) -> bytes | None:
         """The digest of the event at a position."""

@@ -182,4 +182,3 @@ PUT: Final = {
     table.name: put_into(table.name, table.columns, table.key) for table in (*VIEWS, LEASES, LOSSES, REFUSALS)
 }
 DROP: Final = {view.name: drop_rows(view) for view in VIEWS}
-INSERT_EVENTS: Final = insert_into(EVENTS_TABLE, EVENT_TYPES | {"notification_id": int})

@@ -17,7 +17,8 @@ from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.schema import DROP, PUT, key_of, require_major
 from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
 from holdlog.adapters.stores.sql.reader import SqlReader
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, select_from
+from holdlog.adapters.stores.sql.recorder import SELECT_LAST
+from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_postgres
 from holdlog.adapters.stores.sql.threads import SqlThreads
 from holdlog.adapters.stores.sql.transaction import SqlTransaction
@@ -40,7 +41,7 @@ _PREPARE_PREFETCH: Final = f"""PREPARE prefetch (text[], text[], text[]) AS
     last.notification_id, last.at,
     ARRAY(SELECT DISTINCT agent FROM leases WHERE agent = ANY($1)), record.*
     FROM (VALUES (1)) AS one
-    LEFT JOIN (SELECT notification_id, at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1) AS last ON true
+    LEFT JOIN ({SELECT_LAST}) AS last ON true
     LEFT JOIN ({select_from(CURRENT)} WHERE (namespace, key) IN (SELECT * FROM unnest($2, $3))) AS record ON true"""
 """What every batch reads: the state of the log, which of some agents have leases, and some records."""
 _BEFORE_PREFETCH: Final = 3

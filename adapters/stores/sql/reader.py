@@ -6,7 +6,7 @@ from typing import Any, Final
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
 from holdlog.adapters.stores.sql.recorder import LogRecorder
-from holdlog.adapters.stores.sql.tables import IS_JOINT, select_from
+from holdlog.adapters.stores.sql.tables import IS_JOINT, REFUSALS, select_from
 from holdlog.adapters.stores.sql.text import beyond, bound
 from holdlog.adapters.stores.sql.threads import SqlThreads
 from holdlog.domain.agent import Profile
@@ -14,7 +14,7 @@ from holdlog.domain.claims.claim import Claim, Ticket
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.ports import HistoryEntry
+from holdlog.domain.ports import HistoryEntry, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.token import Token
 from holdlog.projections import fold
@@ -54,6 +54,9 @@ _SELECT_TICKET: Final = "SELECT 1 FROM tickets WHERE resource = :resource AND ve
 _SELECT_AGENTS: Final = f"{select_from(AGENTS)} WHERE agent = ANY(:names)"
 _SELECT_TOKEN: Final = f"{select_from(TOKENS)} WHERE name = :name"
 _SELECT_TOKENS: Final = f"{select_from(TOKENS)} WHERE name > :after ORDER BY name LIMIT :limit"
+_SELECT_REFUSALS: Final = (
+    f"{select_from(REFUSALS)} WHERE code = ANY(:names) AND at >= :since ORDER BY id DESC LIMIT :limit"
+)
 _SELECT_META: Final = "SELECT value FROM meta WHERE name = :name"
 
 
@@ -78,6 +81,10 @@ class SqlReader(SqlThreads):
     @property
     def leases(self) -> SqlLeases:
         return SqlLeases(self)
+
+    def refusals(self, codes: Sequence[str], since: int, limit: int) -> list[Refusal]:
+        found = self.rows_in(_SELECT_REFUSALS, codes, {"since": since, "limit": bound(limit)})
+        return [Refusal(*row) for row in found]
 
     def meta(self, name: str) -> str | None:
         rows = self.rows(_SELECT_META, {"name": name})

@@ -3,7 +3,6 @@
 import secrets
 from typing import Final
 
-from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.ports import Refusal
 from holdlog.projections.projection import Table
@@ -44,6 +43,3 @@ def new_session_salt() -> str:
 def select_from(table: Table, name: str | None = None) -> str:
     columns = ", ".join(f'"{column}"' for column in table.columns)
     return f'SELECT {columns} FROM "{name or table.name}"'
-
-
-SELECT_EVENTS: Final = f"SELECT notification_id, {', '.join(EncodedEvent._fields)} FROM {EVENTS_TABLE}"

@@ -4,8 +4,6 @@ import sqlite3
 from typing import Final
 
 from holdlog.adapters.operating_system import platform
-from holdlog.adapters.stores.event_log.codec import EncodedEvent
-from holdlog.adapters.stores.sql import tables
 from holdlog.adapters.stores.sql.tables import (
     EVENTS_TABLE,
     IS_JOINT,
@@ -16,7 +14,6 @@ from holdlog.adapters.stores.sql.tables import (
     new_session_salt,
     select_from,
 )
-from holdlog.adapters.stores.sql.text import for_sqlite
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
@@ -142,10 +139,5 @@ def _is_key(table: Table) -> str:
     return " AND ".join(f'"{column}" = ?' for column in list(table.columns)[: table.key])
 
 
-INSERT_EVENT: Final = (
-    f"INSERT INTO {EVENTS_TABLE} ({', '.join(EncodedEvent._fields)}) VALUES"
-    f" ({', '.join('?' * len(EncodedEvent._fields))})"
-)
-SELECT_EVENTS: Final = for_sqlite(tables.SELECT_EVENTS)
 PUT: Final = {table.name: put_statement(table) for table in (*VIEWS, LEASES, LOSSES, REFUSALS)}
 DROP: Final = {view.name: drop_statement(view) for view in VIEWS}

@@ -9,16 +9,16 @@ from typing import Any
 
 from holdlog.adapters.stores.event_log.codec import decode, expected_digest
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.sql import tables
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, select_from
+from holdlog.adapters.stores.sql.text import for_sqlite
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.recorder import uri_of
-from holdlog.adapters.stores.sqlite.schema import SELECT_EVENTS
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.ports import State
 from holdlog.projections import fold
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Put, RowChange, Table
+from tests.support.log_table import SELECT_EVENTS
 
 Place = Path | str
 """A file, or the URL of a database."""
@@ -32,7 +32,7 @@ def require_sound(place: Place) -> None:
     with closing(sqlite3.connect(uri_of(place), uri=True, isolation_level=None)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         connection.execute("BEGIN")
-        changes = _followed(connection.execute(f"{SELECT_EVENTS} ORDER BY rowid"))
+        changes = _followed(connection.execute(for_sqlite(f"{SELECT_EVENTS} ORDER BY notification_id")))
         _require_views(changes, lambda view: connection.execute(select_from(view)).fetchall())
         assert not connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE '%rebuilt'").fetchall()
     return None
@@ -40,7 +40,7 @@ def require_sound(place: Place) -> None:
 
 def _require_sound_database(url: str) -> None:
     with closing(open_postgres(url)) as store, store.snapshot() as reader:
-        log = reader.rows(f"{tables.SELECT_EVENTS} ORDER BY notification_id", {})
+        log = reader.rows(f"{SELECT_EVENTS} ORDER BY notification_id", {})
         assert [row[0] for row in log] == list(range(1, len(log) + 1))
         _require_views(_followed(log), lambda view: reader.rows(select_from(view), {}))
 

@@ -1,0 +1,1 @@
+"""The log as an application of the eventsourcing library, for read models."""

@@ -1,0 +1,9 @@
+"""The table of the log, read without the recorder."""
+
+from typing import Final
+
+from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
+
+SELECT_EVENTS: Final = f"SELECT notification_id, {', '.join(EncodedEvent._fields)} FROM {EVENTS_TABLE}"
+"""For PostgreSQL, and for statements that `for_sqlite` translates."""
