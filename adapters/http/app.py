@@ -16,7 +16,7 @@ from holdlog.adapters.http.answers import failed, refused
 from holdlog.adapters.http.authentication import Authentication, TokenVerifier
 from holdlog.adapters.http.claims import routes as claims
 from holdlog.adapters.http.edge.limits import RequestLimits
-from holdlog.adapters.http.edge.request_checks import Guards
+from holdlog.adapters.http.edge.request_checks import Guards, too_large
 from holdlog.adapters.http.events import routes as events
 from holdlog.adapters.http.operations.routes import Operations
 from holdlog.adapters.http.options import HttpOptions
@@ -86,7 +86,7 @@ def build_app(
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    """Respond with 404, or 405 and all methods of the path."""
+    """Respond with 404, 405 and all methods of the path, or another status that a route or middleware raised."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return failed("unknown path; GET /openapi.json lists all paths", 404)
@@ -97,6 +97,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
                 methods |= route.methods or set()
         allowed = ", ".join(sorted(methods))
         return failed(f"method not allowed; this path accepts {allowed}", 405, {"allow": allowed})
+    if error.status_code == 413:
+        return too_large(request.app.state.options.max_body_bytes)
     return failed(str(error.detail), error.status_code, dict(error.headers or {}))
 
 

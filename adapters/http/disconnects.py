@@ -29,12 +29,12 @@ async def long_poll(receive: Receive, context: RequestContext, wait: BlockingQue
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done | None:
     """Run the work and return its result. If the client disconnects first, cancel the work and return None. Use it only
-    after reading the body."""
+    after reading the body. Raises HTTPException (413) for one that is too large and not read."""
     working = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(_gone(receive))
     try:
         await asyncio.wait({working, disconnect}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
+        return working.result() if working.done() else disconnect.result()
     finally:
         for task in (working, disconnect):
             task.cancel()
