@@ -16,7 +16,7 @@ from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.openapi.document import document
 from holdlog.adapters.http.operations.access_log import AccessLog
 from holdlog.adapters.http.operations.cached_probe import CachedProbe
-from holdlog.adapters.http.operations.metrics import CONTENT_TYPE, Metrics, exposed
+from holdlog.adapters.http.operations.metrics import CONTENT_TYPE, Metrics
 from holdlog.adapters.http.operations.observers import MetricsMiddleware, ObserverGroup
 from holdlog.adapters.http.operations.tracing import find_traces
 from holdlog.adapters.http.shutdown import Shutdown
@@ -109,8 +109,10 @@ class Operations:
             facts = await self._facts.found()
         except (TimeoutError, HoldlogError):
             facts = None
-        text = exposed([*self._metrics.families(), *self._gauges(facts)])
-        return Response(text, headers={"cache-control": "no-store", "content-type": CONTENT_TYPE})
+        return Response(
+            self._metrics.exposed(self._gauges(facts)),
+            headers={"cache-control": "no-store", "content-type": CONTENT_TYPE},
+        )
 
     async def openapi(self, request: Request) -> Response:
         if self._document is None:

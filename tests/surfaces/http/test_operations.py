@@ -38,7 +38,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.openapi.document import DESCRIBED, document
 from holdlog.adapters.http.operations.access_log import AccessLog, AccessLogEntry
-from holdlog.adapters.http.operations.metrics import Metrics, exposed
+from holdlog.adapters.http.operations.metrics import Metrics
 from holdlog.adapters.http.operations.observers import MetricsMiddleware
 from holdlog.adapters.http.operations.tracing import Traces
 from holdlog.adapters.http.options import HttpOptions
@@ -365,7 +365,7 @@ async def test_open_event_streams_are_counted() -> None:
         return StreamingResponse(lines(), media_type="text/event-stream")
 
     def number(name: str) -> float:
-        return numbers(exposed(metrics.families()).decode())(name, route="/events")
+        return numbers(metrics.exposed().decode())(name, route="/events")
 
     routes = [Route("/events", stream)]
     app = Starlette(routes=routes, middleware=[Middleware(MetricsMiddleware, routes=routes, metrics=metrics)])
@@ -503,7 +503,7 @@ async def test_paths_below_a_route_are_labelled_by_their_parts_and_never_named()
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(watched), base_url=BASE) as client:
         for path in ("/kv", "/kv/a", "/kv/b%2Fc", "/kv/a/b", "/kv/a/%2F", "/kv/a/b/c/d"):
             await client.get(path)
-    number = numbers(exposed(metrics.families()).decode())
+    number = numbers(metrics.exposed().decode())
     for route, count in {"/kv": 1, "/kv/{group}": 2, "/kv/{group}/{key}": 3}.items():
         assert number("holdlog_http_requests_total", route=route) == count
 
