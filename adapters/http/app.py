@@ -89,7 +89,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
     """Respond with 404, 405 and all methods of the path, or another status that a route or middleware raised."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return failed("unknown path; GET /openapi.json lists all paths", 404)
+        return failed("unknown path; GET /openapi.json lists all paths; write a slash within a name as %2F", 404)
     if error.status_code == 405:
         methods = set[str]()
         for route in request.app.routes:

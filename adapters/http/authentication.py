@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.api.request import always_valid
 from holdlog.adapters.api.validation import SESSION, caller, text
-from holdlog.adapters.auth.grants import EVERYTHING
+from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.http.answers import failed
@@ -19,11 +19,13 @@ from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.calling import OPEN_REQUEST
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
-from holdlog.domain.message import Caller
+from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
 OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
 """Public paths: they reveal nothing of what is stored."""
+
+NOTHING: Final = Grants(())
 
 _log = logging.getLogger("holdlog")
 
@@ -42,7 +44,11 @@ class Authentication:
         self._verifier = verifier
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN or (scope["path"], scope["method"]) == ("/token", "POST"):
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["path"] in OPEN or (scope["path"], scope["method"]) == ("/token", "POST"):
+            scope.setdefault("state", {})["served"] = RequestContext(self._spaces.main, NOBODY, NOTHING)
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])

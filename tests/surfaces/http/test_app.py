@@ -214,7 +214,7 @@ def test_cors_is_off_by_default(client: httpx2.Client) -> None:
         assert preflight.status_code == 200
         assert preflight.headers["access-control-allow-origin"] == "https://app.example"
         assert "authorization" in preflight.headers["access-control-allow-headers"]
-        value = other.get("/kv", headers={"origin": "https://app.example"})
+        value = other.get("/kv/g/k", headers={"origin": "https://app.example"})
         assert value.headers["vary"] == "accept, Origin"
         response = other.get("/body", headers={"origin": "https://app.example"})
         assert response.headers["access-control-allow-origin"] == "https://app.example"
