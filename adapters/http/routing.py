@@ -74,17 +74,18 @@ class ApiRoute(Route):
         if root := scope.get("root_path"):
             raw = raw.removeprefix(root.encode("latin-1"))
         last = len(self._parts) - 1
-        given = raw[1:].decode("latin-1").split("/", last if self._is_open else -1)
-        if len(given) != last + 1:
+        found = raw.count(b"/") - 1
+        if found < last or (found > last and not self._is_open):
             return Match.NONE, {}
+        given = raw[1:].decode("latin-1").split("/", last)
         names = []
         for part, text in zip(self._parts, given, strict=True):
             if part.startswith("{"):
                 names.append(text)
             elif text != part and ("%" not in text or unquote(text) != part):
                 return Match.NONE, {}
-        found = {"endpoint": self.endpoint, "path_params": {"names": names}}
-        return (Match.FULL if scope["method"] in (self.methods or ()) else Match.PARTIAL), found
+        match = Match.FULL if scope["method"] in (self.methods or ()) else Match.PARTIAL
+        return match, {"endpoint": self.endpoint, "path_params": {"names": names}}
 
 
 class _Endpoint:

@@ -6,6 +6,7 @@ points there (https://modelcontextprotocol.io/specification/2025-11-25/basic/tra
 """
 
 from collections.abc import Collection, Iterable
+from functools import partial
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -52,8 +53,13 @@ class Guards:
         self._max_body = options.max_body_bytes
         self._counted = RequestBodyLimitMiddleware(app, self._max_body)
         # Cookies are never used: tokens arrive in a header.
-        self._shared = CORSMiddleware(
-            self._sized, self._origins, METHODS, HEADERS_SENT, expose_headers=HEADERS_READ, max_age=PREFLIGHT_SECONDS
+        self._shared = partial(
+            CORSMiddleware,
+            allow_origins=self._origins,
+            allow_methods=METHODS,
+            allow_headers=HEADERS_SENT,
+            expose_headers=HEADERS_READ,
+            max_age=PREFLIGHT_SECONDS,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,21 +77,19 @@ class Guards:
             return
         source = None if origin is None else origin.decode("latin-1").lower()
         if source is not None and (source in self._origins or ("*" in self._origins and source != "null")):
-            await self._shared(scope, receive, send)
+            await self._shared(self._sized(found))(scope, receive, send)
         elif _is_foreign(found) if source is None else source.partition("://")[2] != host or not host:
             message = "the page's origin is not allowed; the operator can allow it with --allowed-origin"
             await failed(message, 403, _CLOSE)(scope, receive, send)
         else:
-            await self._sized(scope, receive, send)
+            await self._sized(found)(scope, receive, send)
 
-    async def _sized(self, scope: Scope, receive: Receive, send: Send) -> None:
-        length = next((value for name, value in scope["headers"] if name == b"content-length"), None)
+    def _sized(self, headers: dict[bytes, bytes]) -> ASGIApp:
+        """The application for a body of this size."""
+        length = headers.get(b"content-length")
         if length is not None and int(length) > self._max_body:
-            await too_large(self._max_body)(scope, receive, send)
-        elif length is None and any(name == b"transfer-encoding" for name, _ in scope["headers"]):
-            await self._counted(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+            return too_large(self._max_body)
+        return self._counted if length is None and b"transfer-encoding" in headers else self._app
 
 
 def too_large(most: int) -> Response:

@@ -79,8 +79,10 @@ class Metrics:
         )
         self._sent = cache(Counter("holdlog_http_sent_bytes", "Bodies of responses.", ("route",), registry=own).labels)
         self._streams = Gauge("holdlog_http_streams", "Open event streams.", ("route",), registry=own)
-        self._tools = Counter(
-            "holdlog_tool_calls", "Calls of MCP tools by status of the response.", ("tool", "status"), registry=own
+        self._tools = cache(
+            Counter(
+                "holdlog_tool_calls", "Calls of MCP tools by status of the response.", ("tool", "status"), registry=own
+            ).labels
         )
 
     # --- updates
@@ -113,7 +115,7 @@ class Metrics:
 
     def called(self, tool: str, status: str) -> None:
         """Count an MCP tool call by the status of its response."""
-        self._tools.labels(tool, status).inc()
+        self._tools(tool, status).inc()
 
     # --- the scrape
 

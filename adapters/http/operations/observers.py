@@ -105,7 +105,7 @@ class _Seen:
         elif message["type"] == "http.response.start":
             self.status = message["status"]
             headers = message.get("headers", ())
-            if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers):
+            if dict(headers).get(b"content-type", b"").startswith(b"text/event-stream"):
                 self.streams = True
                 self._on_stream()
             if self.request_id is not None:
