@@ -26,7 +26,7 @@ from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.http.threads import routes as threads
 from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.http.values.kv import routes as key_value
-from holdlog.adapters.mcp.http.endpoint import mcp_over_http
+from holdlog.adapters.mcp.http.endpoint import Endpoint
 from holdlog.adapters.operating_system.users import local_names
 from holdlog.adapters.runtime.name_protection import OwnNames
 from holdlog.domain.refusals import HoldlogError
@@ -46,7 +46,7 @@ def build_app(
     """Build the application. `mcp`: a server built without a local store. Opens nothing; closes `spaces` when the
     application ends, and `ending` ends waiting calls. `relay`: the status of the server's relay. Routes find `options`,
     `spaces` and `ending` in `request.app.state`."""
-    endpoint, running = mcp_over_http(mcp)
+    endpoint = Endpoint(mcp)
     if verifier is not None:
         spaces.require_own_names(OwnNames(spaces.main, local_names()).require)
     ending.last += [spaces.finish_waiting, endpoint.sessions.finish]
@@ -54,7 +54,7 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with running():
+        async with endpoint.running():
             yield
         await spaces.close()
 

@@ -6,10 +6,11 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 import asyncio
 import json
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final
 
 from pydantic import TypeAdapter
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -89,7 +90,8 @@ class EventStream(Response):
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await unless_gone(receive, self._answer(send))
+        with suppress(HTTPException):  # a body that is too large: the response has begun
+            await unless_gone(receive, self._answer(send))
 
     async def _answer(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
