@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Collection
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
 
 from holdlog.adapters.api.pagination import MAX_PAGE
@@ -21,12 +21,15 @@ LONGEST: Final = 1e9
 
 Answer = TypeVar("Answer")
 
-NAME: Final = TypeAdapter[str](Name)
-AGENT: Final = TypeAdapter[str](AllowedAgent)
-STORED_AGENT: Final = TypeAdapter[str](Agent)
+NAMED: Final = WithJsonSchema({"type": "string", "minLength": 1})
+"""The schema of all names. It has neither the characters nor the most of them, which count in NFC: a client that checks
+its arguments by a schema must not refuse what is valid."""
+NAME: Final = TypeAdapter[str](Annotated[Name, NAMED])
+AGENT: Final = TypeAdapter[str](Annotated[AllowedAgent, NAMED])
+STORED_AGENT: Final = TypeAdapter[str](Annotated[Agent, NAMED])
 """Accepts any stored agent name, to search for what an agent did."""
 BEGINNING: Final = TypeAdapter[str](Beginning)
-SESSION: Final = TypeAdapter[str](Label)
+SESSION: Final = TypeAdapter[str](Annotated[Label, NAMED])
 
 
 def caller(base: Caller = NOBODY, **facts: str | None) -> Caller:

@@ -28,10 +28,12 @@ NO_VALUE: Final = "There is no value under this key now. GET /kv/<group> to list
 NO_THREAD: Final = "Nobody started this thread. Check its spelling, or POST /threads with this thread_id."
 NO_KEY: Final = "The thread's data has no such key now. GET /threads/<thread_id>/data to list its data."
 
+SAFE: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return Response(text, status, {"cache-control": "no-store"} | (headers or {}), "application/json")
+    return Response(text, status, SAFE | (headers or {}), "application/json")
 
 
 def answer(result: Result, status: int = 200, headers: dict[str, str] | None = None) -> Response:

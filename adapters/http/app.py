@@ -16,7 +16,7 @@ from holdlog.adapters.http.answers import failed, refused
 from holdlog.adapters.http.authentication import Authentication, TokenVerifier
 from holdlog.adapters.http.claims import routes as claims
 from holdlog.adapters.http.edge.limits import RequestLimits
-from holdlog.adapters.http.edge.request_checks import Guards
+from holdlog.adapters.http.edge.request_checks import Guards, too_large
 from holdlog.adapters.http.events import routes as events
 from holdlog.adapters.http.operations.routes import Operations
 from holdlog.adapters.http.options import HttpOptions
@@ -26,7 +26,7 @@ from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.http.threads import routes as threads
 from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.http.values.kv import routes as key_value
-from holdlog.adapters.mcp.http.endpoint import mcp_over_http
+from holdlog.adapters.mcp.http.endpoint import Endpoint
 from holdlog.adapters.operating_system.users import local_names
 from holdlog.adapters.runtime.name_protection import OwnNames
 from holdlog.domain.refusals import HoldlogError
@@ -46,7 +46,7 @@ def build_app(
     """Build the application. `mcp`: a server built without a local store. Opens nothing; closes `spaces` when the
     application ends, and `ending` ends waiting calls. `relay`: the status of the server's relay. Routes find `options`,
     `spaces` and `ending` in `request.app.state`."""
-    endpoint, running = mcp_over_http(mcp)
+    endpoint = Endpoint(mcp)
     if verifier is not None:
         spaces.require_own_names(OwnNames(spaces.main, local_names()).require)
     ending.last += [spaces.finish_waiting, endpoint.sessions.finish]
@@ -54,7 +54,7 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with running():
+        async with endpoint.running():
             yield
         await spaces.close()
 
@@ -86,10 +86,10 @@ def build_app(
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    """Respond with 404, or 405 and all methods of the path."""
+    """Respond with 404, 405 and all methods of the path, or another status that a route or middleware raised."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return failed("unknown path; GET /openapi.json lists all paths", 404)
+        return failed("unknown path; GET /openapi.json lists all paths; write a slash within a name as %2F", 404)
     if error.status_code == 405:
         methods = set[str]()
         for route in request.app.routes:
@@ -97,6 +97,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
                 methods |= route.methods or set()
         allowed = ", ".join(sorted(methods))
         return failed(f"method not allowed; this path accepts {allowed}", 405, {"allow": allowed})
+    if error.status_code == 413:
+        return too_large(request.app.state.options.max_body_bytes)
     return failed(str(error.detail), error.status_code, dict(error.headers or {}))
 
 

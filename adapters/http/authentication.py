@@ -11,21 +11,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.api.request import always_valid
 from holdlog.adapters.api.validation import SESSION, caller, text
-from holdlog.adapters.auth.grants import EVERYTHING
+from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.http.answers import failed
-from holdlog.adapters.http.edge.addresses import address_of
-from holdlog.adapters.http.edge.auth_throttle import AuthThrottle
 from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.calling import OPEN_REQUEST
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
-from holdlog.domain.message import Caller
+from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
 OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
 """Public paths: they reveal nothing of what is stored."""
+
+NOTHING: Final = Grants(())
 
 _log = logging.getLogger("holdlog")
 
@@ -36,16 +36,19 @@ class TokenVerifier(Protocol):
 
 
 class Authentication:
-    """ASGI middleware. `verifier`: None when every caller is the local user. Responds itself with 401, 429 and 503."""
+    """ASGI middleware. `verifier`: None when every caller is the local user. Responds itself with 401 and 503."""
 
     def __init__(self, app: ASGIApp, spaces: Tenants, verifier: TokenVerifier | None) -> None:
         self._app = app
         self._spaces = spaces
         self._verifier = verifier
-        self._throttle = AuthThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN or (scope["path"], scope["method"]) == ("/token", "POST"):
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["path"] in OPEN or (scope["path"], scope["method"]) == ("/token", "POST"):
+            scope.setdefault("state", {})["served"] = RequestContext(self._spaces.main, NOBODY, NOTHING)
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
@@ -54,7 +57,7 @@ class Authentication:
             return
         entered: AbstractAsyncContextManager[Engine] | None = None
         try:
-            principal = await self._principal(headers, scope)
+            principal = await self._principal(headers)
             if isinstance(principal, Response):
                 await principal(scope, receive, send)
                 return
@@ -96,25 +99,14 @@ class Authentication:
         except HoldlogError:
             return True
 
-    async def _principal(self, headers: dict[bytes, bytes], scope: Scope) -> Principal | Response | None:
+    async def _principal(self, headers: dict[bytes, bytes]) -> Principal | Response | None:
         """The principal; None: the local user. Raises UnavailableError."""
         if self._verifier is None:
             return None
         text = token_of(headers)
         if text is None:
             return failed("a token is required; send it in Authorization: Bearer or x-token", 401, _CHALLENGE)
-        address = address_of(scope)
-        if seconds := self._throttle.pause(address, text):
-            return failed(
-                "this address sent too many invalid tokens; wait for Retry-After seconds",
-                429,
-                {"retry-after": str(seconds)},
-            )
-        principal = await self._verifier.verify(text)
-        self._throttle.record(address, text, principal is not None)
-        if principal is None:
-            return not_valid()
-        return principal
+        return await self._verifier.verify(text) or not_valid()
 
 
 _HEADERS: Final = {"request_id": "Idempotency-Key", "session": "Holdlog-Session"}

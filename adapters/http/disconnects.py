@@ -11,6 +11,7 @@ from holdlog.adapters.api.request import BlockingQuery
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import not_valid
+from holdlog.adapters.mcp.http.exchange import disconnected
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.refusals import TokenError
 
@@ -29,21 +30,16 @@ async def long_poll(receive: Receive, context: RequestContext, wait: BlockingQue
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done | None:
     """Run the work and return its result. If the client disconnects first, cancel the work and return None. Use it only
-    after reading the body."""
+    after reading the body. Raises HTTPException (413) for one that is too large and not read."""
     working = asyncio.ensure_future(work)
-    disconnect = asyncio.ensure_future(_gone(receive))
+    disconnect = asyncio.ensure_future(disconnected(receive))
     try:
         await asyncio.wait({working, disconnect}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
+        return working.result() if working.done() else disconnect.result()
     finally:
         for task in (working, disconnect):
             task.cancel()
         await asyncio.gather(working, disconnect, return_exceptions=True)
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class NoAnswer(Response):

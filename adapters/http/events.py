@@ -6,23 +6,33 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 import asyncio
 import json
 import logging
-import re
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final
 
-from starlette.datastructures import QueryParams
-from starlette.requests import Request
+from pydantic import TypeAdapter
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from holdlog.adapters.api.events.event_filter import EventFilter
+from holdlog.adapters.api.events.event_filter import KINDS, EventFilter
 from holdlog.adapters.api.events.requests import EVENTS_PAGE
-from holdlog.adapters.api.validation import whole
+from holdlog.adapters.api.validation import BEGINNING, NAME, STORED_AGENT
+from holdlog.adapters.api.values.responses import Events
 from holdlog.adapters.http.answers import answer
-from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.disconnects import long_poll, unless_gone
-from holdlog.adapters.http.url_parameters import seconds_of, unknown
+from holdlog.adapters.http.request import HttpRequest
+from holdlog.adapters.http.routing import (
+    CALLER,
+    JSON,
+    LIMIT,
+    SECONDS,
+    VERSION,
+    Answer,
+    ApiRoute,
+    HttpOperation,
+    Parameter,
+    checked_argument,
+)
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.following import follow
 from holdlog.adapters.runtime.request_context import RequestContext
@@ -37,33 +47,31 @@ RETRY: Final = 1000
 """Milliseconds after which a client reconnects."""
 
 STREAM: Final = "text/event-stream"
-_FILTERS: Final = ("namespace", "prefix", "resource", "thread", "agent")
-_PAGE: Final = ("limit", "wait")
-_WHOLE: Final = re.compile("[0-9]{1,19}")
 
 _log = logging.getLogger("holdlog")
 
 
-async def events(request: Request) -> Response:
-    context, query = context_of(request), request.query_params
-    streams = STREAM in request.headers.get("accept", "") and request.method == "GET"
-    _require_known(query, () if streams else _PAGE)
-    kinds = [kind for given in query.getlist("kinds") for kind in given.split(",")] or None
-    choice = context.requests.events.choice(kinds=kinds, **{name: query[name] for name in _FILTERS if name in query})
+async def _events(request: HttpRequest) -> Response:
+    context, given = request.context, request.query
+    streams = STREAM.encode() in request.fields.get(b"accept", b"") and request.scope["method"] == "GET"
+    for name in ("limit", "wait") if streams else ():
+        if name in given:
+            raise InvalidError(f"{name}: only works for pages, not for a stream")
+    filters = {it.name: given[it.name] for it in _FILTERS if it.name in given}
+    choice = context.requests.events.choice(**filters)
     if streams:
         return await _stream(request, context, choice)
-    after, limit = _number(query.get("after", "0"), "after"), _number(query.get("limit", str(EVENTS_PAGE)), "limit")
-    seconds = seconds_of(query.get("wait", "0"), "wait")
+    after, limit, seconds = given.get("after", 0), given.get("limit", EVENTS_PAGE), given.get("wait")
     if not seconds:
         return answer(await context.engine.read_async(context.requests.events.page(choice, after, limit)))
     return await long_poll(request.receive, context, context.requests.events.next_page(choice, after, limit, seconds))
 
 
-async def _stream(request: Request, context: RequestContext, choice: EventFilter) -> Response:
+async def _stream(request: HttpRequest, context: RequestContext, choice: EventFilter) -> Response:
     """Stream events after a position; without one, new events only."""
     end = await context.engine.run_off_loop_async(lambda: _end(context.engine))
-    given = request.headers.get("last-event-id") or request.query_params.get("after")
-    after = end if given is None else _number(given, "Last-Event-ID or after")
+    last = request.fields.get(b"last-event-id")
+    after = checked_argument(last.decode("latin-1"), _LAST) if last else request.query.get("after", end)
     if after > end:
         raise InvalidError(f"after: is {after}, but the log ends at position {end}; pass that or less")
     return EventStream(context, choice, after)
@@ -82,7 +90,8 @@ class EventStream(Response):
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await unless_gone(receive, self._answer(send))
+        with suppress(HTTPException):  # a body that is too large: the response has begun
+            await unless_gone(receive, self._answer(send))
 
     async def _answer(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -133,21 +142,36 @@ def _end(engine: Engine) -> int:
         return reader.position()
 
 
-def _require_known(parameters: QueryParams, more: tuple[str, ...]) -> None:
-    known = ("after", "kinds", *_FILTERS, *more)
-    for name in parameters:
-        if name not in known:
-            if name in _PAGE:
-                raise InvalidError(f"{name}: only works for pages; a stream takes {', '.join(known)}")
-            raise InvalidError(unknown(name, known))
-        if name != "kinds" and len(parameters.getlist(name)) > 1:
-            raise InvalidError(f"{name}: must be given only once")
+_AFTER: Final = Parameter("after", "Only events above this position", VERSION)
+_LAST: Final = Parameter("Last-Event-ID", "For a stream: the position to continue from, instead of `after`", VERSION)
+_FILTERS: Final = (
+    Parameter("namespace", "Only of values in this namespace", NAME),
+    Parameter("prefix", "Only of keys that start with this; requires namespace", BEGINNING),
+    Parameter("resource", "Only of claims that overlap this resource", TypeAdapter(str)),
+    Parameter("thread", "Only of this thread", NAME),
+    Parameter("agent", "Only what this agent or its sub-agents did", STORED_AGENT),
+    Parameter("kinds", "Only of these kinds, such as ValueWritten or claim", KINDS, is_list=True),
+)
 
-
-def _number(given: str, argument: str) -> int:
-    if not _WHOLE.fullmatch(given):
-        raise InvalidError(f"{argument}: must be a whole number")
-    return whole(int(given), argument)
-
-
-routes: Final = [Route("/events", events, methods=["GET"])]
+routes: Final = [
+    ApiRoute(
+        "/events",
+        GET=HttpOperation(
+            _events,
+            "Events, in pages or as a stream",
+            {
+                200: Answer(
+                    "A page, or a stream of events and bookmarks with `id` = position.", {JSON: Events, STREAM: str}
+                )
+            },
+            "With `Accept: text/event-stream`, a stream from `Last-Event-ID` or `after`; without these, from now on.",
+            (
+                _AFTER,
+                *_FILTERS,
+                Parameter("wait", "Seconds to wait for an event before an empty page is returned", SECONDS),
+                LIMIT,
+            ),
+            (CALLER,),
+        ),
+    )
+]

@@ -1,47 +1,17 @@
 """What a request names in its target and headers: path segments, query arguments, header fields."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-from starlette.exceptions import HTTPException
-from starlette.routing import Route
 from starlette.types import Scope
 
-from holdlog.adapters.api.validation import number_of_seconds, unknown_argument
+from holdlog.adapters.api.validation import unknown_argument
 from holdlog.domain.refusals import InvalidError
 
 MAX_ARGUMENTS: Final = 16
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
-
-
-def below(path: str, endpoint: Callable[..., Any], methods: list[str]) -> list[Route]:
-    """Read routes for a path and for all paths below it.
-
-    The endpoint takes the names from `segments` or `behind`: routes match the decoded path, in which a name with a
-    slash looks like two.
-    """
-    tree = Route(f"{path}/{{rest:path}}", endpoint, methods=methods)
-    tree.path_regex = re.compile(tree.path_regex.pattern, re.DOTALL)  # a line break makes a bad name, not another path
-    return [Route(path, endpoint, methods=["GET"]), tree]
-
-
-def segments(scope: Scope, first: str) -> list[str]:
-    """The path segments behind the first, each decoded once. Raises InvalidError, HTTPException (404)."""
-    rest = behind(scope, first)
-    return [] if rest is None else [decoded(segment) for segment in rest.split("/")]
-
-
-def behind(scope: Scope, first: str) -> str | None:
-    """The part behind the first segment and its slash, still encoded; None without a slash. Raises HTTPException (404)
-    if the first segment is another one, as in `kv%2Fgroup`."""
-    raw: bytes = scope["raw_path"]
-    path = raw.decode("latin-1").removeprefix(scope.get("root_path", ""))
-    named, slash, rest = path[1:].partition("/")
-    if decoded(named) != first:
-        raise HTTPException(404)
-    return rest if slash else None
 
 
 def decoded(text: str, argument: str = "path") -> str:
@@ -67,12 +37,11 @@ def unknown(name: str, known: Collection[str], otherwise: str = "query") -> str:
     return unknown_argument(word, known, is_name=word == name)
 
 
-def arguments(scope: Scope, *known: str) -> dict[str, str]:
-    """The query arguments. Raises InvalidError for an unknown or repeated argument."""
+def arguments(scope: Scope, known: Mapping[str, bool]) -> dict[str, Any]:
+    """The query arguments as text; of those that are `known` as lists, a list: an argument may be repeated, or have
+    several values separated by commas. Raises InvalidError for an unknown or repeated argument."""
     query: bytes = scope["query_string"]
-    if not query:
-        return {}
-    given: dict[str, str] = {}
+    given: dict[str, Any] = {}
     parts = query.decode("latin-1").replace("+", " ").split("&")
     if len(parts) > MAX_ARGUMENTS:
         raise InvalidError(f"query: must have at most {MAX_ARGUMENTS} arguments")
@@ -80,28 +49,13 @@ def arguments(scope: Scope, *known: str) -> dict[str, str]:
         name, _, value = (decoded(text, "query") for text in part.partition("="))
         if name not in known:
             raise InvalidError(unknown(name, known))
-        if name in given:
+        if known[name]:
+            given.setdefault(name, []).extend(value.split(","))
+        elif name in given:
             raise InvalidError(f"{name}: must be given only once")
-        given[name] = value
+        else:
+            given[name] = value
     return given
-
-
-def number(given: dict[str, str], name: str, default: int) -> int:
-    """An integer argument of the query. Raises InvalidError."""
-    text = given.get(name)
-    if text is None:
-        return default
-    if not re.fullmatch(r"[0-9]{1,19}", text):
-        raise InvalidError(f"{name}: must be a whole number")
-    return int(text)
-
-
-def seconds_of(given: str, name: str) -> float:
-    """A number of seconds in the query. Raises InvalidError."""
-    try:
-        return number_of_seconds(float(given), name)
-    except ValueError:
-        raise InvalidError(f"{name}: must be a finite number of seconds, 0 or more") from None
 
 
 def fields(scope: Scope) -> dict[bytes, bytes]:

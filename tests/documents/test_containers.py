@@ -91,7 +91,7 @@ def test_health_check_of_a_server_reports_whether_it_is_ready(tmp_path: Path) ->
     kind, *words = SERVICES["mcp"]["healthcheck"]["test"]
     assert kind == "CMD"
     assert words[0] == "python"
-    with serving(tmp_path, env={"HOLDLOG_AUTH_TOKEN": "a-token-of-the-tests"}) as url:
+    with serving(tmp_path, env={"HOLDLOG_AUTH_TOKEN": "a-token-of-the-tests-0123456789-01"}) as url:
         asked = [sys.executable, *(word.replace("http://127.0.0.1:8420", url) for word in words[1:])]
         assert asked[1:] != words[1:]
         assert subprocess.run(asked, check=False).returncode == 0

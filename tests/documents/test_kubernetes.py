@@ -7,13 +7,12 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from starlette.routing import Route
 
 from holdlog.adapters.cli.http import http_options_of
 from holdlog.adapters.cli.main import parsed
-from holdlog.adapters.http.openapi.document import DESCRIBED, document
 from holdlog.adapters.http.operations.routes import PROBE_TIMEOUT
 from tests.documents.test_containers import instruction
+from tests.support.curl import openapi_document
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "deploy/kubernetes.yaml").read_text()
@@ -50,7 +49,7 @@ def test_manifest_takes_secrets_from_a_kubernetes_secret_only() -> None:
 
 
 def test_probes_use_existing_paths_and_wait_longer_than_the_server() -> None:
-    served = document([Route(path, lambda request: None) for path in DESCRIBED])["paths"]
+    served = openapi_document()["paths"]
     for name in PROBES:
         probe = CONTAINER[name]
         assert probe["httpGet"]["path"] in served

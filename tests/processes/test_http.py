@@ -29,7 +29,7 @@ from tests.support.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
-TOKEN = "a-static-token-of-tests"
+TOKEN = "a-static-token-of-tests-0123456789"
 PATIENCE = 30.0
 
 

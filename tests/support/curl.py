@@ -1,5 +1,8 @@
 """A client of the application in memory, as curl would be of a server."""
 
+import asyncio
+from typing import Any
+
 import httpx2
 
 from holdlog.adapters.api.settings import Settings
@@ -10,6 +13,7 @@ from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.runtime.engine import Engine
+from tests.support.agent import engine
 
 JSON = {"content-type": "application/json"}
 AS_JSON = {"accept": "application/json"}
@@ -29,3 +33,15 @@ class Curl(httpx2.AsyncClient):
 
     def record(self, group: str, key: str) -> StateRecord:
         return self.store.read(self.store.requests.values.get(group, key))
+
+
+def openapi_document() -> dict[str, Any]:
+    """What `GET /openapi.json` returns."""
+
+    async def read(store: Engine) -> dict[str, Any]:
+        async with Curl(store) as curl:
+            found: dict[str, Any] = (await curl.get("/openapi.json")).json()
+            return found
+
+    with engine() as store:
+        return asyncio.run(read(store))

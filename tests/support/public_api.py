@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
-from starlette.routing import Route
 
 import holdlog
 from holdlog.adapters.cli.main import build_parser
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.http.openapi.document import PATHS, document
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.mcp.tools import TOOLS
 from holdlog.projections.fold import EVENTS
+from tests.support.curl import openapi_document
 
 FILE: Final = Path(__file__).parent / "fixtures" / "public_api.json"
 _WORDING: Final = frozenset({"title", "description", "summary", "info", "examples", "example"})
@@ -39,10 +38,6 @@ def public_api() -> dict[str, Any]:
         "http": _http(),
         "events": {topic: list(event.model_fields) for topic, event in sorted(EVENTS.items())},
     }
-
-
-def _nothing(request: object) -> None:
-    """Only the path counts."""
 
 
 def _described(it: Any) -> Any:
@@ -114,7 +109,7 @@ def _without_wording(schema: Any) -> Any:
 
 
 def _http() -> dict[str, Any]:
-    described = document(Route(path, _nothing) for path in PATHS)
+    described = openapi_document()
     return {
         f"{method} {path}": {
             "parameters": sorted(_parameter(it, described) for it in operation.get("parameters", ())),

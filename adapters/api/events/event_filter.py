@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import AfterValidator, TypeAdapter, WithJsonSchema
 
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import overlap
@@ -101,11 +103,20 @@ def topics_of(kinds: object) -> frozenset[str] | None:
         raise InvalidError(f"kinds: must be a list of 1 to {MAX_KINDS} kinds")
     found: set[str] = set()
     for kind in kinds:
-        if not isinstance(kind, str) or not (kind in fold.EVENTS or kind in _GROUPS):
-            raise InvalidError(f"kinds: must be {', '.join(_GROUPS)}, or one of {', '.join(fold.EVENTS)}")
+        if not isinstance(kind, str) or kind not in _ALL:
+            raise InvalidError(f"kinds: {_NO_KIND}")
         found |= _GROUPS.get(kind, {kind})
     return frozenset(found)
 
 
+def _kind(text: str) -> str:
+    if text not in _ALL:
+        raise ValueError(_NO_KIND)
+    return text
+
+
 _GROUPS: Final = {kind.prefix: {event.topic for event in kind.events} for kind in fold.KINDS.values()}
 """The topics of each kind of stream, by the word that its stream names begin with."""
+_ALL: Final = (*_GROUPS, *fold.EVENTS)
+_NO_KIND: Final = f"must be {', '.join(_GROUPS)}, or one of {', '.join(fold.EVENTS)}"
+KINDS: Final = TypeAdapter(list[Annotated[str, AfterValidator(_kind), WithJsonSchema({"enum": list(_ALL)})]])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, Literal, cast
 
 import httptools
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdlog.adapters.http.answers import failed, raw
@@ -42,6 +41,7 @@ class Connection(HttpToolsProtocol):
         self._received = 0
         self._left_to_drop = LINGER_BYTES
         self._running: RequestResponseCycle | None = None
+        self.parser = _Parser(self)
         super().connection_made(_Patient(transport, self._closes_later, self.loop))  # type: ignore[arg-type]
         if full:
             self.connections.discard(self)
@@ -63,29 +63,9 @@ class Connection(HttpToolsProtocol):
         if self.due == math.inf and not self._in_flight:
             self.due = self.loop.time() + HEADERS_SECONDS
         self._received += len(data)
-        self._unset_keepalive_if_required()
-        try:
-            self._parse(data)
-        except httptools.HttpParserError:
-            self.send_400_response("")
+        super().data_received(data)
         if self._phase == "headers" and self._received > MAX_HEADER_BYTES and not self.transport.is_closing():
             self._refuse(_TOO_LARGE, 431)
-
-    def _parse(self, data: bytes) -> None:
-        """Ignore requested upgrades, since none is offered (RFC 9110 section 7.8). The parser treats all bytes behind
-        such a head as another protocol: another parser reads the head again without the upgrade."""
-        left = memoryview(data)
-        while left:
-            try:
-                self.parser.feed_data(left)
-                return
-            except httptools.HttpParserUpgrade as upgrade:
-                left = left[upgrade.args[0] :]
-            head = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
-            fields = b"".join(b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade")
-            self.parser = httptools.HttpRequestParser(self)
-            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # same as uvicorn's
-            self.parser.feed_data(head + fields + b"\r\n")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -109,10 +89,13 @@ class Connection(HttpToolsProtocol):
             if size > MAX_HEADER_BYTES or len(self.headers) > MAX_HEADERS:
                 self.app = failed(_TOO_LARGE, 431, {"connection": "close"})
         super().on_headers_complete()
+        if not self.pipeline:
+            self._running = self.cycle
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
+    def on_response_complete(self) -> None:
+        if self.pipeline:
+            self._running = self.pipeline[-1][0]
+        super().on_response_complete()
 
     def on_body(self, body: bytes) -> None:
         if self.cycle.response_complete:
@@ -187,6 +170,33 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_reading()
         self.transport.write_eof()
         return True
+
+
+class _Parser(httptools.HttpRequestParser):
+    """Ignores requested upgrades, since none is offered (RFC 9110 section 7.8). httptools treats all bytes behind such
+    a head as another protocol: another parser reads the head again without the upgrade."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._connection = connection
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # same as uvicorn's
+
+    def feed_data(self, data: Any) -> None:
+        parser, left = self, memoryview(data)
+        while left:
+            try:
+                super(_Parser, parser).feed_data(left)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                left = left[upgrade.args[0] :]
+            head = b"%s %s HTTP/%s\r\n" % (
+                parser.get_method(),
+                self._connection.url,
+                parser.get_http_version().encode(),
+            )
+            fields = b"".join(b"%s: %s\r\n" % field for field in self._connection.headers if field[0] != b"upgrade")
+            parser = self._connection.parser = _Parser(self._connection)
+            super(_Parser, parser).feed_data(head + fields + b"\r\n")
 
 
 _HEAD: Final = b"HTTP/1.1 "

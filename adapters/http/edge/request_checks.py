@@ -6,19 +6,34 @@ points there (https://modelcontextprotocol.io/specification/2025-11-25/basic/tra
 """
 
 from collections.abc import Collection, Iterable
+from functools import partial
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.http.answers import failed
-from holdlog.adapters.http.edge.cors import open_to, preflight
 from holdlog.adapters.http.options import HttpOptions
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 UNHOSTED: Final = frozenset({"/healthz", "/readyz"})
 """Paths that load balancers and orchestrators request under any host name; they reveal nothing."""
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+HEADERS_SENT: Final = (
+    *("accept", "authorization", "content-type", "holdlog-session", "idempotency-key", "if-match", "if-none-match"),
+    *("last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"),
+    *("x-agent", "x-guard", "x-token"),
+)
+"""Headers that pages of allowed origins may send."""
+HEADERS_READ: Final = (
+    *("accept-patch", "etag", "holdlog-expires-at", "holdlog-principal", "holdlog-updated-at", "holdlog-updated-by"),
+    *("location", "mcp-session-id", "retry-after", "www-authenticate"),
+)
+PREFLIGHT_SECONDS: Final = 600
 _REMEMBERED: Final = 256
 _AT_MOST_ONE: Final = frozenset(
     {b"host", b"origin", b"content-length", b"authorization", b"x-token"}
@@ -36,6 +51,16 @@ class Guards:
         self._hosts = AllowedHosts(options.allowed_hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in options.allowed_origins)
         self._max_body = options.max_body_bytes
+        self._counted = RequestBodyLimitMiddleware(app, self._max_body)
+        # Cookies are never used: tokens arrive in a header.
+        self._shared = partial(
+            CORSMiddleware,
+            allow_origins=self._origins,
+            allow_methods=METHODS,
+            allow_headers=HEADERS_SENT,
+            expose_headers=HEADERS_READ,
+            max_age=PREFLIGHT_SECONDS,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,63 +75,25 @@ class Guards:
             message = "the Host header is not allowed; the operator can allow it with --allowed-host"
             await failed(message, 421, _CLOSE)(scope, receive, send)
             return
-        if origin is not None:
-            source = origin.decode("latin-1").lower()
-            if source in self._origins or ("*" in self._origins and source != "null"):
-                if scope["method"] == "OPTIONS" and b"access-control-request-method" in found:
-                    await preflight(source)(scope, receive, send)
-                    return
-                send = open_to(source, send)
-            elif source.partition("://")[2] != host or not host:
-                await failed(
-                    "the page's origin is not allowed; the operator can allow it with --allowed-origin", 403, _CLOSE
-                )(scope, receive, send)
-                return
-        elif _is_foreign(found):
-            await failed(
-                "the page's origin is not allowed; the operator can allow it with --allowed-origin", 403, _CLOSE
-            )(scope, receive, send)
-            return
-        length = found.get(b"content-length")
-        if length is not None and int(length) > self._max_body:
-            await failed(self._too_large, 413, _CLOSE)(scope, receive, send)
-        elif length is None and b"transfer-encoding" in found:
-            await self._counted(scope, receive, send)
+        source = None if origin is None else origin.decode("latin-1").lower()
+        if source is not None and (source in self._origins or ("*" in self._origins and source != "null")):
+            await self._shared(self._sized(found))(scope, receive, send)
+        elif _is_foreign(found) if source is None else source.partition("://")[2] != host or not host:
+            message = "the page's origin is not allowed; the operator can allow it with --allowed-origin"
+            await failed(message, 403, _CLOSE)(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            await self._sized(found)(scope, receive, send)
 
-    @property
-    def _too_large(self) -> str:
-        return f"the body may have at most {self._max_body} bytes (--max-body-bytes)"
+    def _sized(self, headers: dict[bytes, bytes]) -> ASGIApp:
+        """The application for a body of this size."""
+        length = headers.get(b"content-length")
+        if length is not None and int(length) > self._max_body:
+            return too_large(self._max_body)
+        return self._counted if length is None and b"transfer-encoding" in headers else self._app
 
-    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count a body of unknown length while it arrives. If it is too large, respond to the client immediately and
-        report a disconnect to the application."""
-        left = self._max_body
-        started = refused = False
 
-        async def counting() -> Message:
-            nonlocal left, refused
-            message = {"type": "http.disconnect"} if refused else await receive()
-            left -= len(message.get("body", b""))
-            if left < 0 and not refused:
-                refused = True
-                if not started:
-                    await failed(self._too_large, 413, _CLOSE)(scope, receive, send)
-                return {"type": "http.disconnect"}
-            return message
-
-        async def sending(message: Message) -> None:
-            nonlocal started
-            if not refused:
-                started = True
-                await send(message)
-
-        try:
-            await self._app(scope, counting, sending)
-        except Exception:
-            if not refused:
-                raise
+def too_large(most: int) -> Response:
+    return failed(f"the body may have at most {most} bytes (--max-body-bytes)", 413, _CLOSE)
 
 
 class AllowedHosts:

@@ -11,11 +11,11 @@ from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdlog.adapters.http.openapi.document import PATHS
 from holdlog.adapters.http.operations import tracing
 from holdlog.adapters.http.operations.access_log import AccessLog, AccessLogEntry
 from holdlog.adapters.http.operations.metrics import METHODS, Metrics
 from holdlog.adapters.http.operations.tracing import Traces
+from holdlog.adapters.http.routing import ApiRoute
 from holdlog.adapters.runtime.group_commit import Job
 
 NO_ROUTE: Final = "none"
@@ -39,10 +39,11 @@ class MetricsMiddleware:
         self._metrics = metrics
         self._log = log
         self._traces = traces
-        self._names: dict[object, dict[int, str]] = {}
-        for route in routes:
-            assert isinstance(route, Route)
-            self._names.setdefault(route.endpoint, {}).update(_names_of(route))
+        self._names: dict[object, str] = {
+            route.endpoint: route.template if isinstance(route, ApiRoute) else route.path
+            for route in routes
+            if isinstance(route, Route)
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,19 +82,7 @@ class MetricsMiddleware:
         self._metrics.streams(self._route_of(scope), change)
 
     def _route_of(self, scope: Scope) -> str:
-        names = self._names.get(scope.get("endpoint"))
-        if names is None:
-            return NO_ROUTE
-        # Counted by the raw path: an encoded slash is part of a name. A longer path is the last of them, or nothing.
-        return names.get(scope["raw_path"].count(b"/")) or names[max(names)]
-
-
-def _names_of(route: Route) -> dict[int, str]:
-    """The route names by the number of slashes in a path: one route of a whole tree covers several."""
-    tree = route.path.removesuffix("/{rest:path}")
-    if tree == route.path:
-        return {route.path.count("/"): route.path}
-    return {path.count("/"): path for path in PATHS if path.startswith(f"{tree}/")}
+        return self._names.get(scope.get("endpoint"), NO_ROUTE)
 
 
 class _Seen:
@@ -116,7 +105,7 @@ class _Seen:
         elif message["type"] == "http.response.start":
             self.status = message["status"]
             headers = message.get("headers", ())
-            if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers):
+            if dict(headers).get(b"content-type", b"").startswith(b"text/event-stream"):
                 self.streams = True
                 self._on_stream()
             if self.request_id is not None:

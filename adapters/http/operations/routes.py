@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from fastmcp import FastMCP
 from prometheus_client.core import GaugeMetricFamily, Metric
-from starlette.requests import Request
+from pydantic import BaseModel
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from holdlog.adapters.http.answers import failed, json_response
-from holdlog.adapters.http.authentication import context_of
-from holdlog.adapters.http.openapi.document import document
+from holdlog.adapters.http.openapi import document
 from holdlog.adapters.http.operations.access_log import AccessLog
 from holdlog.adapters.http.operations.cached_probe import CachedProbe
-from holdlog.adapters.http.operations.metrics import CONTENT_TYPE, Metrics, exposed
+from holdlog.adapters.http.operations.metrics import CONTENT_TYPE, Metrics
 from holdlog.adapters.http.operations.observers import MetricsMiddleware, ObserverGroup
 from holdlog.adapters.http.operations.tracing import find_traces
+from holdlog.adapters.http.request import HttpRequest
+from holdlog.adapters.http.routing import TEXT, Answer, ApiRoute, HttpOperation
 from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.counts import ToolCounts
@@ -35,6 +36,10 @@ READY_FRESH: Final = 1.0
 FACTS_FRESH: Final = 5.0
 
 _log = logging.getLogger("holdlog")
+
+
+class Healthy(BaseModel):
+    status: Literal["ok"] = "ok"
 
 
 class ServerFacts(NamedTuple):
@@ -75,18 +80,60 @@ class Operations:
         return MetricsMiddleware(app, routes, self._metrics, self._log, self._traces)
 
     @property
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         return [
-            Route("/healthz", self.healthz),
-            Route("/readyz", self.readyz),
-            Route("/metrics", self.metrics),
-            Route("/openapi.json", self.openapi),
+            ApiRoute(
+                "/healthz",
+                GET=HttpOperation(
+                    self.healthz,
+                    "Liveness",
+                    {200: Answer("The process is alive.", Healthy)},
+                    "For a liveness probe: it does not check the database, so an outage there does not restart the "
+                    "process.",
+                    query=None,
+                    refusals=(),
+                    public=True,
+                ),
+            ),
+            ApiRoute(
+                "/readyz",
+                GET=HttpOperation(
+                    self.readyz,
+                    "Readiness",
+                    {200: Answer("Ready.", Healthy)},
+                    "For a readiness probe: the store can be read, and the server is not shutting down.",
+                    query=None,
+                    refusals=(503,),
+                    public=True,
+                ),
+            ),
+            ApiRoute(
+                "/metrics",
+                GET=HttpOperation(
+                    self.metrics,
+                    "Metrics for Prometheus",
+                    {200: Answer("Metrics in the text format.", {TEXT: str})},
+                    "Requires a grant of metrics:* if tokens are required. docs/operations.md describes each metric.",
+                    query=None,
+                ),
+            ),
+            ApiRoute(
+                "/openapi.json",
+                GET=HttpOperation(
+                    self.openapi,
+                    "This document",
+                    {200: Answer("OpenAPI 3.1.", dict[str, Any])},
+                    query=None,
+                    refusals=(429,),
+                    public=True,
+                ),
+            ),
         ]
 
-    async def healthz(self, request: Request) -> Response:
+    async def healthz(self, request: HttpRequest) -> Response:
         return json_response({"status": "ok"})
 
-    async def readyz(self, request: Request) -> Response:
+    async def readyz(self, request: HttpRequest) -> Response:
         if self._ending.began:
             return _not_ready("the server is shutting down")
         try:
@@ -100,8 +147,8 @@ class Operations:
         self._logged = None
         return json_response({"status": "ok"})
 
-    async def metrics(self, request: Request) -> Response:
-        context = context_of(request)
+    async def metrics(self, request: HttpRequest) -> Response:
+        context = request.context
         if context.engine is not self._spaces.main:  # its owner may do all in a space, but not see the server
             raise DeniedError("metrics:* in a token without a space")
         context.grants.require("metrics", "*")
@@ -109,12 +156,14 @@ class Operations:
             facts = await self._facts.found()
         except (TimeoutError, HoldlogError):
             facts = None
-        text = exposed([*self._metrics.families(), *self._gauges(facts)])
-        return Response(text, headers={"cache-control": "no-store", "content-type": CONTENT_TYPE})
+        return Response(
+            self._metrics.exposed(self._gauges(facts)),
+            headers={"cache-control": "no-store", "content-type": CONTENT_TYPE},
+        )
 
-    async def openapi(self, request: Request) -> Response:
+    async def openapi(self, request: HttpRequest) -> Response:
         if self._document is None:
-            self._document = document(route for route in request.app.routes if isinstance(route, Route))
+            self._document = document(request.app.routes)
         return json_response(self._document)
 
     def _position(self) -> int:

@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from starlette.routing import Route
-
+from holdlog.adapters.http.routing import ApiRoute
 from holdlog.adapters.http.threads.data import routes as data
 from holdlog.adapters.http.threads.items import routes as items
 
-routes: Final[list[Route]] = [*items, *data]
+routes: Final[list[ApiRoute]] = [*items, *data]

@@ -5,106 +5,99 @@ A group is a namespace. A string is returned as text, any other value as JSON.
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
-from starlette.exceptions import HTTPException
+from pydantic import Field, PlainValidator, TypeAdapter
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.api.keyvalue import DEFAULT_TTL
 from holdlog.adapters.api.pagination import MAX_PAGE
 from holdlog.adapters.api.request import CommandRequest
-from holdlog.adapters.api.values.responses import DeleteResult, SetResult
-from holdlog.adapters.http.answers import answer, failed, json_response
-from holdlog.adapters.http.url_parameters import arguments, below, fields, number, segments
+from holdlog.adapters.api.validation import BEGINNING, NAME
+from holdlog.adapters.api.values.responses import (
+    Conflict,
+    DeleteResult,
+    Fenced,
+    NamespaceList,
+    NotFound,
+    RecordList,
+    SetResult,
+    Time,
+)
+from holdlog.adapters.http.answers import SAFE, answer, json_response
+from holdlog.adapters.http.request import HttpRequest
+from holdlog.adapters.http.request_bodies import MERGE_PATCH, patch_of, value_of
+from holdlog.adapters.http.routing import (
+    AFTER,
+    ANY_TEXT,
+    CALLER,
+    GUARD,
+    JSON,
+    LIMIT,
+    TEXT,
+    VERSION,
+    WRITE_REFUSALS,
+    WRITER,
+    Answer,
+    ApiRoute,
+    HttpOperation,
+    Parameter,
+    entity_tag,
+    header_conditions,
+)
 from holdlog.adapters.http.values.conditional import conflict, written
 from holdlog.adapters.http.values.conditions import Conditions, etag
-from holdlog.adapters.http.values.key_value_request import KeyValueRequest
-from holdlog.adapters.http.values.request_bodies import patch_of, value_of
 from holdlog.domain.record import MAX_TTL_SECONDS, Record, not_found
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.times import utc
 
 _TTL: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
+_VARY: Final = {"vary": "accept"}
 _SAFE: Final = [
-    (b"cache-control", b"no-store"),
-    (b"vary", b"accept"),
-    (b"x-content-type-options", b"nosniff"),
+    *((name.encode(), text.encode()) for name, text in (SAFE | _VARY).items()),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
 ]
 """Headers that keep browsers from rendering a value as a page, whatever it contains."""
 
 
-class KeyValue:
-    """An ASGI application for `/kv` and all paths below it."""
+class _Value:
+    """Sends a value: without a response object, because this is the most frequent request."""
+
+    def __init__(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> None:
+        self._start = {"type": "http.response.start", "status": status, "headers": headers}
+        self._body = {"type": "http.response.body", "body": body}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            names = segments(scope, "kv")
-            request = KeyValueRequest(scope, receive, scope["state"]["served"], fields(scope), names)
-            if len(names) == 2 and scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
-                await _get(request, send)
-                return
-            response = await _answered(request)
-        except HTTPException as error:
-            response = failed(error.detail, error.status_code, dict(error.headers or {}))
-        response.raw_headers.extend(it for it in _SAFE if it[0].decode() not in response.headers)
-        await response(scope, receive, send)
-
-
-routes: Final[list[Route]] = below("/kv", KeyValue(), ["GET", "POST", "PUT", "PATCH", "DELETE"])
-
-
-async def _answered(request: KeyValueRequest) -> Response:
-    method = request.scope["method"]
-    match len(request.names), method:
-        case 0, "GET" | "HEAD":
-            return await _groups(request)
-        case 1, "GET" | "HEAD":
-            return await _list(request)
-        case 2, "GET" | "HEAD":
-            return await _history(request)
-        case 2, "PUT" | "POST":
-            return await _set(request)
-        case 2, "PATCH":
-            return await _patch(request)
-        case 2, "DELETE":
-            return await _delete(request)
-        case 1, _:
-            raise HTTPException(405, "a group can only be read", {"allow": "GET, HEAD"})
-        case _:
-            raise HTTPException(404, "values are at /kv/{group}/{key}; write a slash within a name as %2F")
+        await send(self._start)
+        await send(self._body)
 
 
 # --- reading
 
 
-async def _get(request: KeyValueRequest, send: Send) -> None:
-    """Respond with one value. The most frequent request, so it skips the response object and the result model."""
+async def _get(request: HttpRequest) -> ASGIApp:
+    """One value, or its history."""
+    if request.query:
+        return await _history(request)
     group, key = request.names
     record = await request.context.engine.read_async(request.context.requests.values.record(group, key))
     if not record.live:
-        await _missing(request, not_found(record))(request.scope, request.receive, send)
-        return
-    conditions = Conditions.of(request.fields)
-    if conditions.if_match is not None and not conditions.if_match.match(record.version):
-        await conflict(request.context, record, conditions)(request.scope, request.receive, send)
-        return
+        return _missing(request, not_found(record))
+    given = Conditions.of(request.fields)
+    if given.if_match is not None and not given.if_match.match(record.version):
+        return conflict(request.context, record, given)
     headers = [(b"etag", etag(record.version).encode()), *_facts(record), *_SAFE]
-    if conditions.if_none_match is not None and conditions.if_none_match.match(record.version):
-        await send({"type": "http.response.start", "status": 304, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
-        return
-    plain = record.value.text.startswith('"') and not request.json
+    if given.if_none_match is not None and given.if_none_match.match(record.version):
+        return _Value(304, headers)
+    plain = record.value.text.startswith('"') and not request.prefers_json
     body = (record.value.value if plain else record.value.text).encode()
     headers += [
         (b"content-type", b"text/plain; charset=utf-8" if plain else b"application/json"),
         (b"content-length", str(len(body)).encode()),
     ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if request.scope["method"] == "HEAD" else body})
+    return _Value(200, headers, b"" if request.scope["method"] == "HEAD" else body)
 
 
 def _facts(record: Record) -> list[tuple[bytes, bytes]]:
@@ -123,49 +116,46 @@ def _time(at: int) -> bytes:
     return utc(at).isoformat(timespec="microseconds").encode()
 
 
-async def _groups(request: KeyValueRequest) -> Response:
-    given = arguments(request.scope, "after", "limit")
-    call = request.context.requests.values.namespaces(number(given, "limit", MAX_PAGE), given.get("after"))
+async def _groups(request: HttpRequest) -> Response:
+    call = request.context.requests.values.namespaces(request.query.get("limit", MAX_PAGE), request.query.get("after"))
     return answer(await request.context.engine.read_async(call))
 
 
-async def _list(request: KeyValueRequest) -> Response:
-    given = arguments(request.scope, "prefix", "after", "limit")
+async def _list(request: HttpRequest) -> Response:
+    given = request.query
     call = request.context.requests.values.records(
-        request.names[0], given.get("prefix", ""), number(given, "limit", MAX_PAGE), given.get("after")
+        request.names[0], given.get("prefix", ""), given.get("limit", MAX_PAGE), given.get("after")
     )
     return answer(await request.context.engine.read_async(call))
 
 
-async def _history(request: KeyValueRequest) -> Response:
-    given = arguments(request.scope, "history", "limit", "before")
-    if given.get("history") not in ("", "1", "true"):
+async def _history(request: HttpRequest) -> Response:
+    given = request.query
+    if "history" not in given:
         raise InvalidError("history: must be 1 or true; for a value, limit and before require it")
-    before = number(given, "before", 0) if "before" in given else None
     group, key = request.names
-    call = request.context.requests.values.history(group, key, number(given, "limit", 100), before)
+    call = request.context.requests.values.history(group, key, given.get("limit", 100), given.get("before"))
     return answer(await request.context.engine.read_async(call))
 
 
-def _missing(request: KeyValueRequest, error: NotFoundError) -> Response:
-    if request.json:
-        return answer(request.context.requests.refused(error), 404)
-    return Response("Key Not Found", 404, {"cache-control": "no-store"}, "text/plain")
+def _missing(request: HttpRequest, error: NotFoundError) -> Response:
+    if request.prefers_json:
+        return answer(request.context.requests.refused(error), 404, _VARY)
+    return Response("Key Not Found", 404, SAFE | _VARY, TEXT)
 
 
 # --- writing
 
 
-async def _set(request: KeyValueRequest) -> Response:
-    seconds = _seconds(arguments(request.scope, "ttl").get("ttl"))
+async def _set(request: HttpRequest) -> Response:
+    seconds = request.query.get("ttl", DEFAULT_TTL)
     value = value_of(await request.body(), request.fields)
     (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
     return await _written(request, lambda version: calls.values.set(group, key, value, by, version, guard, seconds))
 
 
-async def _patch(request: KeyValueRequest) -> Response:
-    ttl = arguments(request.scope, "ttl").get("ttl")
-    seconds, keeps = _seconds(ttl), ttl is None
+async def _patch(request: HttpRequest) -> Response:
+    seconds, keeps = request.query.get("ttl", DEFAULT_TTL), "ttl" not in request.query
     patch = patch_of(await request.body(), request.fields)
     (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
     return await _written(
@@ -173,14 +163,13 @@ async def _patch(request: KeyValueRequest) -> Response:
     )
 
 
-async def _delete(request: KeyValueRequest) -> Response:
-    arguments(request.scope)
+async def _delete(request: HttpRequest) -> Response:
     (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
     return await _written(request, lambda version: calls.values.delete(group, key, by, version, guard))
 
 
 async def _written(
-    request: KeyValueRequest, call: Callable[[int | None], CommandRequest[SetResult] | CommandRequest[DeleteResult]]
+    request: HttpRequest, call: Callable[[int | None], CommandRequest[SetResult] | CommandRequest[DeleteResult]]
 ) -> Response:
     """Make a write and respond. `call`: builds the write for the version that it expects."""
     group, key = request.names
@@ -191,22 +180,145 @@ async def _written(
         return _missing(request, error)
     if isinstance(result, Response):
         return result
-    headers, status = {}, 200
+    headers, status = dict(_VARY), 200
     if isinstance(result, SetResult):
         headers["etag"] = etag(result.version)
         if result.previous_version is None and request.scope["method"] != "POST":
             status = 201  # RFC 9110 section 9.3.4; a POST responds as echoValue does
-    if request.json:
+    if request.prefers_json:
         return json_response(result.body(), status, headers)
-    return Response("OK", status, {"cache-control": "no-store"} | headers, "text/plain")
+    return Response("OK", status, SAFE | headers, TEXT)
 
 
-def _seconds(ttl: str | None) -> float | None:
+def _seconds(ttl: str) -> float | None:
     """The time to live in seconds; None: unlimited."""
     if ttl == "never":
         return None
-    if ttl is None:
-        return DEFAULT_TTL
     if not _TTL.fullmatch(ttl) or float(ttl) > MAX_TTL_SECONDS:
-        raise InvalidError(f"ttl: must be a number of seconds up to {MAX_TTL_SECONDS}, 0 for 30 days, or never")
+        raise ValueError(f"must be a number of seconds up to {MAX_TTL_SECONDS}, 0 for 30 days, or never")
     return float(ttl) or DEFAULT_TTL
+
+
+# --- routes
+
+_GROUP: Final = Parameter("group", "The group (namespace); percent-encode all but letters, digits and -._~", NAME)
+_KEY: Final = Parameter("key", "The key; write a slash within it as %2F", NAME)
+_PREFIX: Final = Parameter("prefix", "Only keys that begin with this", BEGINNING)
+_ETAG: Final = entity_tag("The version")
+_FACTS: Final = (
+    _ETAG,
+    Parameter("Holdlog-Updated-By", "The author, percent-encoded", ANY_TEXT),
+    Parameter(
+        "Holdlog-Principal",
+        "The author's authenticated principal, percent-encoded, such as token:ci; absent for the local user",
+        ANY_TEXT,
+    ),
+    Parameter("Holdlog-Updated-At", "When it was written", TypeAdapter(Time)),
+    Parameter("Holdlog-Expires-At", "When the value expires; absent if it does not", TypeAdapter(Time)),
+)
+_Seconds = Annotated[float, Field(ge=0, le=MAX_TTL_SECONDS)] | Literal["never"]
+_LIFETIME: Final = Parameter(
+    "ttl",
+    "Seconds until the value expires, or `never`; 30 days if omitted or 0",
+    TypeAdapter(Annotated[Any, PlainValidator(_seconds, json_schema_input_type=_Seconds)]),
+)
+_HISTORY: Final = (
+    Parameter("history", "Return its versions instead, newest first", TypeAdapter(Literal["1", "true", ""])),
+    Parameter("before", "With history: only versions less than this one", VERSION),
+    LIMIT,
+)
+_CONDITIONS: Final = header_conditions("the value", "a value")
+_WRITING: Final = (*WRITER, GUARD, *_CONDITIONS)
+_BODY: Final = {TEXT: str, JSON: Any}
+_MISSING: Final = Answer(
+    "There is no value: it was never written, was deleted or expired.",
+    {TEXT: Literal["Key Not Found"], JSON: NotFound},
+)
+_CONFLICT: Final = Answer("A condition does not hold; the current value.", Conflict)
+_FENCED: Final = Answer("A claim in X-Guard is not held, or no longer held.", Fenced)
+_SET: Final = Answer(
+    "Written. With Accept: application/json, the version and position as JSON.",
+    {TEXT: Literal["OK"], JSON: SetResult},
+    (_ETAG,),
+)
+_NEW: Final = _SET._replace(description="Written; there was no value before.")
+_REFUSED: Final = {409: _FENCED, 412: _CONFLICT}
+
+routes: Final = [
+    ApiRoute(
+        "/kv",
+        GET=HttpOperation(
+            _groups,
+            "Groups with values",
+            {200: Answer("A page.", NamespaceList)},
+            query=(AFTER, LIMIT),
+            headers=(CALLER,),
+        ),
+    ),
+    ApiRoute(
+        "/kv/{group}",
+        (_GROUP,),
+        GET=HttpOperation(
+            _list,
+            "Values of a group",
+            {200: Answer("A page.", RecordList)},
+            "One snapshot of a page, ordered by key.",
+            (_PREFIX, AFTER, LIMIT),
+            (CALLER,),
+        ),
+    ),
+    ApiRoute(
+        "/kv/{group}/{key}",
+        (_GROUP, _KEY),
+        GET=HttpOperation(
+            _get,
+            "A value, or its history",
+            {
+                200: Answer("The value, or its history.", _BODY, _FACTS),
+                304: Answer("The value still has a version in If-None-Match.", None, _FACTS),
+                404: _MISSING,
+                412: _CONFLICT,
+            },
+            "A string is returned as text, any other value as JSON; with Accept: application/json, always as JSON.",
+            _HISTORY,
+            (CALLER, *_CONDITIONS),
+        ),
+        PUT=HttpOperation(
+            _set,
+            "Write a value",
+            {200: _SET, 201: _NEW, **_REFUSED},
+            "",
+            (_LIFETIME,),
+            _WRITING,
+            _BODY,
+            WRITE_REFUSALS,
+        ),
+        POST=HttpOperation(
+            _set,
+            "Write a value, as echoValue does",
+            {200: _SET, **_REFUSED},
+            "",
+            (_LIFETIME,),
+            _WRITING,
+            _BODY,
+            WRITE_REFUSALS,
+        ),
+        PATCH=HttpOperation(
+            _patch,
+            "Merge into a value",
+            {200: _SET, 201: _NEW, 404: _MISSING, **_REFUSED},
+            "RFC 7396: members of the patch replace those of the value; null removes a member.",
+            (_LIFETIME,),
+            _WRITING,
+            {MERGE_PATCH: Any},
+            WRITE_REFUSALS,
+        ),
+        DELETE=HttpOperation(
+            _delete,
+            "Delete a value",
+            {200: Answer("Deleted.", {TEXT: Literal["OK"], JSON: DeleteResult}), 404: _MISSING, **_REFUSED},
+            headers=_WRITING,
+            refusals=WRITE_REFUSALS,
+        ),
+    ),
+]

@@ -5,8 +5,8 @@ bodies inconsistently. Here the SDK's kernel serves each request where it arrive
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from mcp_types import (
     JSONRPCRequest,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.mcp.calling import MCP_SESSION
@@ -56,15 +57,9 @@ _log = logging.getLogger("holdlog")
 _NO_SESSION: Final = "requires a session: send initialize, then pass its Mcp-Session-Id with every request"
 
 
-def mcp_over_http(server: FastMCP[Any]) -> tuple["Endpoint", Callable[[], AbstractAsyncContextManager[None]]]:
-    """The endpoint, and a context that must be open while it serves."""
-    endpoint = Endpoint(server)
-    return endpoint, endpoint.running
-
-
 class Endpoint:
     """An ASGI application (a class, so that Starlette's Route accepts it as one). Every request finds its
-    `RequestContext` in `scope["state"]["served"]`."""
+    `RequestContext` in `scope["state"]["served"]`. The context `running` must be open while it serves."""
 
     def __init__(self, server: FastMCP[Any]) -> None:
         self.sessions = HttpSessions()
@@ -101,9 +96,7 @@ class Endpoint:
 
     async def _post(self, scope: Scope, headers: dict[str, str], modern: bool, receive: Receive, send: Send) -> None:
         reply = Reply(send, *_accepted(headers.get("accept")))
-        body = await _body(receive)
-        if body is None:
-            return
+        body = await Request(scope, receive).body()
         if not (reply.json or reply.streams):
             await _refuse(reply, 406, "Accept must allow application/json or text/event-stream")
         elif headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -249,18 +242,6 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 def _key(scope: Scope, session: str) -> Key:
     return scope["state"]["served"].caller.principal, session
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """The whole body; None: the client disconnected."""
-    parts = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
 
 
 def _accepted(accept: str | None) -> tuple[bool, bool]:

@@ -45,10 +45,7 @@ PATIENCE = 20.0
 class Tokens:
     """A verifier of two tokens."""
 
-    asked = 0
-
     async def verify(self, text: str) -> Principal | None:
-        self.asked += 1
         known = {
             "good": Principal("token:good", EVERYTHING),
             "reader": Principal("token:reader", Grants.parse(["read:*"])),
@@ -214,10 +211,10 @@ def test_cors_is_off_by_default(client: httpx2.Client) -> None:
     assert client.options("/body", headers=asked).status_code == 403
     with application(("allowed_origins", ("https://app.example",))) as open_, open_.client() as other:
         preflight = other.options("/body", headers=asked)
-        assert preflight.status_code == 204
+        assert preflight.status_code == 200
         assert preflight.headers["access-control-allow-origin"] == "https://app.example"
         assert "authorization" in preflight.headers["access-control-allow-headers"]
-        value = other.get("/kv", headers={"origin": "https://app.example"})
+        value = other.get("/kv/g/k", headers={"origin": "https://app.example"})
         assert value.headers["vary"] == "accept, Origin"
         response = other.get("/body", headers={"origin": "https://app.example"})
         assert response.headers["access-control-allow-origin"] == "https://app.example"
@@ -471,19 +468,13 @@ def test_invalid_header_is_reported_by_its_name(client: httpx2.Client) -> None:
             assert (response.status_code, error_of(response)) == (400, f"{name}: must be UTF-8")
 
 
-def test_token_guesses_are_throttled_and_known_tokens_from_there_are_not() -> None:
-    with application(tokens=Tokens()) as served, served.client("good") as good:
-        assert good.get("/body").status_code == 200
+def test_wrong_tokens_do_not_block_valid_ones_from_the_same_address() -> None:
+    with application(("max_requests", 3), tokens=Tokens()) as served:
         with served.client() as bad:
-            wrong = [bad.get("/body", headers={"x-token": f"{number}"}).status_code for number in range(80)]
-            assert set(wrong[:60]) == {401}
-            assert wrong[-1] == 429
-            asked = served.tokens.asked if served.tokens else 0
-            limited = bad.get("/body", headers={"x-token": "another"})
-            assert int(limited.headers["retry-after"]) >= 1
-            assert served.tokens is not None
-            assert served.tokens.asked == asked
-        assert good.get("/body").status_code == 200
+            wrong = {bad.get("/body", headers={"x-token": f"{number}"}).status_code for number in range(80)}
+            assert wrong == {401}
+        with served.client("good") as good:
+            assert good.get("/body").status_code == 200
 
 
 def test_concurrent_calls_per_principal_are_limited_and_others_unaffected() -> None:

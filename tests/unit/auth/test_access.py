@@ -521,7 +521,7 @@ def test_token_cache_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch)
 
 # --- the static token
 
-GOOD = "0123456789abcdef-secret"
+GOOD = "0123456789abcdef0123456789-secret"
 
 
 def told_of(environ: dict[str, str], file: Path | None = None) -> tuple[str | None, list[str]]:
@@ -591,10 +591,15 @@ def test_missing_token_file_is_reported_in_one_line(tmp_path: Path) -> None:
         told_of({}, tmp_path / "none")
 
 
-def test_readable_token_file_and_short_static_token_are_reported(tmp_path: Path) -> None:
-    text, lines = told_of({}, file_with(tmp_path, "short", mode=0o644))
-    assert text == "short"
-    assert len(lines) == 2
-    assert "can be read by other users" in lines[0]
-    assert "can be guessed" in lines[1]
-    assert not any("short" in line for line in lines)
+def test_token_file_that_others_can_read_is_reported(tmp_path: Path) -> None:
+    text, (line,) = told_of({}, file_with(tmp_path, GOOD, mode=0o644))
+    assert text == GOOD
+    assert "can be read by other users" in line
+    assert GOOD not in line
+
+
+def test_static_token_of_fewer_than_32_characters_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="at least 32 characters") as refused:
+        told_of({"HOLDLOG_AUTH_TOKEN": "k" * 31})
+    assert "k" * 31 not in str(refused.value)
+    assert told_of({}, file_with(tmp_path, "k" * 32)) == ("k" * 32, [])

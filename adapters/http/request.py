@@ -1,14 +1,16 @@
-"""A request to the key-value API, apart from its body: the writer, the claims it relies on, and the response format."""
+"""A request to REST: the names in its path, its arguments, its writer, its body."""
 
 import re
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from holdlog.adapters.api.keyvalue import author
-from holdlog.adapters.http.url_parameters import decoded
-from holdlog.adapters.http.values.request_bodies import wants_json
+from holdlog.adapters.http.request_bodies import json_body, wants_json
+from holdlog.adapters.http.url_parameters import decoded, unknown
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.refusals import InvalidError
 
@@ -16,17 +18,29 @@ DEFAULT_WRITER: Final = "http"
 """The writer of a request that names none and has no named token."""
 
 
-class KeyValueRequest(NamedTuple):
-    """A request, parsed for its handler. `fields`: its header fields; `names`: the names in its path, decoded."""
+class HttpRequest(NamedTuple):
+    """A request, parsed for its handler. `fields`: its header fields; `names`: the names in its path, decoded; `query`:
+    the arguments that its operation declares."""
 
     scope: Scope
     receive: Receive
-    context: RequestContext
     fields: dict[bytes, bytes]
     names: list[str]
+    query: dict[str, Any]
 
     @property
-    def json(self) -> bool:
+    def context(self) -> RequestContext:
+        """Of a caller that was authenticated."""
+        context: RequestContext = self.scope["state"]["served"]
+        return context
+
+    @property
+    def app(self) -> Starlette:
+        app: Starlette = self.scope["app"]
+        return app
+
+    @property
+    def prefers_json(self) -> bool:
         return wants_json(self.fields.get(b"accept"))
 
     @property
@@ -59,3 +73,17 @@ class KeyValueRequest(NamedTuple):
         if b"content-range" in self.fields:
             raise InvalidError("Content-Range: is not supported; send the whole value")  # RFC 9110 section 14.5
         return await Request(self.scope, self.receive).body()
+
+    async def json(self) -> Any:
+        """The body, which must be JSON. Raises InvalidError, HTTPException (415)."""
+        return json_body(await self.body(), self.fields)
+
+    async def json_object(self, known: Collection[str] | None = None) -> dict[str, Any]:
+        """The body, a JSON object; `known`: its possible members. Raises InvalidError, HTTPException (415)."""
+        found = await self.json()
+        if not isinstance(found, dict):
+            raise InvalidError("body: must be a JSON object")
+        for name in found:
+            if known is not None and name not in known:
+                raise InvalidError(f"body: {unknown(name, known, 'a member')}")
+        return found
