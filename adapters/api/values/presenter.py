@@ -105,13 +105,15 @@ def conditions(
     envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
 ) -> list[results.FencingConditionView] | None:
     """The claims that a write relied on, without those that the caller may not see; None if there are none."""
+    if not envelope.guard:
+        return None
     found = [
         results.FencingConditionView(
             resource=it.resource if shown is None else shown(it.resource),
             version=it.version,
             former_session=it.former_session,
         )
-        for it in envelope.guard or ()
+        for it in envelope.guard
         if sees is None or sees(claim_stream(it.resource))
     ]
     return found or None

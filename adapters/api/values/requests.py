@@ -183,7 +183,7 @@ class ValueRequests:
             return responses.History(
                 namespace=namespace,
                 key=key,
-                history=[self._past(recorded) for recorded in found],
+                history=self._entries(found),
                 next_before=found[-1].envelope.version if more else None,
             )
 
@@ -197,7 +197,7 @@ class ValueRequests:
         before = None if before_version is None else whole(before_version, "before_version")
         namespace, key = self._readable(namespace, key)
         stream = record_stream(namespace, key)
-        return Query(lambda reader: [self._past(it) for it in reader.history(stream, before, size)], large=True)
+        return Query(lambda reader: self._entries(reader.history(stream, before, size)), large=True)
 
     def export(
         self, namespace: str, include_deleted: bool = False, after: str | None = None
@@ -269,8 +269,9 @@ class ValueRequests:
         seen = (it for it in found if self._rules.grants.allows("read-values", it[0]))
         return list(seen if limit < 0 else islice(seen, limit))
 
-    def _past(self, recorded: Recorded[Event]) -> responses.Past:
-        return presenter.past(recorded, self._rules.spelled, self._rules.sees)
+    def _entries(self, history: list[Recorded[Event]]) -> list[responses.Past]:
+        spelled, sees = self._rules.spelled, self._rules.sees
+        return [presenter.past(recorded, spelled, sees) for recorded in history]
 
     def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> responses.Export:
         exported = [
