@@ -15,7 +15,7 @@ MAX_DIGITS: Final = 4300
 """Digits of an integer: Python can write more, but not read them
 (https://docs.python.org/3/library/stdtypes.html#int-max-str-digits)."""
 
-_STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True, "allow_inf_nan": False})
+_STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True, "allow_inf_nan": False}).validator
 
 
 class Json:
@@ -45,7 +45,7 @@ class Json:
             raise ValueError(_why_not_json(error)) from None
         except PydanticSerializationError:
             raise ValueError("a string with a lone surrogate is not JSON text") from None
-        if _nesting(text) > MAX_NESTING:
+        if text.count("[") + text.count("{") > MAX_NESTING and _nesting(text) > MAX_NESTING:
             raise ValueError(f"a value may have at most {MAX_NESTING} levels of nesting")
         if len(text) > MAX_DIGITS:
             _require_readable(text)
@@ -111,9 +111,7 @@ def _merged(value: Any, patch: Any) -> Any:
 
 
 def _nesting(text: str) -> int:
-    """Levels of lists and objects in a JSON text; 0 if there are too few brackets to exceed the limit."""
-    if text.count("[") + text.count("{") <= MAX_NESTING:
-        return 0
+    """Levels of lists and objects in a JSON text."""
     depth = deepest = 0
     inside_string = escaped = False
     for character in text:

@@ -285,7 +285,10 @@ class AsyncStateStore:
         return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     async def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
-        return await self._engine.write_async(call, caller(self._engine.caller, reason=reason, request_id=request_id))
+        who = self._engine.caller
+        if reason is not None or request_id is not None:
+            who = caller(who, reason=reason, request_id=request_id)
+        return await self._engine.write_async(call, who)
 
     async def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None

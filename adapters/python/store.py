@@ -280,7 +280,10 @@ class StateStore:
         return _with_lost(answer, self._engine.lost(self._engine.caller))
 
     def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
-        return self._engine.write(call, caller(self._engine.caller, reason=reason, request_id=request_id))
+        who = self._engine.caller
+        if reason is not None or request_id is not None:
+            who = caller(who, reason=reason, request_id=request_id)
+        return self._engine.write(call, who)
 
     def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
