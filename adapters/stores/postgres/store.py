@@ -26,7 +26,7 @@ from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
 from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
-from holdlog.adapters.stores.sql.blocks import ReadBlock, WriteBlock
+from holdlog.adapters.stores.sql.blocks import ReadBlock
 from holdlog.domain.ports import NOTHING, Prefetch
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
@@ -75,19 +75,17 @@ class PostgresStore:
 
     # --- the port
 
-    def reader(self) -> ReadBlock[PostgresReader, PostgresTransaction]:
+    def reader(self) -> ReadBlock[PostgresReader]:
         self._usable()
         return ReadBlock(self, snapshot=False)
 
-    def snapshot(self) -> ReadBlock[PostgresReader, PostgresTransaction]:
+    def snapshot(self) -> ReadBlock[PostgresReader]:
         self._usable()
         return ReadBlock(self, snapshot=True)
 
-    def transaction(
-        self, deadline: float, prefetch: Callable[[], Prefetch] | None = None
-    ) -> WriteBlock[PostgresReader, PostgresTransaction]:
+    def transaction(self, deadline: float, prefetch: Callable[[], Prefetch] | None = None) -> PostgresTransaction:
         self._usable()
-        return WriteBlock(self, deadline, prefetch() if prefetch else NOTHING)
+        return self._begin(deadline, prefetch() if prefetch else NOTHING)
 
     def size(self) -> int:
         with self.reader() as reader:
@@ -166,7 +164,7 @@ class PostgresStore:
 
     # --- one write at a time
 
-    def begin(self, deadline: float, prefetch: Prefetch) -> PostgresTransaction:
+    def _begin(self, deadline: float, prefetch: Prefetch) -> PostgresTransaction:
         """Acquire the lock and begin; the caller must call `end`. On UnavailableError or StoreError the lock is
         released."""
         if self._lock.is_mine() or not Deadline(deadline).acquire(self._lock):
@@ -180,7 +178,7 @@ class PostgresStore:
                         self.forget()
                         connection = self.connect(deadline)
                         connection.silence = SILENT_SECONDS
-                        self._writing = PostgresTransaction(connection, self.recorder, self._clock, self._steady)
+                        self._writing = PostgresTransaction(connection, self.recorder, self, self._clock, self._steady)
                     stopped = _stopped(self._writing)
                     self.observe_clock(self._writing.begin(deadline, prefetch))
                     return self._writing

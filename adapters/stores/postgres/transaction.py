@@ -21,7 +21,7 @@ from holdlog.adapters.stores.sql.recorder import SELECT_LAST
 from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_postgres
 from holdlog.adapters.stores.sql.threads import SqlThreads
-from holdlog.adapters.stores.sql.transaction import SqlTransaction
+from holdlog.adapters.stores.sql.transaction import SqlTransaction, WriteStore
 from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Change, Prefetch
@@ -122,10 +122,11 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         self,
         connection: Connection,
         recorder: PostgresEventRecorder,
+        store: WriteStore,
         clock: Callable[[], int] | None,
         steady: Callable[[], int] | None,
     ) -> None:
-        super().__init__(recorder)
+        super().__init__(recorder, store)
         self.connection = connection
         connection.execute(_PREPARE_PREFETCH)
         self._knows_threads = False

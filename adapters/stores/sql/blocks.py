@@ -1,17 +1,15 @@
-"""Context managers of a store: a read, and a write transaction."""
+"""Context manager of a store: a read."""
 
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
-from holdlog.domain.ports import Prefetch
 from holdlog.domain.refusals import HoldlogError
 
 Reads = TypeVar("Reads")
-Writes = TypeVar("Writes")
 
 
-class BlockStore(Protocol[Reads, Writes]):
-    """What the blocks need of a store."""
+class ReadStore(Protocol[Reads]):
+    """What a read needs of a store."""
 
     def begin_read(self, snapshot: bool) -> Reads:
         """Borrow a connection. `snapshot`: in one read transaction."""
@@ -22,56 +20,16 @@ class BlockStore(Protocol[Reads, Writes]):
     def give_back(self, reader: Reads, error: BaseException | None) -> None:
         """Take the connection back. `error`: what ended the block."""
 
-    def begin(self, deadline: float, prefetch: Prefetch) -> Writes:
-        """Begin a transaction; the caller must call `end`, unless this raises."""
-
-    def commit(self, transaction: Writes) -> None:
-        """Make the changes durable. Raises UnavailableError, with `in_doubt` if the result is unknown."""
-
-    def fail(self, error: BaseException) -> None:
-        """Drop the connection that writes if an error made it unusable."""
-
-    def end(self) -> None:
-        """Roll back what was not committed, and admit the next writer."""
-
     def refusal_of(self, error: BaseException) -> HoldlogError | None:
         """The refusal for an error of the database; None for other errors."""
 
 
-class WriteBlock(Generic[Reads, Writes]):
-    """One write transaction."""
-
-    __slots__ = ("_deadline", "_prefetch", "_store", "_transaction")
-
-    def __init__(self, store: BlockStore[Reads, Writes], deadline: float, prefetch: Prefetch) -> None:
-        self._store = store
-        self._deadline = deadline
-        self._prefetch = prefetch
-
-    def __enter__(self) -> Writes:
-        self._transaction = self._store.begin(self._deadline, self._prefetch)
-        return self._transaction
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._store.commit(self._transaction)
-            else:
-                self._store.fail(error)
-        finally:
-            self._store.end()
-        if error is not None and (refusal := self._store.refusal_of(error)) is not None:
-            raise refusal from error
-
-
-class ReadBlock(Generic[Reads, Writes]):
+class ReadBlock(Generic[Reads]):
     """A borrowed connection; `snapshot`: in one read transaction."""
 
     __slots__ = ("_reader", "_snapshot", "_store")
 
-    def __init__(self, store: BlockStore[Reads, Writes], snapshot: bool) -> None:
+    def __init__(self, store: ReadStore[Reads], snapshot: bool) -> None:
         self._store = store
         self._snapshot = snapshot
         self._reader: Reads | None = None

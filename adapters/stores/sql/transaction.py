@@ -1,7 +1,8 @@
 """A write transaction: the part of the port that both databases share."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.event_log.recording import ChangeRecorder
@@ -13,6 +14,7 @@ from holdlog.adapters.stores.sql.text import Parameters, bound
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
+from holdlog.domain.refusals import HoldlogError
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, RowChange, Table
 
@@ -26,8 +28,25 @@ _PUT_META: Final = """INSERT INTO meta (name, value) VALUES (:name, :value)
 _DROP_REFUSALS: Final = "DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - :kept"
 
 
+class WriteStore(Protocol):
+    """What a transaction needs of its store."""
+
+    def commit(self, transaction: Any) -> None:
+        """Make the changes durable. Raises UnavailableError, with `in_doubt` if the result is unknown."""
+
+    def fail(self, error: BaseException) -> None:
+        """Drop the connection that writes if an error made it unusable."""
+
+    def end(self) -> None:
+        """Roll back what was not committed, and admit the next writer."""
+
+    def refusal_of(self, error: BaseException) -> HoldlogError | None:
+        """The refusal for an error of the database; None for other errors."""
+
+
 class SqlTransaction(SqlReader):
-    """The connection that writes. `started` prepares it for each transaction.
+    """The connection that writes. `started` prepares it for each transaction. The end of its `with` block commits; an
+    exception rolls back.
 
     `clock`: the writer's clock, microseconds UTC; `at` is never before the newest event. `wrote`: whether there is
     anything to commit; `grew`: whether events were appended.
@@ -35,8 +54,9 @@ class SqlTransaction(SqlReader):
 
     at = 0  # set by `started`; not a property here
 
-    def __init__(self, recorder: LogRecorder) -> None:
+    def __init__(self, recorder: LogRecorder, store: WriteStore) -> None:
         super().__init__(recorder, now=0)
+        self._store = store
         self._leases = SqlLeaseWrites(self)
         self.steady = self.clock = 0
         self.sealed: str | None = None
@@ -49,6 +69,22 @@ class SqlTransaction(SqlReader):
         self.wrote = self.grew = False
         self.topics = []
         self._changes = ChangeRecorder(self._read_digest, self.at, clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._store.commit(self)
+            else:
+                self._store.fail(error)
+        finally:
+            self._store.end()
+        if error is not None and (refusal := self._store.refusal_of(error)) is not None:
+            raise refusal from error
 
     # --- what a database does
 

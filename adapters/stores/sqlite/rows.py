@@ -8,7 +8,7 @@ from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.sql.reader import SqlReader
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_sqlite
-from holdlog.adapters.stores.sql.transaction import SqlTransaction
+from holdlog.adapters.stores.sql.transaction import SqlTransaction, WriteStore
 from holdlog.adapters.stores.sqlite.faults import require_major
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.schema import DROP, PUT
@@ -53,10 +53,11 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
         self,
         connection: sqlite3.Connection,
         recorder: SqliteEventRecorder,
+        store: WriteStore,
         clock: Callable[[], int],
         steady: Callable[[], int],
     ) -> None:
-        super().__init__(recorder)
+        super().__init__(recorder, store)
         self.connection = connection
         self._clock = clock
         self._steady = steady
