@@ -80,7 +80,10 @@ def encode(
     guard = _guard_text(basis.guard) if basis.guard else None
     field = event.payload_field
     value = None if field is None else getattr(event, field)
-    body, salt, payload, payload_digest, reason_salt, reason_digest = _body(event, field), None, None, None, None, None
+    body = event.__pydantic_serializer__.to_json(
+        event, exclude=None if field is None else {field}, exclude_defaults=True
+    )
+    salt, payload, payload_digest, reason_salt, reason_digest = None, None, None, None, None
     if value is not None:
         salt, payload = os.urandom(SALT_BYTES), value.text if isinstance(value, Json) else json.dumps(value)
         payload_digest = payload_hash(salt, payload).hex()
@@ -90,10 +93,10 @@ def encode(
     # fmt: off
     chained = digest_2(previous, Digested(
         stream, version, event.topic, at, recorded_clock, principal, session, request_id, caller.correlation_id,
-        basis.operation, basis.based_on, forced, guard, body, payload_digest, reason_digest,
+        basis.operation, basis.based_on, forced, guard, body.decode(), payload_digest, reason_digest,
     ))
     return EncodedEvent(
-        stream, version, event.topic, body.encode(), at, principal, session, request_id, reason, caller.correlation_id,
+        stream, version, event.topic, body, at, principal, session, request_id, reason, caller.correlation_id,
         chained, salt, payload, None, FORMAT, recorded_clock, basis.operation, basis.based_on, forced, guard,
         reason_salt, None,
     )
@@ -214,9 +217,3 @@ def _guard_text(guard: Sequence[CheckedClaim]) -> str:
 
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _body(event: Event, without: str | None) -> str:
-    """Compact JSON of the event without its payload and without defaults."""
-    exclude = {without} if without else None
-    return event.__pydantic_serializer__.to_json(event, exclude=exclude, exclude_defaults=True).decode()

@@ -68,6 +68,9 @@ class SqlReader(SqlThreads):
         self._now = now
         self._at: int | None = None
 
+    def state(self, view: Table, row: Row) -> Any:
+        return fold.state_of(view, row)
+
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
         return list(map(fold.decoder(view), rows))
 
@@ -94,7 +97,7 @@ class SqlReader(SqlThreads):
 
     def record(self, namespace: str, key: str) -> Record:
         rows = self.rows(_SELECT_RECORD, {"namespace": namespace, "key": key})
-        return self.states(CURRENT, rows)[0] if rows else Record(namespace, key)
+        return self.state(CURRENT, rows[0]) if rows else Record(namespace, key)
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
         end = beyond(prefix)
@@ -114,7 +117,7 @@ class SqlReader(SqlThreads):
 
     def claim(self, resource: str) -> Claim:
         rows = self.rows(_SELECT_CLAIM, {"resource": resource})
-        return self.states(CLAIMS, rows)[0] if rows else Claim(resource)
+        return self.state(CLAIMS, rows[0]) if rows else Claim(resource)
 
     def claims(self, after: str | None, limit: int) -> list[Claim]:
         return self.states(CLAIMS, self.rows(_SELECT_CLAIMS, {"after": after or "", "limit": bound(limit)}))
@@ -152,7 +155,7 @@ class SqlReader(SqlThreads):
 
     def token(self, name: str) -> Token:
         rows = self.rows(_SELECT_TOKEN, {"name": name})
-        return self.states(TOKENS, rows)[0] if rows else Token(name)
+        return self.state(TOKENS, rows[0]) if rows else Token(name)
 
     def tokens(self, after: str | None, limit: int) -> list[Token]:
         return self.states(TOKENS, self.rows(_SELECT_TOKENS, {"after": after or "", "limit": bound(limit)}))

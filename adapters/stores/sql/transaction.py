@@ -1,6 +1,7 @@
 """A write transaction: the part of the port that both databases share."""
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -18,6 +19,7 @@ from holdlog.domain.refusals import HoldlogError
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, RowChange, Table
 
+_TOPIC: Final = attrgetter("topic")
 _REQUEST: Final = "principal = :principal AND session = :session AND request_id = :request_id"
 _SELECT_REQUEST: Final = f"SELECT fingerprint, outcome FROM requests WHERE {_REQUEST} AND at >= :oldest"
 _INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome)
@@ -107,6 +109,9 @@ class SqlTransaction(SqlReader):
     def leases(self) -> SqlLeaseWrites:
         return self._leases
 
+    def state(self, view: Table, row: Row) -> Any:
+        return self._changes.state_of(view, row)
+
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
         return [self._changes.state_of(view, row) for row in rows]
 
@@ -117,7 +122,7 @@ class SqlTransaction(SqlReader):
         events, rows = self._changes.record(changes, caller)
         positions = self.insert(events, rows)
         self.wrote = self.grew = True
-        self.topics += [event.topic for event in events]
+        self.topics.extend(map(_TOPIC, events))
         return positions
 
     def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:

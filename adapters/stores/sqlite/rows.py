@@ -84,7 +84,8 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
             self._last = self.at
 
     def later(self, statement: str, parameters: Parameters) -> None:
-        self.changes(statement, parameters)
+        if self.connection.execute(for_sqlite(statement), parameters).rowcount > 0:
+            self.wrote = True
 
     def changes(self, statement: str, parameters: Parameters) -> bool:
         changed = self.connection.execute(for_sqlite(statement), parameters).rowcount > 0
