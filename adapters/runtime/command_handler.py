@@ -217,7 +217,7 @@ def _change_records(
     guard: tuple[FencingCondition, ...] = (),
     clears: bool = False,
 ) -> RecordsChanged:
-    who = _who(by, caller)
+    who = Who(by, caller.principal, caller.session)
     fenced, conditions = _checked(guard, who, transaction) if guard else (None, ())
     records: dict[tuple[str, str], Record] = {}
     changes: list[Change] = []

@@ -133,7 +133,7 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         self._notify = recorder.notify
         self._clock = clock
         self._steady = steady
-        self._leases = self._lease_writes = _LeaseWrites(self)
+        self.leases = self._lease_writes = _LeaseWrites(self)
         lock = recorder.lock.replace("%", "%%")
         self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE prefetch(%s, %s, %s)"
         self.last_digest = b""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, cast
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.event_log.recording import ChangeRecorder
@@ -16,6 +16,7 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
+from holdlog.projections import fold
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, RowChange, Table
 
@@ -55,22 +56,25 @@ class SqlTransaction(SqlReader):
     """
 
     at = 0  # set by `started`; not a property here
+    leases = cast("SqlLeaseWrites", None)  # set once; not a property here
 
     def __init__(self, recorder: LogRecorder, store: WriteStore) -> None:
         super().__init__(recorder, now=0)
         self._store = store
-        self._leases = SqlLeaseWrites(self)
+        self.leases = SqlLeaseWrites(self)
         self.steady = self.clock = 0
         self.sealed: str | None = None
         self.wrote = self.grew = False
         self.topics: list[str] = []
+        self._digests: dict[str, bytes] = {}
+        self._changes = ChangeRecorder(self._digests, self._read_digest)
 
     def started(self, clock: int, steady: int, last: int) -> None:
         """Set the clocks, and forget the previous transaction. `last`: the time of the newest event."""
         self.clock, self.steady, self.at = clock, steady, max(clock, last)
         self.wrote = self.grew = False
         self.topics = []
-        self._changes = ChangeRecorder(self._read_digest, self.at, clock)
+        self._digests.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -105,21 +109,19 @@ class SqlTransaction(SqlReader):
 
     # --- the port
 
-    @property
-    def leases(self) -> SqlLeaseWrites:
-        return self._leases
-
     def state(self, view: Table, row: Row) -> Any:
-        return self._changes.state_of(view, row)
+        state = fold.state_of(view, row)
+        self._digests[state.stream] = row[fold.DIGEST_COLUMN[view.name]]
+        return state
 
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
-        return [self._changes.state_of(view, row) for row in rows]
+        return [self.state(view, row) for row in rows]
 
     def due_records(self, limit: int) -> list[Record]:
         return self.states(CURRENT, self.rows(SELECT_DUE, {"at": self.at, "limit": bound(limit)}))
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
-        events, rows = self._changes.record(changes, caller)
+        events, rows = self._changes.record(changes, caller, self.at, self.clock)
         positions = self.insert(events, rows)
         self.wrote = self.grew = True
         self.topics.extend(map(_TOPIC, events))

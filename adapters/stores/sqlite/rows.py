@@ -62,26 +62,22 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
         self._clock = clock
         self._steady = steady
         connection.execute("PRAGMA busy_timeout = 0")  # the store waits instead, fairly and up to its own deadline
-        self._last: int | None = None  # time of the newest event, if known
+        self.last_time: int | None = None
+        """Time of the newest event, if known."""
 
     def forget(self) -> None:
         """Forget cached facts, because another process may have written since."""
-        self._last = None
+        self.last_time = None
 
     def begin(self) -> None:
         """Begin a transaction. Raises sqlite3.Error; StoreError if a newer holdlog changed the file's major version
         meanwhile."""
         self.connection.execute("BEGIN IMMEDIATE")
-        if self._last is None:
+        if self.last_time is None:
             require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
-            self._last = self.recorder.last_time(self)
+            self.last_time = self.recorder.last_time(self)
             self.sealed = line_of(self.meta(SEAL))
-        self.started(self._clock(), self._steady(), self._last)
-
-    def committed(self) -> None:
-        """Remember the time of the newest event, which is certain only after the commit."""
-        if self.grew:
-            self._last = self.at
+        self.started(self._clock(), self._steady(), self.last_time)
 
     def later(self, statement: str, parameters: Parameters) -> None:
         if self.connection.execute(for_sqlite(statement), parameters).rowcount > 0:
@@ -98,7 +94,7 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
             self.wrote = True
 
     def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
-        self._last = None
+        self.last_time = None
         positions = self.recorder.insert_events(events, unit=self)
         for change in rows:
             if isinstance(change, Put):

@@ -67,7 +67,19 @@ class SqliteStore:
             raise self._refusal()
         undisturbed = self.write_lock.acquire(deadline)
         try:
-            return self._begin(deadline, undisturbed)
+            self.database.require_same()
+            if self._writing is None:
+                connection = self.database.connect_writer()
+                self._writing = SqliteTransaction(connection, self.recorder, self, self.clock, self._steady)
+            elif not undisturbed:
+                self._writing.forget()
+            try:
+                self._writing.begin()
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+                self._begin_when_free(self._writing, Deadline(deadline))
+            return self._writing
         except sqlite3.Error as error:
             self.fail(error)
             self.end()
@@ -191,26 +203,16 @@ class SqliteStore:
             with suppress(sqlite3.Error):
                 self._discarded.pop().close()
 
-    def _begin(self, deadline: float, undisturbed: bool) -> SqliteTransaction:
-        if self._writing is not None and not undisturbed:
-            self._writing.forget()
-        self.database.require_same()
-        if self._writing is None:
-            connection = self.database.connect_writer()
-            self._writing = SqliteTransaction(connection, self.recorder, self, self.clock, self._steady)
-        wait: Deadline | None = None
-        while True:
+    def _begin_when_free(self, transaction: SqliteTransaction, wait: Deadline) -> None:
+        """Try again until whoever locked the file without the write lock has released it."""
+        while not wait.passed():
+            time.sleep(_BUSY_NAP)
             try:
-                self._writing.begin()
+                return transaction.begin()
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
-                wait = wait or Deadline(deadline)
-                if wait.passed():
-                    raise UnavailableError(_LOCKED) from None
-                time.sleep(_BUSY_NAP)
-            else:
-                return self._writing
+        raise UnavailableError(_LOCKED) from None
 
     def commit(self, transaction: SqliteTransaction) -> None:
         """Make the changes durable. Raises UnavailableError, with `in_doubt` if the result is unknown."""
@@ -223,7 +225,8 @@ class SqliteStore:
             sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
             self.fail(error)
             raise refusal_of(error, in_doubt=not sure, damage_check=self.database.damage_check) from error
-        transaction.committed()
+        if transaction.grew:
+            transaction.last_time = transaction.at  # certain only after the commit
 
     def fail(self, error: BaseException) -> None:
         """Replace the write connection after reported damage, because it may have cached a wrong read."""
