@@ -26,7 +26,6 @@ from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
 from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
-from holdlog.adapters.stores.sql.blocks import ReadBlock
 from holdlog.domain.ports import NOTHING, Prefetch
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
@@ -75,13 +74,20 @@ class PostgresStore:
 
     # --- the port
 
-    def reader(self) -> ReadBlock[PostgresReader]:
+    def reader(self, snapshot: bool = False) -> PostgresReader:
         self._usable()
-        return ReadBlock(self, snapshot=False)
+        now = self.now()
+        connection = self.borrow()
+        if snapshot:
+            try:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            except psycopg.Error as error:
+                connection.close()
+                raise refusal_of(error) from error
+        return PostgresReader(connection, self.recorder, now, self)
 
-    def snapshot(self) -> ReadBlock[PostgresReader]:
-        self._usable()
-        return ReadBlock(self, snapshot=True)
+    def snapshot(self) -> PostgresReader:
+        return self.reader(snapshot=True)
 
     def transaction(self, deadline: float, prefetch: Callable[[], Prefetch] | None = None) -> PostgresTransaction:
         self._usable()
@@ -135,17 +141,6 @@ class PostgresStore:
         made = self.connect(time.monotonic() + CONNECT_SECONDS)
         made.silence = SILENT_SECONDS
         return made
-
-    def begin_read(self, snapshot: bool) -> PostgresReader:
-        now = self.now()
-        connection = self.borrow()
-        if snapshot:
-            try:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            except psycopg.Error as error:
-                connection.close()
-                raise refusal_of(error) from error
-        return PostgresReader(connection, self.recorder, now)
 
     def end_read(self, reader: PostgresReader) -> None:
         try:

@@ -16,7 +16,7 @@ from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.schema import DROP, PUT, key_of, require_major
 from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
-from holdlog.adapters.stores.sql.reader import SqlReader
+from holdlog.adapters.stores.sql.reader import BorrowingReader, ReadStore
 from holdlog.adapters.stores.sql.recorder import SELECT_LAST
 from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_postgres
@@ -89,12 +89,15 @@ class PostgresStatements(SqlThreads):
         return [name for name, version in found if version is not None and version > after]
 
 
-class PostgresReader(PostgresStatements, SqlReader):
+class PostgresReader(PostgresStatements, BorrowingReader):
     """Reads through one connection. `now`: microseconds UTC by the database's clock, read before anything else."""
 
-    def __init__(self, connection: Connection, recorder: PostgresEventRecorder, now: int) -> None:
+    def __init__(
+        self, connection: Connection, recorder: PostgresEventRecorder, now: int, store: ReadStore | None = None
+    ) -> None:
         super().__init__(recorder, now)
         self.connection = connection
+        self._store = store  # last: `__del__` uses the connection
 
 
 class _LeaseWrites(SqlLeaseWrites):

@@ -1,7 +1,8 @@
 """Reads the views and the log: the part of the port that both databases share."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
 
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
@@ -16,6 +17,7 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import HistoryEntry, Refusal
 from holdlog.domain.record import Record
+from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS
@@ -58,6 +60,19 @@ _SELECT_REFUSALS: Final = (
     f"{select_from(REFUSALS)} WHERE code = ANY(:names) AND at >= :since ORDER BY id DESC LIMIT :limit"
 )
 _SELECT_META: Final = "SELECT value FROM meta WHERE name = :name"
+
+
+class ReadStore(Protocol):
+    """What a reader needs of its store."""
+
+    def end_read(self, reader: Any) -> None:
+        """End the transaction of its connection, if any."""
+
+    def give_back(self, reader: Any, error: BaseException | None) -> None:
+        """Take the connection back. `error`: what ended the block."""
+
+    def refusal_of(self, error: BaseException) -> HoldlogError | None:
+        """The refusal for an error of the database; None for other errors."""
 
 
 class SqlReader(SqlThreads):
@@ -180,3 +195,27 @@ class SqlReader(SqlThreads):
 
     def version_at(self, stream: str, position: int | None, at: int | None) -> int:
         return self.recorder.version_at(stream, position, at, self)
+
+
+class BorrowingReader(SqlReader):
+    """Reads through a connection that may be borrowed from a store. The end of its `with` block returns it."""
+
+    _store: ReadStore | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if (store := self._store) is None:
+            return
+        store.end_read(self)
+        self._store = None  # from here on, an interrupt can only lose a connection without a transaction
+        store.give_back(self, error)
+        if error is not None and (refusal := store.refusal_of(error)) is not None:
+            raise refusal from error
+
+    def __del__(self) -> None:
+        if self._store is not None:
+            self.__exit__(None, None, None)  # after an interrupt outside the block

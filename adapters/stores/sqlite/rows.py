@@ -6,7 +6,7 @@ from typing import Final
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
-from holdlog.adapters.stores.sql.reader import SqlReader
+from holdlog.adapters.stores.sql.reader import BorrowingReader, ReadStore
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_sqlite
 from holdlog.adapters.stores.sql.transaction import SqlTransaction, WriteStore
 from holdlog.adapters.stores.sqlite.faults import require_major
@@ -37,13 +37,20 @@ class SqliteStatements:
         return found
 
 
-class SqliteReader(SqliteStatements, SqlReader):
+class SqliteReader(SqliteStatements, BorrowingReader):
     """Reads through one connection. `now`: the clock, read before anything else."""
 
-    def __init__(self, connection: sqlite3.Connection, recorder: SqliteEventRecorder, now: int) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        recorder: SqliteEventRecorder,
+        now: int,
+        store: ReadStore | None = None,
+    ) -> None:
         super().__init__(recorder, now)
         self.connection = connection
         self.closed = False
+        self._store = store  # last: `__del__` uses the connection
 
 
 class SqliteTransaction(SqliteStatements, SqlTransaction):

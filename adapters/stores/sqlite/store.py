@@ -10,7 +10,6 @@ from typing import Final
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
-from holdlog.adapters.stores.sql.blocks import ReadBlock
 from holdlog.adapters.stores.sqlite.database import Database
 from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
@@ -52,15 +51,20 @@ class SqliteStore:
         self._owner = os.getpid()
         self._closed = False
 
-    def reader(self) -> ReadBlock[SqliteReader]:
+    def reader(self, snapshot: bool = False) -> SqliteReader:
         if self._closed:
             raise self._refusal()
-        return ReadBlock(self, snapshot=False)
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self.database.connect()
+        now = self.clock()  # before the first read: a claim renewed later must not look expired
+        if snapshot:
+            connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
+        return SqliteReader(connection, self.recorder, now, self)
 
-    def snapshot(self) -> ReadBlock[SqliteReader]:
-        if self._closed:
-            raise self._refusal()
-        return ReadBlock(self, snapshot=True)
+    def snapshot(self) -> SqliteReader:
+        return self.reader(snapshot=True)
 
     def transaction(self, deadline: float, prefetch: Callable[[], Prefetch] | None = None) -> SqliteTransaction:
         if self._closed:
@@ -144,16 +148,6 @@ class SqliteStore:
             self.end()
 
     # --- reads
-
-    def begin_read(self, snapshot: bool) -> SqliteReader:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self.database.connect()
-        now = self.clock()  # before the first read: a claim renewed later must not look expired
-        if snapshot:
-            connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
-        return SqliteReader(connection, self.recorder, now)
 
     def end_read(self, reader: SqliteReader) -> None:
         if reader.connection.in_transaction:
