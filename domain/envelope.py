@@ -4,14 +4,13 @@ Both formats are fixed: docs/decisions/0004-envelope-and-digest.md, docs/decisio
 """
 
 import hashlib
-from json import JSONEncoder
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from holdlog.domain.message import Caller, Event, Message
+from pydantic_core import to_json
+
+from holdlog.domain.message import Caller, Event
 
 AnyEvent = TypeVar("AnyEvent", bound=Event, covariant=True)
-
-_compact = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 NO_DIGEST = b""
 """The previous digest of a stream's first event."""
@@ -42,7 +41,7 @@ class Basis(NamedTuple):
 NO_BASIS: Final = Basis()
 
 
-class Envelope(Message):
+class Envelope(NamedTuple):
     """Where and when an event was recorded, and who caused it.
 
     `position` (in the whole log) and `version` (in its stream) start at 1; `at` is microseconds since 1970 and never
@@ -65,7 +64,7 @@ class Envelope(Message):
     guard: tuple[CheckedClaim, ...] | None = None
 
 
-class Recorded(Message, Generic[AnyEvent]):
+class Recorded(NamedTuple, Generic[AnyEvent]):
     """An event as recorded in the log. `redacted`: its payload was removed and reads as null."""
 
     envelope: Envelope
@@ -104,7 +103,7 @@ class Digested(NamedTuple):
 
 def digest_2(previous: bytes, event: Digested) -> bytes:
     """Format 2: SHA-256 over the compact UTF-8 JSON list of a tag, the previous digest and the event's fields."""
-    return hashlib.sha256(_compact([_TAG_2, previous.hex(), *event]).encode()).digest()
+    return hashlib.sha256(to_json([_TAG_2, previous.hex(), *event])).digest()
 
 
 _TAG_2: Final = "holdlog/2"
@@ -132,4 +131,4 @@ def digest(
         body,
         payload.hex() if payload is not None else None,
     ]
-    return hashlib.sha256(_compact(fields).encode()).digest()
+    return hashlib.sha256(to_json(fields)).digest()

@@ -160,16 +160,20 @@ def decide(operation: Operation, by: str, record: Record, at: int) -> list[Recor
 
     Raises NotFoundError, then ConflictError, then TooLargeError; each means that nothing happens.
     """
-    current = seen(record, at)
+    ended = end_of(record, at)
+    current = record if ended is None else evolve(record, ended, at)
     if isinstance(operation, Delete) and not current.live:
         raise not_found(current)
-    _require_version(operation.expected_version, current)
+    if operation.expected_version is not None:
+        _require_version(operation.expected_version, current)
     match operation:
         case Set(value=value, ttl_seconds=ttl):
-            return _written(value, by, _after(ttl, at), end_of(record, at))
+            written = ValueWritten(value=value, by=by, expires_at=None if ttl is None else _after(ttl, at))
+            return [written] if ended is None else [ended, written]
         case Merge(ttl_seconds=ttl, keeps_end=keeps):
-            expires_at = current.expires_at if keeps and current.live else _after(ttl, at)
-            return _written(_merged(operation, current), by, expires_at, end_of(record, at))
+            expires_at = current.expires_at if keeps and current.live else None if ttl is None else _after(ttl, at)
+            written = ValueWritten(value=_merged(operation, current), by=by, expires_at=expires_at)
+            return [written] if ended is None else [ended, written]
         case Delete():
             return [ValueDeleted(by=by)]
         case _:
@@ -217,13 +221,8 @@ def not_found(record: Record) -> NotFoundError:
     )
 
 
-def _after(ttl: float | None, at: int) -> int | None:
-    return None if ttl is None else at + round(ttl * 1_000_000)
-
-
-def _written(value: Json, by: str, expires_at: int | None, ended: ValueExpired | None) -> list[RecordEvent]:
-    written = ValueWritten(value=value, by=by, expires_at=expires_at)
-    return [written] if ended is None else [ended, written]
+def _after(ttl: float, at: int) -> int:
+    return at + round(ttl * 1_000_000)
 
 
 def _merged(operation: Merge, record: Record) -> Json:
@@ -233,9 +232,9 @@ def _merged(operation: Merge, record: Record) -> Json:
     return value
 
 
-def _require_version(expected: int | None, record: Record) -> None:
+def _require_version(expected: int, record: Record) -> None:
     actual = record.version if record.live else 0
-    if expected is None or expected == actual:
+    if expected == actual:
         return
     raise ConflictError(
         ConflictDetail(

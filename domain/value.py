@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationError
-from pydantic_core import CoreSchema, PydanticSerializationError, core_schema, from_json, to_json
+from pydantic_core import CoreSchema, PydanticSerializationError, SchemaValidator, core_schema, from_json, to_json
 
 from holdlog.domain.refusals import StoreError
 
@@ -15,7 +15,27 @@ MAX_DIGITS: Final = 4300
 """Digits of an integer: Python can write more, but not read them
 (https://docs.python.org/3/library/stdtypes.html#int-max-str-digits)."""
 
-_STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True, "allow_inf_nan": False})
+_STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True, "allow_inf_nan": False}).validator
+
+
+def _plain_json() -> SchemaValidator:
+    """Accepts values of exactly the types that JSON has. `_STRICT_JSON` also accepts their subclasses, for which it
+    calls a Python function with every part of a value."""
+    value, text = core_schema.definition_reference_schema("json"), core_schema.str_schema(strict=True)
+    of_type: dict[Any, CoreSchema] = {
+        str: text,
+        int: core_schema.int_schema(strict=True),
+        float: core_schema.float_schema(strict=True, allow_inf_nan=False),
+        bool: core_schema.bool_schema(strict=True),
+        type(None): core_schema.none_schema(),
+        list: core_schema.list_schema(value, strict=True),
+        dict: core_schema.dict_schema(text, value, strict=True),
+    }
+    schema = core_schema.tagged_union_schema(of_type, discriminator=type, ref="json")
+    return SchemaValidator(core_schema.definitions_schema(value, [schema]))
+
+
+_PLAIN_JSON: Final = _plain_json()
 
 
 class Json:
@@ -40,12 +60,12 @@ class Json:
         if isinstance(value, Json):
             return value
         try:
-            text = to_json(_STRICT_JSON.validate_python(value)).decode()
+            text = to_json(_validated(value)).decode()
         except ValidationError as error:
             raise ValueError(_why_not_json(error)) from None
         except PydanticSerializationError:
             raise ValueError("a string with a lone surrogate is not JSON text") from None
-        if _nesting(text) > MAX_NESTING:
+        if text.count("[") + text.count("{") > MAX_NESTING and _nesting(text) > MAX_NESTING:
             raise ValueError(f"a value may have at most {MAX_NESTING} levels of nesting")
         if len(text) > MAX_DIGITS:
             _require_readable(text)
@@ -74,8 +94,8 @@ class Json:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls.of, serialization=core_schema.plain_serializer_function_ser_schema(lambda json_value: json_value.value)
+        return core_schema.is_instance_schema(
+            cls, serialization=core_schema.plain_serializer_function_ser_schema(lambda json_value: json_value.value)
         )
 
 
@@ -110,10 +130,15 @@ def _merged(value: Any, patch: Any) -> Any:
     return result
 
 
+def _validated(value: Any) -> Any:
+    try:
+        return _PLAIN_JSON.validate_python(value)
+    except ValidationError:
+        return _STRICT_JSON.validate_python(value)
+
+
 def _nesting(text: str) -> int:
-    """Levels of lists and objects in a JSON text; 0 if there are too few brackets to exceed the limit."""
-    if text.count("[") + text.count("{") <= MAX_NESTING:
-        return 0
+    """Levels of lists and objects in a JSON text."""
     depth = deepest = 0
     inside_string = escaped = False
     for character in text:

@@ -127,7 +127,8 @@ EVENTS: dict[str, type[Event]] = {event.topic: event for kind in KINDS.values() 
 
 _BY_PREFIX: Final = {kind.prefix: kind for kind in KINDS.values()}
 _BY_VIEW: Final = {kind.view.name: kind for kind in KINDS.values()}
-_DIGEST: Final = {view.name: list(view.columns).index("digest") for view in STATES}
+DIGEST_COLUMN: Final = {view.name: list(view.columns).index("digest") for view in STATES}
+"""Where the digest of a stream's last event is in the rows of a view."""
 
 
 def evolve(state: State, event: Event, at: int, principal: str | None) -> State:
@@ -152,9 +153,14 @@ def decoder(view: Table) -> Callable[[Row], State]:
     return _BY_VIEW[view.name].decode
 
 
+def state_of(view: Table, row: Row) -> State:
+    """The state that a row represents. `view`: one of `STATES`."""
+    return _BY_VIEW[view.name].decode(row)
+
+
 def folded_of(view: Table, row: Row) -> Folded:
     """The state and digest that a row represents: the inverse of `put`. `view`: one of `STATES`."""
-    return Folded(_BY_VIEW[view.name].decode(row), row[_DIGEST[view.name]])
+    return Folded(_BY_VIEW[view.name].decode(row), row[DIGEST_COLUMN[view.name]])
 
 
 def stream_of(view: Table, row: Row) -> str:

@@ -5,6 +5,7 @@ People see `root (token ci)` for an authenticated author; programs get a field `
 import json
 import re
 import unicodedata
+from functools import cache
 from typing import Final
 
 from holdlog.domain.envelope import Recorded
@@ -35,6 +36,10 @@ def principal_of(recorded: Recorded[Event]) -> str | None:
     grant from the queue belongs to the release.
     """
     event = recorded.event
-    own = "principal" in type(event).model_fields
-    principal: str | None = getattr(event, "principal", None) if own else recorded.envelope.caller.principal
+    principal: str | None = event.principal if _names_principal(type(event)) else recorded.envelope.caller.principal  # type: ignore[attr-defined]
     return principal
+
+
+@cache
+def _names_principal(kind: type[Event]) -> bool:
+    return "principal" in kind.model_fields

@@ -94,8 +94,6 @@ class RequestRules:
     def guards(self, given: object) -> tuple[FencingCondition, ...]:
         """Fencing conditions of a write: `[{"resource": …, "version": …}]`, with the `receipt` of a claim that was made
         without a session."""
-        if given == ():
-            return ()
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise InvalidError("guard: must be a list of objects with resource and version")
         guards = []

@@ -45,7 +45,12 @@ def checked(make: Callable[[], Answer], by: str = "updated_by") -> Answer:
     try:
         return make()
     except ValidationError as error:
-        raise InvalidError(first_finding(error, by)) from None
+        raise invalid(error, by) from None
+
+
+def invalid(error: ValidationError, by: str = "updated_by") -> InvalidError:
+    """The refusal for a message that pydantic rejected: one line, without the value. `by`: as in `checked`."""
+    return InvalidError(first_finding(error, by))
 
 
 def whole(number: object, argument: str) -> int:
@@ -63,9 +68,10 @@ def page_size(limit: object) -> int:
 
 def text(given: str, argument: str, rule: TypeAdapter[str]) -> str:
     try:
-        return rule.validate_python(given)
+        found: str = rule.validator.validate_python(given)
     except ValidationError as error:
         raise InvalidError(f"{argument}: {first_finding(error)}") from None
+    return found
 
 
 def json_value(given: object, limit: int) -> Json:

@@ -64,7 +64,7 @@ class LogEvent(Event):
 
     @property
     def _recorded(self) -> Recorded[Event]:
-        return Recorded.model_construct(envelope=self.envelope, event=self)
+        return Recorded(self.envelope, self)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

@@ -81,7 +81,8 @@ class MachineNotifier(ProcessNotifier):
         self._ports: list[int] = []
 
     def notify(self) -> None:
-        self.wake()
+        if self._wakers:
+            self.wake()
         for port in self._others():
             with suppress(OSError):
                 if self._send_socket is None:

@@ -74,11 +74,10 @@ class WriteLock:
         Returns True if no other process acquired the lock since this one did, so what it knows about the store is still
         valid.
         """
-        wait = Deadline(deadline)
-        if not wait.acquire(self._thread_lock):
+        if not (self._thread_lock.acquire(blocking=False) or Deadline(deadline).acquire(self._thread_lock)):
             raise UnavailableError("this process is busy writing; try again")
         try:
-            self._lock(wait)
+            self._lock(deadline)
             undisturbed = os.pread(self._descriptor, _MARK_BYTES, 0) == self._mark
             if not undisturbed:
                 os.pwrite(self._descriptor, self._mark, 0)
@@ -113,7 +112,8 @@ class WriteLock:
         self.close()
         self._descriptor = open_private(self._path, os.O_RDWR)
 
-    def _lock(self, deadline: Deadline) -> None:
+    def _lock(self, deadline: float) -> None:
+        wait: Deadline | None = None
         mark: bytes | None = None
         while True:
             if self._descriptor < 0:
@@ -122,11 +122,12 @@ class WriteLock:
                 if os.fstat(self._descriptor).st_nlink:
                     return
                 self._open()  # the file was deleted: later processes lock a new one, and so must this one
-            elif deadline.passed():
+                continue
+            wait = wait or Deadline(deadline)
+            if wait.passed():
                 raise self._refusal(mark)
-            else:
-                mark = mark or self._mark_now()
-                time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
+            mark = mark or self._mark_now()
+            time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
 
     def _refusal(self, before: bytes | None) -> UnavailableError:
         """Explain the timeout. Names no holder if the lock changed hands since `before` was read."""

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdlog.adapters.api.claims import responses as claims
-from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest
+from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import caller
 from holdlog.adapters.api.values import responses
@@ -25,6 +25,7 @@ from holdlog.adapters.python.calls import (
     back_off,
     hold_options,
 )
+from holdlog.domain.message import Caller
 from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
 
 
@@ -67,8 +68,9 @@ class AsyncStateStore:
         if the writer no longer holds one of the claims, and ConflictError if the version differs; its `.detail` has the
         current value.
         """
+        who = self._caller(reason, request_id)
         call = self._requests.values.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
-        return await self._write(call, reason, request_id)
+        return await self._engine.write_async(call, who)
 
     async def get(self, namespace: str, key: str) -> responses.StateRecord:
         """Return the current value. Raises NotFoundError."""
@@ -87,14 +89,16 @@ class AsyncStateStore:
     ) -> responses.DeleteResult:
         """Delete the value; its history is kept, and the next write continues the version numbers. `expected_version`,
         `guard`: as for `set`. Raises NotFoundError, ConflictError, FencedError."""
+        who = self._caller(reason, request_id)
         call = self._requests.values.delete(namespace, key, deleted_by, expected_version, guard)
-        return await self._write(call, reason, request_id)
+        return await self._engine.write_async(call, who)
 
     async def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
     ) -> responses.ClearResult:
         """Delete every value of a namespace in one transaction, whatever their versions."""
-        return await self._write(self._requests.values.clear(namespace, deleted_by), reason, request_id)
+        who = self._caller(reason, request_id)
+        return await self._engine.write_async(self._requests.values.clear(namespace, deleted_by), who)
 
     async def update(
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
@@ -237,7 +241,7 @@ class AsyncStateStore:
         done to it (`released`, `modified`, `created`, `deleted`, `moved`), shown to the next holder with the `note`."""
         call = self._requests.claims.release(resource, agent, also, outcome, moved_to, note)
         try:
-            answer: ReleaseAnswer = await self._write(call, None, request_id)
+            answer: ReleaseAnswer = await self._engine.write_async(call, self._caller(None, request_id))
         except HoldlogError as refusal:
             answer = self._requests.expected(refusal)  # type: ignore[assignment]
         return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
@@ -256,7 +260,8 @@ class AsyncStateStore:
         self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> claims.RegisteredAgent:
         """Register a description of an agent; omitted fields keep their values."""
-        return await self._write(self._requests.claims.register(agent, name, model, purpose), None, None)
+        call = self._requests.claims.register(agent, name, model, purpose)
+        return await self._engine.write_async(call, self._engine.caller)
 
     async def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
         """Block until nobody holds the resource or the timeout passes. This only notifies; it does not claim the
@@ -277,15 +282,14 @@ class AsyncStateStore:
 
     async def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:
         try:
-            answer: ClaimAnswer = await self._engine.claim_async(
-                call, caller(self._engine.caller, request_id=request_id)
-            )
+            answer: ClaimAnswer = await self._engine.claim_async(call, self._caller(None, request_id))
         except HoldlogError as refusal:
             answer = self._requests.expected(refusal)  # type: ignore[assignment]
         return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
-    async def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
-        return await self._engine.write_async(call, caller(self._engine.caller, reason=reason, request_id=request_id))
+    def _caller(self, reason: str | None, request_id: str | None) -> Caller:
+        who = self._engine.caller
+        return who if reason is None and request_id is None else caller(who, reason=reason, request_id=request_id)
 
     async def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None

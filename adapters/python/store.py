@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdlog.adapters.api.claims import responses as claims
-from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest
+from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import caller
 from holdlog.adapters.api.values import responses
@@ -26,6 +26,7 @@ from holdlog.adapters.python.calls import (
     hold_options,
 )
 from holdlog.adapters.python.held import held
+from holdlog.domain.message import Caller
 from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
 
 
@@ -68,8 +69,9 @@ class StateStore:
         if the writer no longer holds one of the claims, and ConflictError if the version differs; its `.detail` has the
         current value.
         """
+        who = self._caller(reason, request_id)
         call = self._requests.values.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
-        return self._write(call, reason, request_id)
+        return self._engine.write(call, who)
 
     def get(self, namespace: str, key: str) -> responses.StateRecord:
         """Return the current value. Raises NotFoundError."""
@@ -88,14 +90,16 @@ class StateStore:
     ) -> responses.DeleteResult:
         """Delete the value; its history is kept, and the next write continues the version numbers. `expected_version`,
         `guard`: as for `set`. Raises NotFoundError, ConflictError, FencedError."""
+        who = self._caller(reason, request_id)
         call = self._requests.values.delete(namespace, key, deleted_by, expected_version, guard)
-        return self._write(call, reason, request_id)
+        return self._engine.write(call, who)
 
     def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
     ) -> responses.ClearResult:
         """Delete every value of a namespace in one transaction, whatever their versions."""
-        return self._write(self._requests.values.clear(namespace, deleted_by), reason, request_id)
+        who = self._caller(reason, request_id)
+        return self._engine.write(self._requests.values.clear(namespace, deleted_by), who)
 
     def update(
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
@@ -234,7 +238,7 @@ class StateStore:
         done to it (`released`, `modified`, `created`, `deleted`, `moved`), shown to the next holder with the `note`."""
         call = self._requests.claims.release(resource, agent, also, outcome, moved_to, note)
         try:
-            answer: ReleaseAnswer = self._write(call, None, request_id)
+            answer: ReleaseAnswer = self._engine.write(call, self._caller(None, request_id))
         except HoldlogError as refusal:
             answer = self._requests.expected(refusal)  # type: ignore[assignment]
         return _with_lost(answer, self._engine.lost(self._engine.caller))
@@ -253,7 +257,8 @@ class StateStore:
         self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> claims.RegisteredAgent:
         """Register a description of an agent; omitted fields keep their values."""
-        return self._write(self._requests.claims.register(agent, name, model, purpose), None, None)
+        call = self._requests.claims.register(agent, name, model, purpose)
+        return self._engine.write(call, self._engine.caller)
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
         """Block until nobody holds the resource or the timeout passes. This only notifies; it does not claim the
@@ -274,13 +279,14 @@ class StateStore:
 
     def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:
         try:
-            answer: ClaimAnswer = self._engine.claim(call, caller(self._engine.caller, request_id=request_id))
+            answer: ClaimAnswer = self._engine.claim(call, self._caller(None, request_id))
         except HoldlogError as refusal:
             answer = self._requests.expected(refusal)  # type: ignore[assignment]
         return _with_lost(answer, self._engine.lost(self._engine.caller))
 
-    def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
-        return self._engine.write(call, caller(self._engine.caller, reason=reason, request_id=request_id))
+    def _caller(self, reason: str | None, request_id: str | None) -> Caller:
+        who = self._engine.caller
+        return who if reason is None and request_id is None else caller(who, reason=reason, request_id=request_id)
 
     def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None

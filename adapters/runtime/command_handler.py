@@ -217,8 +217,8 @@ def _change_records(
     guard: tuple[FencingCondition, ...] = (),
     clears: bool = False,
 ) -> RecordsChanged:
-    who = _who(by, caller)
-    fenced, conditions = _checked(guard, who, transaction)
+    who = Who(by, caller.principal, caller.session)
+    fenced, conditions = _checked(guard, who, transaction) if guard else (None, ())
     records: dict[tuple[str, str], Record] = {}
     changes: list[Change] = []
     results: list[Written] = []
@@ -239,20 +239,13 @@ def _change_records(
             last, after = after, record.evolve(after, event, transaction.at, caller.principal)
             changes.append(Change(last, event, after, None if isinstance(event, ValueExpired) else basis))
         records[address] = after
-        current = record.seen(before, transaction.at)
-        results.append(
-            Written(
-                namespace=before.namespace,
-                key=before.key,
-                version=after.version,
-                previous_version=current.version if current.live else None,
-            )
-        )
+        existed = before.live and record.end_of(before, transaction.at) is None
+        results.append(Written(*address, after.version, before.version if existed else None))
     if fenced:
         raise fenced
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     transaction.leases.record_call(who, caller.server, transaction.steady)
-    return RecordsChanged(results=tuple(results), position=position)
+    return RecordsChanged(tuple(results), position)
 
 
 def expire_values(transaction: Transaction, limit: int) -> bool:
@@ -268,8 +261,6 @@ def _checked(
     guard: tuple[FencingCondition, ...], who: Who, transaction: Transaction
 ) -> tuple[FencedError | None, tuple[CheckedClaim, ...]]:
     """Check the fencing conditions. Returns the first failure, if any, and all conditions as the log records them."""
-    if not guard:
-        return None, ()
     board = load_board_to_write(transaction, [claim.resource for claim in guard])
     fenced = next((why for claim in guard if (why := fencing.fence(claim, who, board)) is not None), None)
     return fenced, tuple(

@@ -55,12 +55,6 @@ class Job:
         self.future: asyncio.Future[Outcome] | None = None
         self.seen: object = None  # returned by the observer
 
-    def result(self) -> Outcome:
-        if isinstance(self.outcome, BaseException):
-            raise self.outcome
-        assert self.outcome is not None
-        return self.outcome
-
 
 class Writer:
     """Runs commands from threads and coroutines of this process. Thread-safe."""
@@ -96,7 +90,10 @@ class Writer:
         except BaseException:
             self._handle_interrupt(job)
             raise
-        return job.result()
+        if isinstance(job.outcome, BaseException):
+            raise job.outcome
+        assert job.outcome is not None
+        return job.outcome
 
     async def run_async(
         self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None
@@ -264,9 +261,8 @@ class Writer:
         refusals: list[Refusal] = []
         committed: Sequence[str] = ()
         try:
-            prefetched = partial(prefetch, [job.command for job in batch])
             deadline = max(batch[0].deadline, time.monotonic() + CLOSING_TIMEOUT)
-            with self._store.transaction(deadline, prefetched) as transaction:
+            with self._store.transaction(deadline, lambda: prefetch(job.command for job in batch)) as transaction:
                 if transaction.sealed is not None:
                     raise SealedError(transaction.sealed)
                 begun = True
@@ -298,14 +294,10 @@ class Writer:
                     self._notifier.notify()
             else:
                 self._refusals.extend(refusals)
-        self._report(batch, committed)
-
-    def _report(self, batch: Sequence[Job], topics: Sequence[str]) -> None:
-        """Report the batch to the observer, whose errors must not reach the callers."""
         if self.watch is not None:
             try:
-                self.watch.ran(batch, topics)
-            except Exception:
+                self.watch.ran(batch, committed)
+            except Exception:  # must not reach the callers
                 _log.exception("an observer failed to record a batch")
 
 

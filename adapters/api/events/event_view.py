@@ -68,7 +68,7 @@ def relied_on(
     envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
 ) -> dict[str, Any]:
     """What a write relied on, as JSON, without fields that were not recorded or do not apply."""
-    guard = conditions(envelope, shown, sees)
+    guard = conditions(envelope.guard or (), shown, sees)
     fields = {
         "operation": envelope.operation,
         "based_on": envelope.based_on,

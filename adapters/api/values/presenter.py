@@ -3,13 +3,13 @@ A hint is fixed text. It writes calls as `wait()`, so that a surface can replace
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from holdlog.adapters.api.authors import principal_of
 from holdlog.adapters.api.values import responses as results
 from holdlog.domain.commands import Outcome, RecordsChanged
-from holdlog.domain.envelope import Envelope, Recorded
+from holdlog.domain.envelope import CheckedClaim, Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
 from holdlog.domain.record import Record, RecordEvent, ValueDeleted, ValueExpired, ValueWritten, not_found
@@ -84,7 +84,7 @@ def past(
 ) -> results.Past:
     """Convert an entry of a history. `shown`: spells resources; `sees`: which streams the response may name."""
     event, envelope = recorded.event, recorded.envelope
-    assert isinstance(event, ValueWritten | ValueDeleted | ValueExpired)
+    assert isinstance(event, RecordEvent)
     return results.Past(
         version=envelope.version,
         value=event.value.value if isinstance(event, ValueWritten) else None,
@@ -97,12 +97,12 @@ def past(
         operation=envelope.operation,
         based_on=envelope.based_on,
         forced=envelope.forced or None,
-        guard=conditions(envelope, shown, sees),
+        guard=conditions(envelope.guard, shown, sees) if envelope.guard else None,
     )
 
 
 def conditions(
-    envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
+    guard: Sequence[CheckedClaim], shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
 ) -> list[results.FencingConditionView] | None:
     """The claims that a write relied on, without those that the caller may not see; None if there are none."""
     found = [
@@ -111,7 +111,7 @@ def conditions(
             version=it.version,
             former_session=it.former_session,
         )
-        for it in envelope.guard or ()
+        for it in guard
         if sees is None or sees(claim_stream(it.resource))
     ]
     return found or None

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from holdlog.adapters.api.pagination import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
 from holdlog.adapters.api.request import BlockingQuery, CommandRequest, Query
 from holdlog.adapters.api.rules import RequestRules
@@ -14,6 +16,7 @@ from holdlog.adapters.api.validation import (
     NAME,
     after_argument,
     checked,
+    invalid,
     json_value,
     number_of_seconds,
     page_size,
@@ -65,12 +68,13 @@ class ValueRequests:
         made = json_value(value, self._rules.settings.max_value_bytes)
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         ttl = None if ttl_seconds is None else time_to_live(ttl_seconds)
-        operation = checked(
-            lambda: Set(namespace=namespace, key=key, value=made, expected_version=expected, ttl_seconds=ttl)
-        )
-        guards = self._rules.guards(guard)
-        command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
-        self._require_to_change(command)
+        try:
+            operation = Set(namespace=namespace, key=key, value=made, expected_version=expected, ttl_seconds=ttl)
+            command = Transact(operations=(operation,), by=by, guard=self._rules.guards(guard) if guard != () else ())
+        except ValidationError as error:
+            raise invalid(error) from None
+        if self._rules.grants is not EVERYTHING:
+            self._require_to_change(command)
         return CommandRequest(command, presenter.set_result)
 
     def get(self, namespace: str, key: str) -> Query[responses.StateRecord]:
@@ -100,10 +104,13 @@ class ValueRequests:
             "keeps_end": keeps_end,
             "max_bytes": self._rules.settings.max_value_bytes,
         }
-        operation = checked(lambda: Merge.model_validate(arguments))
-        guards = self._rules.guards(guard)
-        command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
-        self._require_to_change(command)
+        try:
+            operation = Merge.model_validate(arguments)
+            command = Transact(operations=(operation,), by=by, guard=self._rules.guards(guard) if guard != () else ())
+        except ValidationError as error:
+            raise invalid(error) from None
+        if self._rules.grants is not EVERYTHING:
+            self._require_to_change(command)
         return CommandRequest(command, presenter.set_result)
 
     def record(self, namespace: str, key: str) -> Query[Record]:
@@ -115,10 +122,13 @@ class ValueRequests:
         self, namespace: str, key: str, by: str, expected_version: int | None, guard: object = ()
     ) -> CommandRequest[responses.DeleteResult]:
         expected = None if expected_version is None else whole(expected_version, "expected_version")
-        operation = checked(lambda: Delete(namespace=namespace, key=key, expected_version=expected))
-        guards = self._rules.guards(guard)
-        command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards), by="deleted_by")
-        self._require_to_change(command)
+        try:
+            operation = Delete(namespace=namespace, key=key, expected_version=expected)
+            command = Transact(operations=(operation,), by=by, guard=self._rules.guards(guard) if guard != () else ())
+        except ValidationError as error:
+            raise invalid(error, by="deleted_by") from None
+        if self._rules.grants is not EVERYTHING:
+            self._require_to_change(command)
         return CommandRequest(command, lambda outcome: presenter.delete_result(outcome, command.by))
 
     def clear(self, namespace: str, by: str) -> CommandRequest[responses.ClearResult]:
@@ -183,7 +193,7 @@ class ValueRequests:
             return responses.History(
                 namespace=namespace,
                 key=key,
-                history=[self._past(recorded) for recorded in found],
+                history=self._entries(found),
                 next_before=found[-1].envelope.version if more else None,
             )
 
@@ -197,7 +207,7 @@ class ValueRequests:
         before = None if before_version is None else whole(before_version, "before_version")
         namespace, key = self._readable(namespace, key)
         stream = record_stream(namespace, key)
-        return Query(lambda reader: [self._past(it) for it in reader.history(stream, before, size)], large=True)
+        return Query(lambda reader: self._entries(reader.history(stream, before, size)), large=True)
 
     def export(
         self, namespace: str, include_deleted: bool = False, after: str | None = None
@@ -253,7 +263,8 @@ class ValueRequests:
 
     def _readable(self, namespace: str, key: str) -> tuple[str, str]:
         address = text(namespace, "namespace", NAME), text(key, "key", NAME)
-        self._rules.require("read-values", address[0])
+        if self._rules.grants is not EVERYTHING:
+            self._rules.require("read-values", address[0])
         return address
 
     def _readable_namespace(self, namespace: str) -> str:
@@ -269,8 +280,9 @@ class ValueRequests:
         seen = (it for it in found if self._rules.grants.allows("read-values", it[0]))
         return list(seen if limit < 0 else islice(seen, limit))
 
-    def _past(self, recorded: Recorded[Event]) -> responses.Past:
-        return presenter.past(recorded, self._rules.spelled, self._rules.sees)
+    def _entries(self, history: list[Recorded[Event]]) -> list[responses.Past]:
+        spelled, sees = self._rules.spelled, self._rules.sees
+        return [presenter.past(recorded, spelled, sees) for recorded in history]
 
     def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> responses.Export:
         exported = [

@@ -4,7 +4,10 @@ values that look like its own type tags."""
 import json
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
+
+from pydantic_core import from_json
 
 from holdlog.domain.envelope import (
     FORMAT,
@@ -17,13 +20,15 @@ from holdlog.domain.envelope import (
     digest_2,
     payload_hash,
 )
-from holdlog.domain.message import NOBODY, Caller, Event
+from holdlog.domain.message import Caller, Event
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.value import Json
 from holdlog.projections.fold import EVENTS
 
 SALT_BYTES = 16
 
+_REMEMBERED: Final = 1024
+"""Callers kept while events are decoded."""
 _CLOCKS_DIFFER: Final = 1_000_000
 """Microseconds. If the writer's clock is behind the time of the event by more than this, its reading is recorded in
 `clock`."""
@@ -75,7 +80,10 @@ def encode(
     guard = _guard_text(basis.guard) if basis.guard else None
     field = event.payload_field
     value = None if field is None else getattr(event, field)
-    body, salt, payload, payload_digest, reason_salt, reason_digest = _body(event, field), None, None, None, None, None
+    body = event.__pydantic_serializer__.to_json(
+        event, exclude=None if field is None else {field}, exclude_defaults=True
+    )
+    salt, payload, payload_digest, reason_salt, reason_digest = None, None, None, None, None
     if value is not None:
         salt, payload = os.urandom(SALT_BYTES), value.text if isinstance(value, Json) else json.dumps(value)
         payload_digest = payload_hash(salt, payload).hex()
@@ -85,10 +93,10 @@ def encode(
     # fmt: off
     chained = digest_2(previous, Digested(
         stream, version, event.topic, at, recorded_clock, principal, session, request_id, caller.correlation_id,
-        basis.operation, basis.based_on, forced, guard, body, payload_digest, reason_digest,
+        basis.operation, basis.based_on, forced, guard, body.decode(), payload_digest, reason_digest,
     ))
     return EncodedEvent(
-        stream, version, event.topic, body.encode(), at, principal, session, request_id, reason, caller.correlation_id,
+        stream, version, event.topic, body, at, principal, session, request_id, reason, caller.correlation_id,
         chained, salt, payload, None, FORMAT, recorded_clock, basis.operation, basis.based_on, forced, guard,
         reason_salt, None,
     )
@@ -101,54 +109,44 @@ def decode(row: Any) -> Recorded[Event]:
     Raises StoreError for an unknown topic (the library would import any name in a row), a body that does not match its
     topic, or the format of a newer version of holdlog.
     """
-    (position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id, chained) = (
-        row[:12]
-    )
-    salt, payload, hashed = row[12:15]
+    position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id, chained = row[
+        :12
+    ]
+    salt, payload, hashed, number, clock, operation, based_on, forced, guard = row[12:21]
     event = event_of(stream, version, topic, state, payload)
-    if principal is session is request_id is reason is correlation_id is None:
-        caller = NOBODY
+    caller = _caller(principal, session, request_id, reason, correlation_id)
+    if number is None:  # the digest of format 1 does not cover the columns that follow
+        envelope = Envelope(position, stream, version, topic, at, caller, chained)
     else:
-        caller = Caller.model_construct(
-            principal=principal, session=session, request_id=request_id, reason=reason, correlation_id=correlation_id
-        )
-    envelope = Envelope.model_construct(
-        position=position,
-        stream=stream,
-        version=version,
-        topic=topic,
-        at=at,
-        caller=caller,
-        digest=chained,
-        **_recorded_format(stream, version, row[15:]),
+        if number != FORMAT:
+            raise _unknown_format(stream, version, number)
+        conditions = () if guard is None else _conditions(stream, version, guard)
+        envelope = Envelope(
+            position, stream, version, topic, at, caller, chained, number, clock, operation, based_on, forced == 1,
+            conditions,
+        )  # fmt: skip
+    return Recorded(envelope, event, hashed is not None and salt is None)
+
+
+@lru_cache(_REMEMBERED)
+def _caller(
+    principal: str | None, session: str | None, request_id: str | None, reason: str | None, correlation_id: str | None
+) -> Caller:
+    """A caller as the log has it, not checked again. Most events of a page have the same."""
+    return Caller.model_construct(
+        principal=principal, session=session, request_id=request_id, reason=reason, correlation_id=correlation_id
     )
-    return Recorded.model_construct(envelope=envelope, event=event, redacted=hashed is not None and salt is None)
 
 
-def _recorded_format(stream: str, version: int, columns: Any) -> dict[str, Any]:
-    """The envelope fields in `FORMAT_COLUMNS`; empty for an event of format 1, because its digest does not cover these
-    columns."""
-    number, clock, operation, based_on, forced, guard = columns[:6]
-    if number is None:
-        return {}
-    _require_known_format(stream, version, number)
+def _conditions(stream: str, version: int, guard: str) -> tuple[CheckedClaim, ...]:
     try:
-        conditions = () if guard is None else tuple(CheckedClaim(**it) for it in json.loads(guard))
+        return tuple(CheckedClaim(**it) for it in from_json(guard))
     except (ValueError, TypeError):
         raise StoreError(f"event {stream}@{version} cannot be read: its fencing conditions are not JSON") from None
-    return {
-        "format": number,
-        "clock": clock,
-        "operation": operation,
-        "based_on": based_on,
-        "forced": forced == 1,
-        "guard": conditions,
-    }
 
 
-def _require_known_format(stream: str, version: int, number: object) -> None:
-    if number != FORMAT:
-        raise StoreError(f"event {stream}@{version} has format {number}; a newer holdlog may have written it")
+def _unknown_format(stream: str, version: int, number: object) -> StoreError:
+    return StoreError(f"event {stream}@{version} has format {number}; a newer holdlog may have written it")
 
 
 def event_of(stream: str, version: int, topic: str, state: bytes, payload: str | None) -> Event:
@@ -159,11 +157,11 @@ def event_of(stream: str, version: int, topic: str, state: bytes, payload: str |
             f"event {stream}@{version} has the unknown topic {topic[:80]!r}; a newer holdlog may have written it"
         )
     try:
-        fields = json.loads(state.decode())
+        fields = from_json(state)
         if known.payload_field == "value":
             fields["value"] = Json(payload if payload is not None else "null")
         elif known.payload_field is not None and payload is not None:
-            fields[known.payload_field] = json.loads(payload)
+            fields[known.payload_field] = from_json(payload)
         return known(**fields)
     except (ValueError, TypeError, AttributeError):  # also pydantic's ValidationError, which is a ValueError
         raise StoreError(f"event {stream}@{version} cannot be read: its body does not match {topic}") from None
@@ -182,11 +180,10 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
     if number is None:
         if any(column is not None for column in row[16:23]):
             return b""  # the digest of format 1 does not cover these columns, so they must be empty
-        caller = Caller.model_construct(
-            principal=principal, session=session, request_id=request_id, reason=reason, correlation_id=correlation_id
-        )
+        caller = _caller(principal, session, request_id, reason, correlation_id)
         return digest(previous, stream, version, topic, at, caller, body, hashed)
-    _require_known_format(stream, version, number)
+    if number != FORMAT:
+        raise _unknown_format(stream, version, number)
     reason_hashed = _hash_of(reason_salt, reason, reason_hash)
     return digest_2(
         previous,
@@ -220,9 +217,3 @@ def _guard_text(guard: Sequence[CheckedClaim]) -> str:
 
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _body(event: Event, without: str | None) -> str:
-    """Compact JSON of the event without its payload and without defaults."""
-    exclude = {without} if without else None
-    return event.__pydantic_serializer__.to_json(event, exclude=exclude, exclude_defaults=True).decode()

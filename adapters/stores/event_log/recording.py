@@ -1,57 +1,39 @@
 """Turns decided changes into events of the log and rows of the views: the same for every store."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent, encode
 from holdlog.domain.envelope import NO_BASIS, NO_DIGEST
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import Change, State
+from holdlog.domain.ports import Change
 from holdlog.projections import fold
-from holdlog.projections.projection import Row, RowChange, Table
-
-
-class RecordedChanges(NamedTuple):
-    """What one `append` writes: events, and the changes of the views' rows."""
-
-    events: list[EncodedEvent]
-    rows: list[RowChange]
+from holdlog.projections.projection import Put, RowChange
 
 
 class ChangeRecorder:
-    """Records the changes of one transaction. `read_digest`: reads the digest of an event from the log, by stream and
-    version."""
+    """Records the changes of a connection's transactions. `digests`: of the last events of streams, as far as the
+    transaction has read or recorded them; each next event continues them. `read_digest`: reads the digest of an event
+    from the log, by stream and version."""
 
-    def __init__(self, read_digest: Callable[[str, int], bytes], at: int, clock: int) -> None:
+    def __init__(self, digests: dict[str, bytes], read_digest: Callable[[str, int], bytes]) -> None:
+        self._digests = digests
         self._read_digest = read_digest
-        self._at = at
-        self._clock = clock
-        self._digests: dict[str, bytes] = {}
 
-    def state_of(self, view: Table, row: Row) -> Any:
-        """The state of a row that the transaction read. Notes its digest: the next event of its stream continues it."""
-        state, digest = fold.folded_of(view, row)
-        self._digests[state.stream] = digest
-        return state
-
-    def record(self, changes: Sequence[Change], caller: Caller) -> RecordedChanges:
-        """Encode the events, chained by their digests, and collect the rows."""
+    def record(
+        self, changes: Sequence[Change], caller: Caller, at: int, clock: int
+    ) -> tuple[list[EncodedEvent], list[RowChange]]:
+        """Encode the events, chained by their digests. Returns them, and the changes of the views' rows."""
         events: list[EncodedEvent] = []
-        last: dict[str, State] = {}
-        rows: list[RowChange] = []
+        details: list[RowChange] = []
+        states: dict[str, Put] = {}
         for before, event, after, basis in changes:
             stream = after.stream
-            previous = self._digest(stream, before.version)
-            encoded = encode(event, stream, after.version, previous, basis or NO_BASIS, self._at, self._clock, caller)
+            previous = self._digests.get(stream) if before.version else NO_DIGEST
+            if previous is None:
+                previous = self._read_digest(stream, before.version)
+            encoded = encode(event, stream, after.version, previous, basis or NO_BASIS, at, clock, caller)
             self._digests[stream] = encoded.digest
             events.append(encoded)
-            last[stream] = after
-            rows += fold.detail_rows(after, event, self._at)
-        rows += [fold.put(state, self._digests[stream]) for stream, state in last.items()]
-        return RecordedChanges(events, rows)
-
-    def _digest(self, stream: str, version: int) -> bytes:
-        if not version:
-            return NO_DIGEST
-        found = self._digests.get(stream)
-        return self._read_digest(stream, version) if found is None else found
+            details += fold.detail_rows(after, event, at)
+            states[stream] = fold.put(after, encoded.digest)
+        return events, [*details, *states.values()]

@@ -26,7 +26,6 @@ from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
 from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
-from holdlog.adapters.stores.sql.blocks import ReadBlock, WriteBlock
 from holdlog.domain.ports import NOTHING, Prefetch
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
@@ -75,19 +74,24 @@ class PostgresStore:
 
     # --- the port
 
-    def reader(self) -> ReadBlock[PostgresReader, PostgresTransaction]:
+    def reader(self, snapshot: bool = False) -> PostgresReader:
         self._usable()
-        return ReadBlock(self, snapshot=False)
+        now = self.now()
+        connection = self.borrow()
+        if snapshot:
+            try:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            except psycopg.Error as error:
+                connection.close()
+                raise refusal_of(error) from error
+        return PostgresReader(connection, self.recorder, now, self)
 
-    def snapshot(self) -> ReadBlock[PostgresReader, PostgresTransaction]:
-        self._usable()
-        return ReadBlock(self, snapshot=True)
+    def snapshot(self) -> PostgresReader:
+        return self.reader(snapshot=True)
 
-    def transaction(
-        self, deadline: float, prefetch: Callable[[], Prefetch] | None = None
-    ) -> WriteBlock[PostgresReader, PostgresTransaction]:
+    def transaction(self, deadline: float, prefetch: Callable[[], Prefetch] | None = None) -> PostgresTransaction:
         self._usable()
-        return WriteBlock(self, deadline, prefetch() if prefetch else NOTHING)
+        return self._begin(deadline, prefetch() if prefetch else NOTHING)
 
     def size(self) -> int:
         with self.reader() as reader:
@@ -138,17 +142,6 @@ class PostgresStore:
         made.silence = SILENT_SECONDS
         return made
 
-    def begin_read(self, snapshot: bool) -> PostgresReader:
-        now = self.now()
-        connection = self.borrow()
-        if snapshot:
-            try:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            except psycopg.Error as error:
-                connection.close()
-                raise refusal_of(error) from error
-        return PostgresReader(connection, self.recorder, now)
-
     def end_read(self, reader: PostgresReader) -> None:
         try:
             if not is_idle(reader.connection):
@@ -166,7 +159,7 @@ class PostgresStore:
 
     # --- one write at a time
 
-    def begin(self, deadline: float, prefetch: Prefetch) -> PostgresTransaction:
+    def _begin(self, deadline: float, prefetch: Prefetch) -> PostgresTransaction:
         """Acquire the lock and begin; the caller must call `end`. On UnavailableError or StoreError the lock is
         released."""
         if self._lock.is_mine() or not Deadline(deadline).acquire(self._lock):
@@ -180,7 +173,7 @@ class PostgresStore:
                         self.forget()
                         connection = self.connect(deadline)
                         connection.silence = SILENT_SECONDS
-                        self._writing = PostgresTransaction(connection, self.recorder, self._clock, self._steady)
+                        self._writing = PostgresTransaction(connection, self.recorder, self, self._clock, self._steady)
                     stopped = _stopped(self._writing)
                     self.observe_clock(self._writing.begin(deadline, prefetch))
                     return self._writing

@@ -16,12 +16,12 @@ from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.schema import DROP, PUT, key_of, require_major
 from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
-from holdlog.adapters.stores.sql.reader import SqlReader
+from holdlog.adapters.stores.sql.reader import BorrowingReader, ReadStore
 from holdlog.adapters.stores.sql.recorder import SELECT_LAST
 from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_postgres
 from holdlog.adapters.stores.sql.threads import SqlThreads
-from holdlog.adapters.stores.sql.transaction import SqlTransaction
+from holdlog.adapters.stores.sql.transaction import SqlTransaction, WriteStore
 from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Change, Prefetch
@@ -89,12 +89,15 @@ class PostgresStatements(SqlThreads):
         return [name for name, version in found if version is not None and version > after]
 
 
-class PostgresReader(PostgresStatements, SqlReader):
+class PostgresReader(PostgresStatements, BorrowingReader):
     """Reads through one connection. `now`: microseconds UTC by the database's clock, read before anything else."""
 
-    def __init__(self, connection: Connection, recorder: PostgresEventRecorder, now: int) -> None:
+    def __init__(
+        self, connection: Connection, recorder: PostgresEventRecorder, now: int, store: ReadStore | None = None
+    ) -> None:
         super().__init__(recorder, now)
         self.connection = connection
+        self._store = store  # last: `__del__` uses the connection
 
 
 class _LeaseWrites(SqlLeaseWrites):
@@ -122,17 +125,18 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         self,
         connection: Connection,
         recorder: PostgresEventRecorder,
+        store: WriteStore,
         clock: Callable[[], int] | None,
         steady: Callable[[], int] | None,
     ) -> None:
-        super().__init__(recorder)
+        super().__init__(recorder, store)
         self.connection = connection
         connection.execute(_PREPARE_PREFETCH)
         self._knows_threads = False
         self._notify = recorder.notify
         self._clock = clock
         self._steady = steady
-        self._leases = self._lease_writes = _LeaseWrites(self)
+        self.leases = self._lease_writes = _LeaseWrites(self)
         lock = recorder.lock.replace("%", "%%")
         self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE prefetch(%s, %s, %s)"
         self.last_digest = b""

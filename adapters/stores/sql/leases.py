@@ -136,7 +136,9 @@ class SqlLeaseWrites(SqlLeases):
             self._statements.later(_DROP, {"resource": resource, "version": version})
 
     def record_call(self, who: Who, server: str, now: int) -> None:
-        self._statements.later(_RECORD_CALL, who._asdict() | {"server": server, "now": now})
+        agent, principal, session, receipt = who
+        whose = {"agent": agent, "principal": principal, "session": session, "receipt": receipt}
+        self._statements.later(_RECORD_CALL, {**whose, "server": server, "now": now})
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int

@@ -1,7 +1,8 @@
 """Reads the views and the log: the part of the port that both databases share."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
 
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
@@ -16,6 +17,7 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import HistoryEntry, Refusal
 from holdlog.domain.record import Record
+from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS
@@ -60,6 +62,19 @@ _SELECT_REFUSALS: Final = (
 _SELECT_META: Final = "SELECT value FROM meta WHERE name = :name"
 
 
+class ReadStore(Protocol):
+    """What a reader needs of its store."""
+
+    def end_read(self, reader: Any) -> None:
+        """End the transaction of its connection, if any."""
+
+    def give_back(self, reader: Any, error: BaseException | None) -> None:
+        """Take the connection back. `error`: what ended the block."""
+
+    def refusal_of(self, error: BaseException) -> HoldlogError | None:
+        """The refusal for an error of the database; None for other errors."""
+
+
 class SqlReader(SqlThreads):
     """Reads through one connection. `now`: microseconds UTC, read before anything else."""
 
@@ -67,6 +82,9 @@ class SqlReader(SqlThreads):
         self.recorder = recorder
         self._now = now
         self._at: int | None = None
+
+    def state(self, view: Table, row: Row) -> Any:
+        return fold.state_of(view, row)
 
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
         return list(map(fold.decoder(view), rows))
@@ -94,7 +112,7 @@ class SqlReader(SqlThreads):
 
     def record(self, namespace: str, key: str) -> Record:
         rows = self.rows(_SELECT_RECORD, {"namespace": namespace, "key": key})
-        return self.states(CURRENT, rows)[0] if rows else Record(namespace, key)
+        return self.state(CURRENT, rows[0]) if rows else Record(namespace, key)
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
         end = beyond(prefix)
@@ -114,7 +132,7 @@ class SqlReader(SqlThreads):
 
     def claim(self, resource: str) -> Claim:
         rows = self.rows(_SELECT_CLAIM, {"resource": resource})
-        return self.states(CLAIMS, rows)[0] if rows else Claim(resource)
+        return self.state(CLAIMS, rows[0]) if rows else Claim(resource)
 
     def claims(self, after: str | None, limit: int) -> list[Claim]:
         return self.states(CLAIMS, self.rows(_SELECT_CLAIMS, {"after": after or "", "limit": bound(limit)}))
@@ -152,7 +170,7 @@ class SqlReader(SqlThreads):
 
     def token(self, name: str) -> Token:
         rows = self.rows(_SELECT_TOKEN, {"name": name})
-        return self.states(TOKENS, rows)[0] if rows else Token(name)
+        return self.state(TOKENS, rows[0]) if rows else Token(name)
 
     def tokens(self, after: str | None, limit: int) -> list[Token]:
         return self.states(TOKENS, self.rows(_SELECT_TOKENS, {"after": after or "", "limit": bound(limit)}))
@@ -177,3 +195,27 @@ class SqlReader(SqlThreads):
 
     def version_at(self, stream: str, position: int | None, at: int | None) -> int:
         return self.recorder.version_at(stream, position, at, self)
+
+
+class BorrowingReader(SqlReader):
+    """Reads through a connection that may be borrowed from a store. The end of its `with` block returns it."""
+
+    _store: ReadStore | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if (store := self._store) is None:
+            return
+        store.end_read(self)
+        self._store = None  # from here on, an interrupt can only lose a connection without a transaction
+        store.give_back(self, error)
+        if error is not None and (refusal := store.refusal_of(error)) is not None:
+            raise refusal from error
+
+    def __del__(self) -> None:
+        if self._store is not None:
+            self.__exit__(None, None, None)  # after an interrupt outside the block

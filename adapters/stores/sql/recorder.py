@@ -102,7 +102,10 @@ class LogRecorder(ApplicationRecorder):
         """Insert encoded events; return their positions. `unit`: the unit of work in which they were decided. Events
         that holdlog did not encode are refused: they have no digest, and no view would show them."""
         unit = kwargs.get("unit")
-        if unit is None or not all(isinstance(event, EncodedEvent) for event in stored_events):
+        is_allowed = unit is not None
+        for event in stored_events:
+            is_allowed = is_allowed and isinstance(event, EncodedEvent)
+        if not is_allowed:
             raise ProgrammingError("only a unit of work of holdlog inserts events, which it has encoded")
         return self._insert(stored_events, unit)
 

@@ -43,13 +43,17 @@ class SqlThreads:
     def stream(self, statement: str, parameters: Parameters) -> Iterator[Row]:
         raise NotImplementedError
 
+    def state(self, view: Table, row: Row) -> Any:
+        """The state of a row of a view."""
+        raise NotImplementedError
+
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
         """The states of rows of a view."""
         raise NotImplementedError
 
     def thread(self, thread: str) -> Thread:
         rows = self.rows(_SELECT_THREAD, {"thread": thread})
-        return self.states(THREADS, rows)[0] if rows else Thread(thread)
+        return self.state(THREADS, rows[0]) if rows else Thread(thread)
 
     def threads(self, after: str | None, limit: int) -> list[Thread]:
         return self.states(THREADS, self.rows(_SELECT_THREADS, {"after": after or "", "limit": bound(limit)}))

@@ -1,7 +1,9 @@
 """A write transaction: the part of the port that both databases share."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from operator import attrgetter
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, cast
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.event_log.recording import ChangeRecorder
@@ -13,9 +15,12 @@ from holdlog.adapters.stores.sql.text import Parameters, bound
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
+from holdlog.domain.refusals import HoldlogError
+from holdlog.projections import fold
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, RowChange, Table
 
+_TOPIC: Final = attrgetter("topic")
 _REQUEST: Final = "principal = :principal AND session = :session AND request_id = :request_id"
 _SELECT_REQUEST: Final = f"SELECT fingerprint, outcome FROM requests WHERE {_REQUEST} AND at >= :oldest"
 _INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome)
@@ -26,29 +31,66 @@ _PUT_META: Final = """INSERT INTO meta (name, value) VALUES (:name, :value)
 _DROP_REFUSALS: Final = "DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - :kept"
 
 
+class WriteStore(Protocol):
+    """What a transaction needs of its store."""
+
+    def commit(self, transaction: Any) -> None:
+        """Make the changes durable. Raises UnavailableError, with `in_doubt` if the result is unknown."""
+
+    def fail(self, error: BaseException) -> None:
+        """Drop the connection that writes if an error made it unusable."""
+
+    def end(self) -> None:
+        """Roll back what was not committed, and admit the next writer."""
+
+    def refusal_of(self, error: BaseException) -> HoldlogError | None:
+        """The refusal for an error of the database; None for other errors."""
+
+
 class SqlTransaction(SqlReader):
-    """The connection that writes. `started` prepares it for each transaction.
+    """The connection that writes. `started` prepares it for each transaction. The end of its `with` block commits; an
+    exception rolls back.
 
     `clock`: the writer's clock, microseconds UTC; `at` is never before the newest event. `wrote`: whether there is
     anything to commit; `grew`: whether events were appended.
     """
 
     at = 0  # set by `started`; not a property here
+    leases = cast("SqlLeaseWrites", None)  # set once; not a property here
 
-    def __init__(self, recorder: LogRecorder) -> None:
+    def __init__(self, recorder: LogRecorder, store: WriteStore) -> None:
         super().__init__(recorder, now=0)
-        self._leases = SqlLeaseWrites(self)
+        self._store = store
+        self.leases = SqlLeaseWrites(self)
         self.steady = self.clock = 0
         self.sealed: str | None = None
         self.wrote = self.grew = False
         self.topics: list[str] = []
+        self._digests: dict[str, bytes] = {}
+        self._changes = ChangeRecorder(self._digests, self._read_digest)
 
     def started(self, clock: int, steady: int, last: int) -> None:
         """Set the clocks, and forget the previous transaction. `last`: the time of the newest event."""
         self.clock, self.steady, self.at = clock, steady, max(clock, last)
         self.wrote = self.grew = False
         self.topics = []
-        self._changes = ChangeRecorder(self._read_digest, self.at, clock)
+        self._digests.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._store.commit(self)
+            else:
+                self._store.fail(error)
+        finally:
+            self._store.end()
+        if error is not None and (refusal := self._store.refusal_of(error)) is not None:
+            raise refusal from error
 
     # --- what a database does
 
@@ -67,21 +109,22 @@ class SqlTransaction(SqlReader):
 
     # --- the port
 
-    @property
-    def leases(self) -> SqlLeaseWrites:
-        return self._leases
+    def state(self, view: Table, row: Row) -> Any:
+        state = fold.state_of(view, row)
+        self._digests[state.stream] = row[fold.DIGEST_COLUMN[view.name]]
+        return state
 
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
-        return [self._changes.state_of(view, row) for row in rows]
+        return [self.state(view, row) for row in rows]
 
     def due_records(self, limit: int) -> list[Record]:
         return self.states(CURRENT, self.rows(SELECT_DUE, {"at": self.at, "limit": bound(limit)}))
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
-        events, rows = self._changes.record(changes, caller)
+        events, rows = self._changes.record(changes, caller, self.at, self.clock)
         positions = self.insert(events, rows)
         self.wrote = self.grew = True
-        self.topics += [event.topic for event in events]
+        self.topics.extend(map(_TOPIC, events))
         return positions
 
     def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:

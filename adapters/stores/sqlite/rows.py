@@ -6,9 +6,9 @@ from typing import Final
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
-from holdlog.adapters.stores.sql.reader import SqlReader
+from holdlog.adapters.stores.sql.reader import BorrowingReader, ReadStore
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_sqlite
-from holdlog.adapters.stores.sql.transaction import SqlTransaction
+from holdlog.adapters.stores.sql.transaction import SqlTransaction, WriteStore
 from holdlog.adapters.stores.sqlite.faults import require_major
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.schema import DROP, PUT
@@ -37,13 +37,20 @@ class SqliteStatements:
         return found
 
 
-class SqliteReader(SqliteStatements, SqlReader):
+class SqliteReader(SqliteStatements, BorrowingReader):
     """Reads through one connection. `now`: the clock, read before anything else."""
 
-    def __init__(self, connection: sqlite3.Connection, recorder: SqliteEventRecorder, now: int) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        recorder: SqliteEventRecorder,
+        now: int,
+        store: ReadStore | None = None,
+    ) -> None:
         super().__init__(recorder, now)
         self.connection = connection
         self.closed = False
+        self._store = store  # last: `__del__` uses the connection
 
 
 class SqliteTransaction(SqliteStatements, SqlTransaction):
@@ -53,37 +60,35 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
         self,
         connection: sqlite3.Connection,
         recorder: SqliteEventRecorder,
+        store: WriteStore,
         clock: Callable[[], int],
         steady: Callable[[], int],
     ) -> None:
-        super().__init__(recorder)
+        super().__init__(recorder, store)
         self.connection = connection
         self._clock = clock
         self._steady = steady
         connection.execute("PRAGMA busy_timeout = 0")  # the store waits instead, fairly and up to its own deadline
-        self._last: int | None = None  # time of the newest event, if known
+        self.last_time: int | None = None
+        """Time of the newest event, if known."""
 
     def forget(self) -> None:
         """Forget cached facts, because another process may have written since."""
-        self._last = None
+        self.last_time = None
 
     def begin(self) -> None:
         """Begin a transaction. Raises sqlite3.Error; StoreError if a newer holdlog changed the file's major version
         meanwhile."""
         self.connection.execute("BEGIN IMMEDIATE")
-        if self._last is None:
+        if self.last_time is None:
             require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
-            self._last = self.recorder.last_time(self)
+            self.last_time = self.recorder.last_time(self)
             self.sealed = line_of(self.meta(SEAL))
-        self.started(self._clock(), self._steady(), self._last)
-
-    def committed(self) -> None:
-        """Remember the time of the newest event, which is certain only after the commit."""
-        if self.grew:
-            self._last = self.at
+        self.started(self._clock(), self._steady(), self.last_time)
 
     def later(self, statement: str, parameters: Parameters) -> None:
-        self.changes(statement, parameters)
+        if self.connection.execute(for_sqlite(statement), parameters).rowcount > 0:
+            self.wrote = True
 
     def changes(self, statement: str, parameters: Parameters) -> bool:
         changed = self.connection.execute(for_sqlite(statement), parameters).rowcount > 0
@@ -96,7 +101,7 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
             self.wrote = True
 
     def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
-        self._last = None
+        self.last_time = None
         positions = self.recorder.insert_events(events, unit=self)
         for change in rows:
             if isinstance(change, Put):

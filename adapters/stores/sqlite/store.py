@@ -10,12 +10,11 @@ from typing import Final
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
-from holdlog.adapters.stores.sql.blocks import ReadBlock, WriteBlock
 from holdlog.adapters.stores.sqlite.database import Database
 from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
-from holdlog.domain.ports import NOTHING, Prefetch
+from holdlog.domain.ports import Prefetch
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
@@ -52,19 +51,46 @@ class SqliteStore:
         self._owner = os.getpid()
         self._closed = False
 
-    def reader(self) -> ReadBlock[SqliteReader, SqliteTransaction]:
-        self._usable()
-        return ReadBlock(self, snapshot=False)
+    def reader(self, snapshot: bool = False) -> SqliteReader:
+        if self._closed:
+            raise self._refusal()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self.database.connect()
+        now = self.clock()  # before the first read: a claim renewed later must not look expired
+        if snapshot:
+            connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
+        return SqliteReader(connection, self.recorder, now, self)
 
-    def snapshot(self) -> ReadBlock[SqliteReader, SqliteTransaction]:
-        self._usable()
-        return ReadBlock(self, snapshot=True)
+    def snapshot(self) -> SqliteReader:
+        return self.reader(snapshot=True)
 
-    def transaction(
-        self, deadline: float, prefetch: Callable[[], Prefetch] | None = None
-    ) -> WriteBlock[SqliteReader, SqliteTransaction]:
-        self._usable()
-        return WriteBlock(self, deadline, NOTHING)
+    def transaction(self, deadline: float, prefetch: Callable[[], Prefetch] | None = None) -> SqliteTransaction:
+        if self._closed:
+            raise self._refusal()
+        undisturbed = self.write_lock.acquire(deadline)
+        try:
+            self.database.require_same()
+            if self._writing is None:
+                connection = self.database.connect_writer()
+                self._writing = SqliteTransaction(connection, self.recorder, self, self.clock, self._steady)
+            elif not undisturbed:
+                self._writing.forget()
+            try:
+                self._writing.begin()
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+                self._begin_when_free(self._writing, Deadline(deadline))
+            return self._writing
+        except sqlite3.Error as error:
+            self.fail(error)
+            self.end()
+            raise refusal_of(error, damage_check=self.database.damage_check) from error
+        except BaseException:
+            self.end()
+            raise
 
     def size(self) -> int:
         return self.database.size()
@@ -123,16 +149,6 @@ class SqliteStore:
 
     # --- reads
 
-    def begin_read(self, snapshot: bool) -> SqliteReader:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self.database.connect()
-        now = self.clock()  # before the first read: a claim renewed later must not look expired
-        if snapshot:
-            connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
-        return SqliteReader(connection, self.recorder, now)
-
     def end_read(self, reader: SqliteReader) -> None:
         if reader.connection.in_transaction:
             try:
@@ -166,24 +182,13 @@ class SqliteStore:
 
     # --- writes
 
-    def begin(self, deadline: float, prefetch: Prefetch) -> SqliteTransaction:
-        """Acquire the write lock and begin; the caller must call `end`. On UnavailableError the lock is released."""
-        undisturbed = self.write_lock.acquire(deadline)
-        try:
-            return self._begin(deadline, undisturbed)
-        except sqlite3.Error as error:
-            self.fail(error)
-            self.end()
-            raise refusal_of(error, damage_check=self.database.damage_check) from error
-        except BaseException:
-            self.end()
-            raise
-
     def end(self) -> None:
         """Roll back what was not committed, and release the write lock."""
         try:
-            self._close_open_transaction()
-            self._close_discarded()
+            if self._writing is not None and self._writing.connection.in_transaction:
+                self._close_open_transaction(self._writing.connection)
+            if self._discarded:
+                self._close_discarded()
         finally:
             self.write_lock.release()
 
@@ -192,25 +197,16 @@ class SqliteStore:
             with suppress(sqlite3.Error):
                 self._discarded.pop().close()
 
-    def _begin(self, deadline: float, undisturbed: bool) -> SqliteTransaction:
-        if self._writing is not None and not undisturbed:
-            self._writing.forget()
-        self.database.require_same()
-        if self._writing is None:
-            self._writing = SqliteTransaction(self.database.connect_writer(), self.recorder, self.clock, self._steady)
-        writing = self._writing
-        wait = Deadline(deadline)
-        while True:
+    def _begin_when_free(self, transaction: SqliteTransaction, wait: Deadline) -> None:
+        """Try again until whoever locked the file without the write lock has released it."""
+        while not wait.passed():
+            time.sleep(_BUSY_NAP)
             try:
-                writing.begin()
+                return transaction.begin()
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
-                if wait.passed():
-                    raise UnavailableError(_LOCKED) from None
-                time.sleep(_BUSY_NAP)
-            else:
-                return writing
+        raise UnavailableError(_LOCKED) from None
 
     def commit(self, transaction: SqliteTransaction) -> None:
         """Make the changes durable. Raises UnavailableError, with `in_doubt` if the result is unknown."""
@@ -223,34 +219,33 @@ class SqliteStore:
             sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
             self.fail(error)
             raise refusal_of(error, in_doubt=not sure, damage_check=self.database.damage_check) from error
-        transaction.committed()
+        if transaction.grew:
+            transaction.last_time = transaction.at  # certain only after the commit
 
     def fail(self, error: BaseException) -> None:
         """Replace the write connection after reported damage, because it may have cached a wrong read."""
         if isinstance(error, sqlite3.Error) and is_damage(error) and self._writing is not None:
-            self._close_open_transaction()  # an unfinished statement would keep the file lock after close()
-            if self._writing is not None:
-                connection, self._writing = self._writing.connection, None
-                connection.close()
+            connection = self._writing.connection
+            if connection.in_transaction:
+                self._close_open_transaction(connection)  # an unfinished statement would keep the lock after close()
+            self._writing = None
+            connection.close()
 
-    def _close_open_transaction(self) -> None:
-        """Roll back the open transaction, if any: left open, it would block all others as long as this process
-        lives."""
-        if self._writing is not None and self._writing.connection.in_transaction:
-            try:
-                self._writing.connection.execute("ROLLBACK")
-            except sqlite3.Error:
-                connection, self._writing = self._writing.connection, None
-                connection.close()
+    def _close_open_transaction(self, connection: sqlite3.Connection) -> None:
+        """Roll back the open transaction: left open, it would block all others as long as this process lives."""
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._writing = None
+            connection.close()
 
     def refusal_of(self, error: BaseException | None) -> HoldlogError | None:
         if not isinstance(error, sqlite3.Error):
             return None
         return refusal_of(error, damage_check=self.database.damage_check)
 
-    def _usable(self) -> None:
-        if self._closed:
-            raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
+    def _refusal(self) -> StoreError:
+        return StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
 
 
 def _keep_for_ever(thing: object) -> None:

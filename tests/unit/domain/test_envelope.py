@@ -1,6 +1,7 @@
 """The digest: its bytes are fixed for ever, so they are written out here by hand."""
 
 import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -36,6 +37,14 @@ def test_digest_of_a_later_event_with_payload_and_caller_is_fixed() -> None:
         '["000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f","record:n/k",7,"ValueWritten",'
         '1700000000000000,"org/é","s-1","r-1","say \\"why\\"","c-1","{\\"by\\":\\"ann\\"}",'
         '"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"]'
+    )
+
+
+def test_digest_escapes_every_character_as_the_json_module_does() -> None:
+    text = "".join(chr(code) for code in range(0x11000) if not 0xD800 <= code < 0xE000)
+    fields = ["", text, 1, "t", 0, None, None, None, None, None, text, None]
+    assert digest(NO_DIGEST, text, 1, "t", 0, NOBODY, text, None) == sha256(
+        json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     )
 
 
