@@ -96,7 +96,7 @@ def test_events_have_their_fields_names_and_envelope(place: str) -> None:
     assert written.timestamp <= released.timestamp
 
 
-def test_redacted_event_says_so_and_its_value_is_null(tmp_path: Path) -> None:
+def test_redacted_event_is_marked_and_its_value_is_null(tmp_path: Path) -> None:
     place = tmp_path / "state.db"
     with StateStore(place) as store:
         store.set("n", "k", "a secret", updated_by="ann")
