@@ -280,7 +280,8 @@ def _checked(
 def _acquire(command: AcquireClaim, caller: Caller, transaction: Transaction) -> ClaimAcquired | Queued:
     who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
     board = load_board_to_write(transaction, [command.resource, *command.also, *command.alternatives], who)
-    claimant = Claimant(who, caller.server, count_held(transaction, who, board), turn=transaction.position() + 1)
+    turn = transaction.position() + 1 if command.wait else 0  # only a call that waits queues
+    claimant = Claimant(who, caller.server, count_held(transaction, who, board), turn)
     decision = acquire(command, claimant, board)
     positions = save(decision, transaction, caller)
     transaction.leases.record_call(who, caller.server, transaction.steady)

@@ -48,10 +48,9 @@ def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Dec
     draft = BoardDraft(board)
     if draft.revive(who, claimant.server):
         grant_waiting(draft)
-    options: tuple[ResourceSet, ...] = (
-        tuple(dict.fromkeys((command.resource, *command.also))),
-        *((other,) for other in command.alternatives),
-    )
+    options: tuple[ResourceSet, ...] = (tuple(dict.fromkeys((command.resource, *command.also))),)
+    if command.alternatives:
+        options = (*options, *((other,) for other in command.alternatives))
     queued = _former_ticket(command, who, draft)
     wanted = WantedClaim(who, command.mode, options, queued.ticket.turn if queued else float("inf"))
     return draft.decide(_acquire(_Attempt(command, claimant, queued, wanted), draft))
@@ -60,8 +59,8 @@ def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Dec
 def _acquire(attempt: _Attempt, draft: BoardDraft) -> ClaimAcquired | Queued:
     command, wanted = attempt.command, attempt.wanted
     found: list[Link] = []
-    for option in _offered_first(wanted, draft):
-        if draft.holds_all(option, wanted.who, wanted.mode):
+    for option in _offered_first(wanted, draft) if len(wanted.options) > 1 else wanted.options:
+        if draft.leases and draft.holds_all(option, wanted.who, wanted.mode):
             return _renewed(attempt, option, draft)
         if not draft.is_free(wanted, option):
             continue
@@ -76,7 +75,7 @@ def _acquire(attempt: _Attempt, draft: BoardDraft) -> ClaimAcquired | Queued:
 
 def _former_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waiting | None:
     """The caller's ticket of an earlier, identical call; None if there is none."""
-    for waiting in board.tickets_of(command.resource, who):
+    for waiting in board.tickets_of(command.resource, who) if board.queue else ():
         ticket = waiting.ticket
         if (ticket.mode, ticket.also, ticket.alternatives) == (command.mode, command.also, command.alternatives):
             return waiting
@@ -85,8 +84,6 @@ def _former_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waitin
 
 def _offered_first(wanted: WantedClaim, board: ClaimBoard) -> tuple[ResourceSet, ...]:
     """The options; first those of which something was offered to the caller when it waited."""
-    if len(wanted.options) == 1:
-        return wanted.options
     offered = [option for option in wanted.options if _is_offered(option, wanted.who, board)]
     return (*offered, *(option for option in wanted.options if option not in offered))
 
@@ -109,7 +106,7 @@ def _cycle_through(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) ->
 def _require_quota(attempt: _Attempt, options: tuple[ResourceSet, ...], draft: BoardDraft) -> None:
     """Check the limits. Tickets count, too, because a waiter is granted its claim without another check."""
     who, held, queued = attempt.who, attempt.claimant.held, attempt.queued
-    new = max([sum([draft.hold_of(resource, who) is None for resource in option]) for option in options])
+    new = max([len([it for it in option if draft.hold_of(it, who) is None]) for option in options])
     by_session, by_principal = held.awaited_by_session, held.awaited_by_principal
     if queued is not None:  # what the caller waits for counts once
         by_principal -= most_of(queued.ticket)
@@ -196,7 +193,7 @@ def _acquired(
     past_of, past = None, None
     if not ended_at:  # a resumed claim has no previous holder: the caller continues the work of its former session
         past_of, past = board.last_end(option) or (None, None)
-    others_queued = [waiting for waiting in board.queued_for(main.resource) if not waiting.lease.is_of(who)]
+    others_queued = [it for it in board.queued_for(main.resource) if not it.lease.is_of(who)] if board.queue else []
     return ClaimAcquired(
         resource=main.resource,
         version=main.grant.version,
@@ -207,17 +204,17 @@ def _acquired(
         already=already,
         previous_session_ended_at=ended_at or None,
         receipt=who.receipt,
-        also=tuple([(hold.resource, hold.grant.version) for hold in others]),
+        also=tuple([(hold.resource, hold.grant.version) for hold in others]) if others else (),
         past=past,
         past_of=past_of,
         is_former=past is not None and _is_former(past, who),
-        waiting=tuple(
-            [
-                QueuedTicket(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note, waiting.ticket.principal)
-                for waiting in others_queued[:MAX_WAITERS_SHOWN]
-            ]
-        ),
+        waiting=tuple(map(_shown, others_queued[:MAX_WAITERS_SHOWN])),
     )
+
+
+def _shown(waiting: Waiting) -> QueuedTicket:
+    ticket = waiting.ticket
+    return QueuedTicket(ticket.agent, ticket.since, waiting.lease.note, ticket.principal)
 
 
 def _is_former(past: PastHold, who: Who) -> bool:

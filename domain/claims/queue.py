@@ -139,7 +139,7 @@ def grant(option: ResourceSet, mode: Mode, pattern: Lease, queued: Waiting | Non
             ticket = queued.ticket.version if queued is not None and resource == queued.resource else None
             ended_at = max(ended_at, _grant_one(resource, mode, pattern, own, ticket, draft))
     answered = queued.lease.key if queued is not None else None
-    for waiting in draft.tickets_under(who.agent):
+    for waiting in draft.tickets_under(who.agent) if draft.queue else ():
         if waiting.lease.key == answered or (waiting.lease.is_of(who) and _is_content(waiting, draft)):
             _remove(waiting, draft)
     return ended_at
@@ -148,7 +148,7 @@ def grant(option: ResourceSet, mode: Mode, pattern: Lease, queued: Waiting | Non
 def _grant_one(
     resource: str, mode: Mode, pattern: Lease, own: LiveHold | None, ticket: int | None, draft: BoardDraft
 ) -> int:
-    former = draft.former_holds(resource, pattern.who)
+    former = draft.former_holds(resource, pattern.who) if draft.leases else []
     if mode == "shared":
         former = former[:1] if own is None else []  # the shares of other sessions are compatible
     ended = max([hold.lease.end_of_session(draft.now, draft.at) for hold in former], default=0) if former else 0
