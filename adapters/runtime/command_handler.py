@@ -310,7 +310,7 @@ def _identified(
 ) -> Who:
     """Identify the holder that calls. A receipt that belongs to a live lease of this name replaces the session. Without
     a session and such a receipt, `new_receipt` identifies the caller from now on."""
-    who = _who(name, caller)
+    who = Who(name, caller.principal, caller.session)
     if who.session is not None and receipt is None:
         return who
     leases = transaction.leases.of_agent(name, caller.principal)

@@ -35,10 +35,6 @@ class _Attempt(NamedTuple):
     queued: Waiting | None
     wanted: WantedClaim
 
-    @property
-    def who(self) -> Who:
-        return self.claimant.who
-
 
 def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Decision[ClaimAcquired | Queued]:
     """Acquire the claim, or queue for it.
@@ -51,7 +47,7 @@ def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Dec
     options: tuple[ResourceSet, ...] = (tuple(dict.fromkeys((command.resource, *command.also))),)
     if command.alternatives:
         options = (*options, *((other,) for other in command.alternatives))
-    queued = _former_ticket(command, who, draft)
+    queued = _former_ticket(command, who, draft) if draft.queue else None
     wanted = WantedClaim(who, command.mode, options, queued.ticket.turn if queued else float("inf"))
     return draft.decide(_acquire(_Attempt(command, claimant, queued, wanted), draft))
 
@@ -75,7 +71,7 @@ def _acquire(attempt: _Attempt, draft: BoardDraft) -> ClaimAcquired | Queued:
 
 def _former_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waiting | None:
     """The caller's ticket of an earlier, identical call; None if there is none."""
-    for waiting in board.tickets_of(command.resource, who) if board.queue else ():
+    for waiting in board.tickets_of(command.resource, who):
         ticket = waiting.ticket
         if (ticket.mode, ticket.also, ticket.alternatives) == (command.mode, command.also, command.alternatives):
             return waiting
@@ -96,16 +92,16 @@ def _is_offered(option: ResourceSet, who: Who, board: ClaimBoard) -> bool:
 def _cycle_through(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> list[Link]:
     """The agents that would wait for each other forever if a caller that also waits in another call got this; empty
     if there are none."""
-    if not draft.queue or not any(waiting.lease.who == attempt.who for waiting in draft.present()):
+    if not draft.queue or not any(waiting.lease.who == attempt.wanted.who for waiting in draft.present()):
         return []
     trial = BoardDraft(draft)
-    _granted(attempt._replace(queued=_former_ticket(attempt.command, attempt.who, trial)), option, trial)
+    _granted(attempt._replace(queued=_former_ticket(attempt.command, attempt.wanted.who, trial)), option, trial)
     return closed_cycle(trial)
 
 
 def _require_quota(attempt: _Attempt, options: tuple[ResourceSet, ...], draft: BoardDraft) -> None:
     """Check the limits. Tickets count, too, because a waiter is granted its claim without another check."""
-    who, held, queued = attempt.who, attempt.claimant.held, attempt.queued
+    who, held, queued = attempt.wanted.who, attempt.claimant.held, attempt.queued
     new = max([len([it for it in option if draft.hold_of(it, who) is None]) for option in options])
     by_session, by_principal = held.awaited_by_session, held.awaited_by_principal
     if queued is not None:  # what the caller waits for counts once
@@ -129,11 +125,11 @@ def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
 
 
 def _renewed(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> ClaimAcquired:
-    holds = _own(option, attempt.who, draft)
+    holds = _own(option, attempt.wanted.who, draft)
     collected = [hold.lease.ended_at for hold in holds if hold.lease.kind == "offered"]
     for hold in holds:
         draft.keep(_renewed_lease(attempt, hold, draft.now))
-    return _acquired(option, attempt.who, draft, already=not collected, ended_at=max(collected, default=0))
+    return _acquired(option, attempt.wanted.who, draft, already=not collected, ended_at=max(collected, default=0))
 
 
 def _renewed_lease(attempt: _Attempt, hold: LiveHold, now: int) -> Lease:
@@ -143,7 +139,7 @@ def _renewed_lease(attempt: _Attempt, hold: LiveHold, now: int) -> Lease:
     length = command.lease if chosen else hold.lease.duration
     return hold.lease._replace(
         kind="held",
-        session=attempt.who.session,
+        session=attempt.wanted.who.session,
         server=attempt.claimant.server,
         duration=length,
         explicit=hold.lease.explicit or command.explicit,
@@ -159,11 +155,11 @@ def _granted(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> Claim
     pattern = _new_lease(attempt, "held", attempt.command.lease, draft.now)
     ended_at = grant(option, attempt.command.mode, pattern, attempt.queued, draft)
     grant_waiting(draft)  # a grant that changed from exclusive to shared may unblock waiters
-    return _acquired(option, attempt.who, draft, ended_at=ended_at)
+    return _acquired(option, attempt.wanted.who, draft, ended_at=ended_at)
 
 
 def _new_lease(attempt: _Attempt, kind: Literal["held", "waits"], lasts: int, now: int) -> Lease:
-    command, who = attempt.command, attempt.who
+    command, who = attempt.command, attempt.wanted.who
     return Lease(
         resource=command.resource,
         version=0,
@@ -247,7 +243,7 @@ def _queue_or_refuse(attempt: _Attempt, draft: BoardDraft) -> Queued:
 
 
 def _replace_tickets(attempt: _Attempt, draft: BoardDraft) -> int:
-    command, who = attempt.command, attempt.who
+    command, who = attempt.command, attempt.wanted.who
     if draft.ticket_count >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls are already queued", retry_after=5.0)
     for old in draft.tickets_of(command.resource, who):  # for another set of resources; replaced

@@ -108,10 +108,11 @@ class ClaimBoard:
         return found
 
     def hold_of(self, resource: str, who: Who) -> LiveHold | None:
-        if self.leases:
-            for hold in self.holds(resource):
-                if hold.lease.is_of(who):
-                    return hold
+        claim = self.claims.get(resource)
+        for grant in claim.grants if claim is not None else ():
+            lease = self.lease(resource, grant.version)
+            if lease is not None and lease.is_of(who):
+                return LiveHold(resource, grant, lease)
         return None
 
     def holds_all(self, option: ResourceSet, who: Who, mode: Mode) -> bool:

@@ -104,12 +104,12 @@ class _BlockedRequests:
         if request not in self._blocking:
             self._blocking[request] = self._blocking_agents(waiting.wanted)
         blocking = self._blocking[request]
-        return blocking is not None and not agent.startswith(blocking)  # see Lease.may_admit
+        return blocking is not None and not f"{agent}/".startswith(blocking)  # see Lease.may_admit
 
     def _blocking_agents(self, wanted: WantedClaim) -> tuple[str, ...] | None:
-        """The holders of what blocks each option; None if an option is free."""
+        """The holders of what blocks each option, each with a slash at its end; None if an option is free."""
         holds = [self._draft.blocking_hold(wanted, option) for option in wanted.options]
-        return None if None in holds else tuple([hold.lease.agent for hold in holds if hold is not None])
+        return None if None in holds else tuple([f"{hold.lease.agent}/" for hold in holds if hold is not None])
 
 
 def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, draft: BoardDraft) -> bool:

@@ -74,7 +74,7 @@ def _end(hold: LiveHold, command: ReleaseClaim, who: Who, draft: BoardDraft) -> 
     }
     if hold.lease.is_of(who):
         ending = ClaimReleased(agent=hold.grant.agent, grant=hold.grant.version, **facts)  # type: ignore[arg-type]
-        draft.drop(hold.lease.key)
+        draft.drop((hold.resource, hold.grant.version))
         return draft.record(hold.resource, ending)
     draft.lose(hold, "released_by_name")
     return draft.record(hold.resource, release_by_name(hold, **facts))

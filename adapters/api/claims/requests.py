@@ -57,6 +57,7 @@ _PLAIN: Final = re.compile(r"[\w./@+-]+")
 _GUARD_FIELDS: Final = ("resource", "version", "receipt")
 
 Shown = TypeVar("Shown", bound=BaseModel)
+Answer = Result | Query[Result]
 
 _RESOURCE: Final = TypeAdapter[str](Resource)
 _CLAIMABLE: Final = TypeAdapter[str](ClaimableResource)
@@ -111,7 +112,7 @@ class ClaimRequests:
             self._rules.require("claim", name)
         again = command.model_copy(update={"wait": 0}) if wait else command
 
-        def answer(outcome: Outcome) -> Result | Query[Result]:
+        def answer(outcome: Outcome) -> Answer:
             shown = receipts.get(outcome.receipt) if isinstance(outcome, ClaimAcquired | Queued) else None
             if isinstance(outcome, Queued):
                 return self._rules.shown(presenter.queued(outcome, self._rules.moment(), shown, cap))
