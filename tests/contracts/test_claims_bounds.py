@@ -164,7 +164,7 @@ def let_next_in(store: Store) -> None:
     assert released.granted_to == "w1"
 
 
-CALLS_PER_WAITER = 15
+CALLS_PER_WAITER = 14
 """Functions that a call may use for each waiter in its queue: 5 ms at 900 waiters."""
 WITH_A_QUEUE: dict[str, Callable[[Store], object]] = {
     "queues": lambda store: wait_for_a(store, "new"),

@@ -7,9 +7,8 @@ import pytest
 from holdlog import StateStore
 from tests.support.counted import calls_of
 
-AT_MOST = 680
-"""Functions of Python and C that one claim and its release call, in a file that is warm. docs/measurements.md has the
-target."""
+AT_MOST = 675
+"""Functions of Python and C that one claim and its release call, once warm."""
 
 
 @pytest.mark.check
