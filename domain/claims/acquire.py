@@ -102,13 +102,20 @@ def _cycle_through(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) ->
 def _require_quota(attempt: _Attempt, options: tuple[ResourceSet, ...], draft: BoardDraft) -> None:
     """Check the limits. Tickets count, too, because a waiter is granted its claim without another check."""
     who, held, queued = attempt.wanted.who, attempt.claimant.held, attempt.queued
-    new = max([len([it for it in option if draft.hold_of(it, who) is None]) for option in options])
+    new = max(
+        [
+            len([it for it in option if draft.hold_of(it, who) is None]) if draft.leases else len(option)
+            for option in options
+        ]
+    )
     by_session, by_principal = held.awaited_by_session, held.awaited_by_principal
     if queued is not None:  # what the caller waits for counts once
         by_principal -= most_of(queued.ticket)
         by_session -= most_of(queued.ticket) if queued.lease.is_counted_for(who) else 0
-    _require(new + held.by_session + by_session, attempt.command.most, "this session", by_session > 0)
-    _require(new + held.by_principal + by_principal, MAX_OF_PRINCIPAL, "this user or token", by_principal > 0)
+    if (total := new + held.by_session + by_session) > attempt.command.most:
+        raise _over_the_limit(total, attempt.command.most, "this session", by_session > 0)
+    if (total := new + held.by_principal + by_principal) > MAX_OF_PRINCIPAL:
+        raise _over_the_limit(total, MAX_OF_PRINCIPAL, "this user or token", by_principal > 0)
 
 
 def most_of(ticket: Ticket) -> int:
@@ -116,12 +123,11 @@ def most_of(ticket: Ticket) -> int:
     return 1 + len(ticket.also)
 
 
-def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
-    if total > most:
-        waits = ", counting those it waits for" if with_waits else ""
-        raise InvalidError(
-            f"agent: {holder} would hold {total} claims{waits}; the limit is {most}. Release some first, or claim fewer"
-        )
+def _over_the_limit(total: int, most: int, holder: str, with_waits: bool) -> InvalidError:
+    waits = ", counting those it waits for" if with_waits else ""
+    return InvalidError(
+        f"agent: {holder} would hold {total} claims{waits}; the limit is {most}. Release some first, or claim fewer"
+    )
 
 
 def _renewed(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> ClaimAcquired:
@@ -153,7 +159,7 @@ def _renewed_lease(attempt: _Attempt, hold: LiveHold, now: int) -> Lease:
 
 def _granted(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> ClaimAcquired:
     pattern = _new_lease(attempt, "held", attempt.command.lease, draft.now)
-    ended_at = grant(option, attempt.command.mode, pattern, attempt.queued, draft)
+    ended_at = grant(option, attempt.wanted, pattern, attempt.queued, draft)
     grant_waiting(draft)  # a grant that changed from exclusive to shared may unblock waiters
     return _acquired(option, attempt.wanted.who, draft, ended_at=ended_at)
 

@@ -110,8 +110,8 @@ class ClaimBoard:
     def hold_of(self, resource: str, who: Who) -> LiveHold | None:
         claim = self.claims.get(resource)
         for grant in claim.grants if claim is not None else ():
-            lease = self.lease(resource, grant.version)
-            if lease is not None and lease.is_of(who):
+            lease = self.leases.get((resource, grant.version))
+            if lease is not None and lease.deadline > self.now and lease.is_of(who):
                 return LiveHold(resource, grant, lease)
         return None
 

@@ -36,9 +36,10 @@ def load_board(reader: Reader, resources: Sequence[str], now: int, at: int, who:
     if not active:
         return ClaimBoard(claims, (), {}, now, at, ticket_count=ticket_count)
     leases = {lease[:2]: lease for lease in reader.leases.of(active)}
-    restored = {
-        ticket[:2]: _lease_of(ticket.resource, ticket, now, at) for ticket in tickets if ticket[:2] not in leases
-    }
+    restored: dict[Key, Lease] = {}
+    for ticket in tickets:
+        if ticket[:2] not in leases:
+            restored[ticket[:2]] = _lease_of(ticket.resource, ticket, now, at)
     for claim in claims:
         for grant in claim.grants:
             if (key := (claim.resource, grant.version)) not in leases:

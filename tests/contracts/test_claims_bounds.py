@@ -214,7 +214,7 @@ def test_claim_elsewhere_uses_no_functions_for_waiters(tmp_path: Path) -> None:
             claim(store)
             queue_up(store, waiters)
             claim(store, "warm")
-            used[waiters] = calls_of(lambda engine=store: claim(engine, "b"))
+            used[waiters] = calls_of(lambda engine=store, name=f"b{waiters}": claim(engine, name))
     assert 0 < used[400] == used[1]
 
 

@@ -30,7 +30,6 @@ class Moment(NamedTuple):
 
 def acquired(
     outcome: ClaimAcquired,
-    moment: Moment,
     elsewhere: list[responses.Elsewhere],
     folder: bool = False,
     is_kept: bool = True,
@@ -49,7 +48,7 @@ def acquired(
         "receipt": receipt,
         "renewal": _renewal(receipt, is_kept),
         "also": _versions(outcome.also) if outcome.also else None,
-        "waiting": [_queued(it, moment) for it in outcome.waiting] if outcome.waiting else None,
+        "waiting": [_queued(it, outcome.at) for it in outcome.waiting] if outcome.waiting else None,
         "also_claimed_in": elsewhere or None,
     }
     if outcome.already:
@@ -330,8 +329,8 @@ def _is(hold: LiveHold, resource: str, version: int) -> bool:
     return (hold.resource, hold.grant.version) == (resource, version)
 
 
-def _queued(waiting: QueuedTicket, moment: Moment) -> responses.Waiter:
-    since = presenter.seconds_between(waiting.since, moment.at)
+def _queued(waiting: QueuedTicket, at: int) -> responses.Waiter:
+    since = presenter.seconds_between(waiting.since, at)
     return responses.Waiter(
         agent=waiting.agent,
         principal=waiting.principal,

@@ -101,7 +101,7 @@ class ClaimRequests:
             "most": self._rules.settings.max_claims,
         }
         fresh = new_receipt()
-        arguments["new_receipt"] = self._rules.receipt(fresh)
+        arguments["new_receipt"] = self._rules.identity.receipt(fresh)
         receipts = {arguments["new_receipt"]: fresh}
         if receipt is not None:
             arguments["receipt"] = self._rules.receipt(receipt)
@@ -131,8 +131,8 @@ class ClaimRequests:
         elsewhere: list[responses.Elsewhere],
     ) -> Result:
         folder, instead = self._is_folder(outcome), self._instead_of(outcome, given)
-        keeps, moment = self._rules.settings.keeps, self._rules.moment()
-        return self._rules.shown(presenter.acquired(outcome, moment, elsewhere, folder, keeps, receipt, instead))
+        keeps = self._rules.settings.keeps
+        return self._rules.shown(presenter.acquired(outcome, elsewhere, folder, keeps, receipt, instead))
 
     def release(
         self,
@@ -319,8 +319,9 @@ class ClaimRequests:
     def _is_folder(self, outcome: ClaimAcquired) -> bool:
         """Whether a folder was claimed by its name alone."""
         workspaces = self._rules.settings.workspaces
-        names = (outcome.resource, *(name for name, _ in outcome.also))
-        return workspaces is not None and any(workspaces.is_folder(name) for name in names)
+        if workspaces is None:
+            return False
+        return any(workspaces.is_folder(name) for name in (outcome.resource, *(name for name, _ in outcome.also)))
 
     def _instead_of(self, outcome: ClaimAcquired, given: Mapping[str, str]) -> str | None:
         """The custom name to suggest for the first granted path without a file, derived from the name that the caller
