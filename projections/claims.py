@@ -60,13 +60,13 @@ def claim_of(row: Row) -> Claim:
     )
 
 
-def details(claim: Claim, event: ClaimEvent, at: int) -> list[RowChange]:
+def details(claim: Claim, event: ClaimEvent, at: int) -> Sequence[RowChange]:
     """What an event changes in the queue of its claim. `claim`: after the event."""
-    if (ticket := new_ticket(claim, event, at)) is not None:
-        return [Put(TICKETS, (*ticket[:7], _text(ticket.also), _text(ticket.alternatives)))]
     if (ended := ended_ticket(event)) is not None:
-        return [Drop(TICKETS, (claim.resource, ended))]
-    return []
+        return (Drop(TICKETS, (claim.resource, ended)),)
+    if (ticket := new_ticket(claim, event, at)) is not None:
+        return (Put(TICKETS, (*ticket[:7], _text(ticket.also), _text(ticket.alternatives))),)
+    return ()
 
 
 def ticket_of(row: Row) -> Ticket:

@@ -45,10 +45,11 @@ class BlockingQuery(NamedTuple, Generic[Answered]):
 
 class ClaimRequest(NamedTuple, Generic[Answered]):
     """A claim that may queue: runs `command` once and, after `seconds` or once its ticket is gone, `again`, which no
-    longer waits. `answer` converts both outcomes to a response. `still`: as in BlockingQuery."""
+    longer waits. `answer` converts both outcomes to a response, or to a query of what else it needs. `still`: as in
+    BlockingQuery."""
 
     command: AcquireClaim
     again: AcquireClaim
-    answer: Callable[[Outcome, Reader], Answered]
+    answer: Callable[[Outcome], "Answered | Query[Answered]"]
     seconds: float
     still: Callable[[], Awaitable[bool]] = always_valid

@@ -117,8 +117,8 @@ class RequestRules:
     def shown(self, answer: Shown) -> Shown:
         """Rewrite a response for the caller: resources get names that this process's agents can pass back, and
         `moved_to` is removed if the caller may not see it."""
-        moved = getattr(answer, "moved_to", None)
-        if moved is not None and self.grants is not EVERYTHING and not self.grants.sees_claim(moved):
+        moved = getattr(answer, "moved_to", None) if self.grants is not EVERYTHING else None
+        if moved is not None and not self.grants.sees_claim(moved):
             hint = (getattr(answer, "hint", None) or "").replace(presenter.MOVED, presenter.MOVED_UNSEEN)
             answer = answer.model_copy(update={"moved_to": None, "hint": hint or None})
         workspaces = self.settings.workspaces

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.api.claims import responses
 from holdlog.adapters.api.pagination import chunks
-from holdlog.adapters.api.request import ClaimRequest
+from holdlog.adapters.api.request import ClaimRequest, Query
 from holdlog.adapters.api.validation import checked
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.board_storage import load_board
@@ -123,9 +123,14 @@ class Block:
     def request(self) -> ClaimRequest[Any]:
         """The request that claims. Its response is a pair of the outcome and the usual response."""
         call = self._options.request(max(0.0, self._until - time.monotonic()))
-        return ClaimRequest(
-            call.command, call.again, lambda outcome, reader: (outcome, call.answer(outcome, reader)), call.seconds
-        )
+
+        def answer(outcome: Outcome) -> Any:
+            found = call.answer(outcome)
+            if isinstance(found, Query):
+                return Query(lambda reader: (outcome, found.answer(reader)))
+            return outcome, found
+
+        return ClaimRequest(call.command, call.again, answer, call.seconds)
 
     def acquired(self, details: tuple[Outcome, Any]) -> HeldClaim | None:
         """Return the claim, or None to queue again. Raises BusyError on a timeout."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, CommandRequest
+from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, CommandRequest, Query
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.runtime.open_store import OpenStore, answer_to, step_back, ticket_gone, timed_out
 from holdlog.domain.claims.commands import CollectLostClaims, LostClaims, Queued, Sweep
@@ -45,7 +45,8 @@ class AsyncCalls(OpenStore):
                 raise
             outcome = decided
         self.lease_maintenance.took(call.command.lease)
-        return await self.run_off_loop_async(partial(self.read_now, partial(call.answer, outcome)))
+        answer = call.answer(outcome)
+        return await self.read_async(answer) if isinstance(answer, Query) else answer
 
     async def wait_async(self, call: BlockingQuery[Answered]) -> Answered:
         started = time.monotonic()

@@ -271,7 +271,8 @@ def _checked(
 def _acquire(command: AcquireClaim, caller: Caller, transaction: Transaction) -> ClaimAcquired | Queued:
     who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
     board = load_board_to_write(transaction, [command.resource, *command.also, *command.alternatives], who)
-    claimant = Claimant(who, caller.server, count_held(transaction, who, board), turn=transaction.position() + 1)
+    turn = transaction.position() + 1 if command.wait else 0  # only a call that waits queues
+    claimant = Claimant(who, caller.server, count_held(transaction, who, board), turn)
     decision = acquire(command, claimant, board)
     positions = save(decision, transaction, caller)
     transaction.leases.record_call(who, caller.server, transaction.steady)
@@ -300,7 +301,7 @@ def _identified(
 ) -> Who:
     """Identify the holder that calls. A receipt that belongs to a live lease of this name replaces the session. Without
     a session and such a receipt, `new_receipt` identifies the caller from now on."""
-    who = _who(name, caller)
+    who = Who(name, caller.principal, caller.session)
     if who.session is not None and receipt is None:
         return who
     leases = transaction.leases.of_agent(name, caller.principal)

@@ -35,10 +35,6 @@ class _Attempt(NamedTuple):
     queued: Waiting | None
     wanted: WantedClaim
 
-    @property
-    def who(self) -> Who:
-        return self.claimant.who
-
 
 def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Decision[ClaimAcquired | Queued]:
     """Acquire the claim, or queue for it.
@@ -48,11 +44,10 @@ def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Dec
     draft = BoardDraft(board)
     if draft.revive(who, claimant.server):
         grant_waiting(draft)
-    options: tuple[ResourceSet, ...] = (
-        tuple(dict.fromkeys((command.resource, *command.also))),
-        *((other,) for other in command.alternatives),
-    )
-    queued = _former_ticket(command, who, draft)
+    options: tuple[ResourceSet, ...] = (tuple(dict.fromkeys((command.resource, *command.also))),)
+    if command.alternatives:
+        options = (*options, *((other,) for other in command.alternatives))
+    queued = _former_ticket(command, who, draft) if draft.queue else None
     wanted = WantedClaim(who, command.mode, options, queued.ticket.turn if queued else float("inf"))
     return draft.decide(_acquire(_Attempt(command, claimant, queued, wanted), draft))
 
@@ -60,8 +55,8 @@ def acquire(command: AcquireClaim, claimant: Claimant, board: ClaimBoard) -> Dec
 def _acquire(attempt: _Attempt, draft: BoardDraft) -> ClaimAcquired | Queued:
     command, wanted = attempt.command, attempt.wanted
     found: list[Link] = []
-    for option in _offered_first(wanted, draft):
-        if draft.holds_all(option, wanted.who, wanted.mode):
+    for option in _offered_first(wanted, draft) if len(wanted.options) > 1 else wanted.options:
+        if draft.leases and draft.holds_all(option, wanted.who, wanted.mode):
             return _renewed(attempt, option, draft)
         if not draft.is_free(wanted, option):
             continue
@@ -85,8 +80,6 @@ def _former_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waitin
 
 def _offered_first(wanted: WantedClaim, board: ClaimBoard) -> tuple[ResourceSet, ...]:
     """The options; first those of which something was offered to the caller when it waited."""
-    if len(wanted.options) == 1:
-        return wanted.options
     offered = [option for option in wanted.options if _is_offered(option, wanted.who, board)]
     return (*offered, *(option for option in wanted.options if option not in offered))
 
@@ -99,23 +92,30 @@ def _is_offered(option: ResourceSet, who: Who, board: ClaimBoard) -> bool:
 def _cycle_through(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> list[Link]:
     """The agents that would wait for each other forever if a caller that also waits in another call got this; empty
     if there are none."""
-    if not draft.queue or not any(waiting.lease.who == attempt.who for waiting in draft.present()):
+    if not draft.queue or not any(waiting.lease.who == attempt.wanted.who for waiting in draft.present()):
         return []
     trial = BoardDraft(draft)
-    _granted(attempt._replace(queued=_former_ticket(attempt.command, attempt.who, trial)), option, trial)
+    _granted(attempt._replace(queued=_former_ticket(attempt.command, attempt.wanted.who, trial)), option, trial)
     return closed_cycle(trial)
 
 
 def _require_quota(attempt: _Attempt, options: tuple[ResourceSet, ...], draft: BoardDraft) -> None:
     """Check the limits. Tickets count, too, because a waiter is granted its claim without another check."""
-    who, held, queued = attempt.who, attempt.claimant.held, attempt.queued
-    new = max([sum([draft.hold_of(resource, who) is None for resource in option]) for option in options])
+    who, held, queued = attempt.wanted.who, attempt.claimant.held, attempt.queued
+    new = max(
+        [
+            len([it for it in option if draft.hold_of(it, who) is None]) if draft.leases else len(option)
+            for option in options
+        ]
+    )
     by_session, by_principal = held.awaited_by_session, held.awaited_by_principal
     if queued is not None:  # what the caller waits for counts once
         by_principal -= most_of(queued.ticket)
         by_session -= most_of(queued.ticket) if queued.lease.is_counted_for(who) else 0
-    _require(new + held.by_session + by_session, attempt.command.most, "this session", by_session > 0)
-    _require(new + held.by_principal + by_principal, MAX_OF_PRINCIPAL, "this user or token", by_principal > 0)
+    if (total := new + held.by_session + by_session) > attempt.command.most:
+        raise _over_the_limit(total, attempt.command.most, "this session", by_session > 0)
+    if (total := new + held.by_principal + by_principal) > MAX_OF_PRINCIPAL:
+        raise _over_the_limit(total, MAX_OF_PRINCIPAL, "this user or token", by_principal > 0)
 
 
 def most_of(ticket: Ticket) -> int:
@@ -123,20 +123,19 @@ def most_of(ticket: Ticket) -> int:
     return 1 + len(ticket.also)
 
 
-def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
-    if total > most:
-        waits = ", counting those it waits for" if with_waits else ""
-        raise InvalidError(
-            f"agent: {holder} would hold {total} claims{waits}; the limit is {most}. Release some first, or claim fewer"
-        )
+def _over_the_limit(total: int, most: int, holder: str, with_waits: bool) -> InvalidError:
+    waits = ", counting those it waits for" if with_waits else ""
+    return InvalidError(
+        f"agent: {holder} would hold {total} claims{waits}; the limit is {most}. Release some first, or claim fewer"
+    )
 
 
 def _renewed(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> ClaimAcquired:
-    holds = _own(option, attempt.who, draft)
+    holds = _own(option, attempt.wanted.who, draft)
     collected = [hold.lease.ended_at for hold in holds if hold.lease.kind == "offered"]
     for hold in holds:
         draft.keep(_renewed_lease(attempt, hold, draft.now))
-    return _acquired(option, attempt.who, draft, already=not collected, ended_at=max(collected, default=0))
+    return _acquired(option, attempt.wanted.who, draft, already=not collected, ended_at=max(collected, default=0))
 
 
 def _renewed_lease(attempt: _Attempt, hold: LiveHold, now: int) -> Lease:
@@ -146,7 +145,7 @@ def _renewed_lease(attempt: _Attempt, hold: LiveHold, now: int) -> Lease:
     length = command.lease if chosen else hold.lease.duration
     return hold.lease._replace(
         kind="held",
-        session=attempt.who.session,
+        session=attempt.wanted.who.session,
         server=attempt.claimant.server,
         duration=length,
         explicit=hold.lease.explicit or command.explicit,
@@ -160,13 +159,13 @@ def _renewed_lease(attempt: _Attempt, hold: LiveHold, now: int) -> Lease:
 
 def _granted(attempt: _Attempt, option: ResourceSet, draft: BoardDraft) -> ClaimAcquired:
     pattern = _new_lease(attempt, "held", attempt.command.lease, draft.now)
-    ended_at = grant(option, attempt.command.mode, pattern, attempt.queued, draft)
+    ended_at = grant(option, attempt.wanted, pattern, attempt.queued, draft)
     grant_waiting(draft)  # a grant that changed from exclusive to shared may unblock waiters
-    return _acquired(option, attempt.who, draft, ended_at=ended_at)
+    return _acquired(option, attempt.wanted.who, draft, ended_at=ended_at)
 
 
 def _new_lease(attempt: _Attempt, kind: Literal["held", "waits"], lasts: int, now: int) -> Lease:
-    command, who = attempt.command, attempt.who
+    command, who = attempt.command, attempt.wanted.who
     return Lease(
         resource=command.resource,
         version=0,
@@ -196,7 +195,7 @@ def _acquired(
     past_of, past = None, None
     if not ended_at:  # a resumed claim has no previous holder: the caller continues the work of its former session
         past_of, past = board.last_end(option) or (None, None)
-    others_queued = [waiting for waiting in board.queued_for(main.resource) if not waiting.lease.is_of(who)]
+    others_queued = [it for it in board.queued_for(main.resource) if not it.lease.is_of(who)] if board.queue else []
     return ClaimAcquired(
         resource=main.resource,
         version=main.grant.version,
@@ -207,17 +206,17 @@ def _acquired(
         already=already,
         previous_session_ended_at=ended_at or None,
         receipt=who.receipt,
-        also=tuple([(hold.resource, hold.grant.version) for hold in others]),
+        also=tuple([(hold.resource, hold.grant.version) for hold in others]) if others else (),
         past=past,
         past_of=past_of,
         is_former=past is not None and _is_former(past, who),
-        waiting=tuple(
-            [
-                QueuedTicket(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note, waiting.ticket.principal)
-                for waiting in others_queued[:MAX_WAITERS_SHOWN]
-            ]
-        ),
+        waiting=tuple(map(_shown, others_queued[:MAX_WAITERS_SHOWN])),
     )
+
+
+def _shown(waiting: Waiting) -> QueuedTicket:
+    ticket = waiting.ticket
+    return QueuedTicket(ticket.agent, ticket.since, waiting.lease.note, ticket.principal)
 
 
 def _is_former(past: PastHold, who: Who) -> bool:
@@ -250,7 +249,7 @@ def _queue_or_refuse(attempt: _Attempt, draft: BoardDraft) -> Queued:
 
 
 def _replace_tickets(attempt: _Attempt, draft: BoardDraft) -> int:
-    command, who = attempt.command, attempt.who
+    command, who = attempt.command, attempt.wanted.who
     if draft.ticket_count >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls are already queued", retry_after=5.0)
     for old in draft.tickets_of(command.resource, who):  # for another set of resources; replaced

@@ -4,7 +4,7 @@ The rule: a wanted claim is granted if it is compatible with every live grant of
 whose waiter is in a call now, unless that waiter itself waits for the caller.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -61,7 +61,7 @@ class ClaimBoard:
     def __init__(
         self,
         claims: Iterable[Claim],
-        tickets: Iterable[Ticket],
+        tickets: Collection[Ticket],
         leases: Mapping[Key, Lease],
         now: int,
         at: int,
@@ -69,13 +69,13 @@ class ClaimBoard:
         ticket_count: int = 0,
     ) -> None:
         self.claims = {claim.resource: claim for claim in sorted(claims)}
-        self.tickets = {ticket[:2]: ticket for ticket in sorted(tickets, key=_TURN)}
+        self.tickets = {ticket[:2]: ticket for ticket in sorted(tickets, key=_TURN)} if tickets else {}
         self.restored = restored
         self.leases = {**leases, **restored}
         self.now = now
         self.at = at
         self.ticket_count = ticket_count
-        self.queue = self._live_tickets()
+        self.queue = self._live_tickets() if tickets else {}
         """All live tickets, in queue order."""
         self._overlapping_holds: dict[str, list[LiveHold]] = {}
 
@@ -89,17 +89,16 @@ class ClaimBoard:
         lease = self.leases.get((resource, version))
         return lease if lease is not None and lease.deadline > self.now else None
 
-    def overlapping(self, resource: str) -> Iterator[Claim]:
-        for name in covering(resource):
-            if name in self.claims:
-                yield self.claims[name]
-        if resource.endswith("/"):
-            yield from (claim for name, claim in self.claims.items() if name.startswith(resource) and name != resource)
+    def overlapping(self, resource: str) -> list[Claim]:
+        claims = self.claims
+        found = [claims[name] for name in covering(resource) if name in claims]
+        if resource[-1] == "/":
+            found += [claim for name, claim in claims.items() if name.startswith(resource) and name != resource]
+        return found
 
     def holds(self, resource: str) -> list[LiveHold]:
         """The live grants of exactly this resource, oldest first."""
-        claim = self.claims.get(resource)
-        if claim is None or not claim.grants:
+        if not self.leases or (claim := self.claims.get(resource)) is None:
             return []
         found: list[LiveHold] = []
         for grant in claim.grants:
@@ -109,9 +108,11 @@ class ClaimBoard:
         return found
 
     def hold_of(self, resource: str, who: Who) -> LiveHold | None:
-        for hold in self.holds(resource):
-            if hold.lease.is_of(who):
-                return hold
+        claim = self.claims.get(resource)
+        for grant in claim.grants if claim is not None else ():
+            lease = self.leases.get((resource, grant.version))
+            if lease is not None and lease.deadline > self.now and lease.is_of(who):
+                return LiveHold(resource, grant, lease)
         return None
 
     def holds_all(self, option: ResourceSet, who: Who, mode: Mode) -> bool:
@@ -123,8 +124,7 @@ class ClaimBoard:
 
     def former_holds(self, resource: str, who: Who) -> list[LiveHold]:
         """The holds of exactly this resource by ended sessions with the same agent name and principal."""
-        holds = self.holds(resource)
-        return [hold for hold in holds if hold.lease.is_left_to(who, self.now)] if holds else holds
+        return [hold for hold in self.holds(resource) if hold.lease.is_left_to(who, self.now)] if self.leases else []
 
     def conflicting_holds(
         self, resource: str, mode: Mode, who: Who | None, option: ResourceSet = ()
@@ -156,7 +156,8 @@ class ClaimBoard:
         none."""
         last: tuple[str, PastHold] | None = None
         for resource in option:
-            for claim in (self.claim(resource), *self.overlapping(resource)):
+            exact = self.claims.get(resource)
+            for claim in (*((exact,) if exact is not None else ()), *self.overlapping(resource)):
                 if claim.past is not None and (last is None or claim.past.at > last[1].at):
                     last = claim.resource, claim.past
         return last
@@ -183,6 +184,8 @@ class ClaimBoard:
     def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
         """The tickets of `who` for exactly this resource, and those of ended sessions with the same name and
         principal."""
+        if not self.queue:
+            return []
         return [
             waiting
             for waiting in self.tickets_under(who.agent)
@@ -195,6 +198,8 @@ class ClaimBoard:
 
     def queued_for(self, *resources: str) -> list[Waiting]:
         """The live tickets for anything that overlaps these resources, in queue order."""
+        if not self.queue:
+            return []
         return [
             waiting for waiting in self.queue.values() if waiting.resource in resources or _wants(waiting, resources)
         ]
@@ -206,6 +211,8 @@ class ClaimBoard:
 
     def blocking_hold(self, wanted: WantedClaim, option: ResourceSet) -> LiveHold | None:
         """The first hold that conflicts with this option."""
+        if not self.leases:
+            return None
         for resource in option:
             for hold in self.conflicting_holds(resource, wanted.mode, wanted.who, option):
                 return hold
@@ -214,8 +221,7 @@ class ClaimBoard:
     def queued_before(self, wanted: WantedClaim, option: ResourceSet) -> list[Waiting]:
         """The waiters in a call that came earlier and want the same, except those that wait for the caller. Nobody is
         ahead in the queue for a resource whose claim the caller resumes from an ended session of its name."""
-        present = self.present()
-        if not present:
+        if not self.queue or not (present := self.present()):
             return []
         option = tuple(resource for resource in option if not self._resumes(resource, wanted))
         earlier = [

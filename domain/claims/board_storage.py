@@ -1,6 +1,6 @@
 """Load the board for a command from a transaction, and save what was decided."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from holdlog.domain.claims.acquire import most_of
@@ -20,21 +20,26 @@ MAX_DUE: Final = 500
 """Leases or values that expire in one step."""
 
 
-def load_board(reader: Reader, resources: Iterable[str], now: int, at: int, who: Who | None = None) -> ClaimBoard:
+def load_board(reader: Reader, resources: Sequence[str], now: int, at: int, who: Who | None = None) -> ClaimBoard:
     """Load the board of these resources: what overlaps them, and what can be reached from there (see reach.py). `who`:
     the caller; also what its session waits for.
 
     Grants and tickets with unknown leases, as in a copy of the log, last for the grace period. `now`: steady clock;
     `at`: UTC; both in microseconds.
     """
-    claims, tickets, ticket_count = reach(reader, resources, who)
+    tickets: list[Ticket] = []
+    if ticket_count := reader.ticket_count():
+        claims, tickets = reach(reader, resources, ticket_count, who)
+    else:
+        claims = reader.overlapping(resources)
     active = [claim.resource for claim in claims if claim.grants or claim.waiting]
     if not active:
         return ClaimBoard(claims, (), {}, now, at, ticket_count=ticket_count)
     leases = {lease[:2]: lease for lease in reader.leases.of(active)}
-    restored = {
-        ticket[:2]: _lease_of(ticket.resource, ticket, now, at) for ticket in tickets if ticket[:2] not in leases
-    }
+    restored: dict[Key, Lease] = {}
+    for ticket in tickets:
+        if ticket[:2] not in leases:
+            restored[ticket[:2]] = _lease_of(ticket.resource, ticket, now, at)
     for claim in claims:
         for grant in claim.grants:
             if (key := (claim.resource, grant.version)) not in leases:
@@ -46,7 +51,7 @@ def load_board_to_write(transaction: Transaction, resources: Sequence[str], who:
     """Expire what is due on the board of these resources, then load it like `load_board`. The expiry is stored even if
     the command is refused."""
     board = load_board(transaction, resources, transaction.steady, transaction.at, who)
-    if board.restored or any(lease.deadline <= board.now for lease in board.leases.values()):
+    if board.restored or [lease for lease in board.leases.values() if lease.deadline <= board.now]:
         save(expire_due(board), transaction, NOBODY)
         board = load_board(transaction, resources, transaction.steady, transaction.at, who)
     return board
@@ -83,7 +88,7 @@ def save(decision: Decision[Any], transaction: Transaction, caller: Caller) -> d
         placed = [
             lease
             if lease.position or lease.kind == "waits"  # or a queued grant would have its ticket's position
-            else lease._replace(position=positions.get(lease.key, 0))
+            else lease._replace(position=positions.get((lease.resource, lease.version), 0))
             for lease in decision.kept
         ]
         transaction.leases.put(placed)
@@ -101,7 +106,7 @@ def end_due_leases(transaction: Transaction, gone: bool = False) -> bool:
         resources = {lease.resource for lease in due} | {
             claim.resource for claim in (transaction.queued() if gone else ())
         }
-        board = load_board(transaction, resources, transaction.steady, transaction.at)
+        board = load_board(transaction, list(resources), transaction.steady, transaction.at)
         save(expire_due(board), transaction, NOBODY)
     return bool(due)
 

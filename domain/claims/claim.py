@@ -169,7 +169,10 @@ class Claim(NamedTuple):
         return claim_stream(self.resource)
 
     def grant(self, version: int) -> Grant | None:
-        return next((grant for grant in self.grants if grant.version == version), None)
+        for grant in self.grants:
+            if grant.version == version:
+                return grant
+        return None
 
 
 # --- evolve
@@ -182,7 +185,7 @@ def evolve(claim: Claim, event: ClaimEvent, at: int) -> Claim:
     match event:
         case ClaimGranted(instead_of=replaced) | ClaimResumed(grant=replaced):
             granted = Grant(version, event.agent, event.principal, event.mode, at, event.session)
-            grants = (*_without(grants, replaced), granted)
+            grants = (*grants, granted) if replaced is None else (*_without(grants, replaced), granted)
             waiting -= event.ticket is not None
         case ClaimReleased(agent=agent, grant=ended, forced_by=by):
             past = PastHold(
@@ -209,24 +212,28 @@ def evolve(claim: Claim, event: ClaimEvent, at: int) -> Claim:
 
 def new_ticket(claim: Claim, event: ClaimEvent, at: int) -> Ticket | None:
     """The ticket that an event adds to the queue; None if it adds none. `claim`: after the event."""
-    if not isinstance(event, ClaimQueued):
-        return None
-    requested = (event.mode, at, event.turn, event.also, event.alternatives)
-    return Ticket(claim.resource, claim.version, event.agent, event.principal, *requested)
+    match event:
+        case ClaimQueued(agent=agent, principal=principal, mode=mode, turn=turn):
+            requested = (event.also, event.alternatives)
+            return Ticket(claim.resource, claim.version, agent, principal, mode, at, turn, *requested)
+        case _:
+            return None
 
 
 def ended_ticket(event: ClaimEvent) -> int | None:
     """The version of the ticket that an event removes from the queue of its claim; None if it removes none."""
-    return event.ticket if isinstance(event, ClaimGranted | ClaimResumed | ClaimUnqueued) else None
+    match event:
+        case ClaimGranted(ticket=ended) | ClaimResumed(ticket=ended) | ClaimUnqueued(ticket=ended):
+            return ended
+        case _:
+            return None
 
 
 def _holder(claim: Claim, version: int | None) -> dict[str, str | None]:
     """Principal and session of the grant that ends."""
-    grant = claim.grant(version) if version is not None else next(iter(claim.grants), None)
+    grant = claim.grant(version) if version is not None else claim.grants[0] if claim.grants else None
     return {} if grant is None else {"principal": grant.principal, "session": grant.session}
 
 
-def _without(grants: tuple[Grant, ...], version: int | None) -> tuple[Grant, ...]:
-    if not grants or version is None:
-        return grants
-    return tuple(grant for grant in grants if grant.version != version)
+def _without(grants: tuple[Grant, ...], version: int) -> tuple[Grant, ...]:
+    return tuple([grant for grant in grants if grant.version != version])

@@ -41,31 +41,29 @@ class BoardDraft(ClaimBoard):
 
     def record(self, resource: str, event: ClaimEvent) -> int:
         """Record the event. Returns its version."""
-        before = self.claim(resource)
+        before = self.claims.get(resource) or Claim(resource)
         self.claims[resource] = after = evolve(before, event, self.at)
-        if (ticket := new_ticket(after, event, self.at)) is not None:
-            self.tickets[resource, ticket.version] = ticket
-        elif (ended := ended_ticket(event)) is not None:
-            self.tickets.pop((resource, ended), None)
+        if after.waiting != before.waiting:
+            self._change_queue(after, event)
         self.events.append((before, event, after))
-        self._overlapping_holds.clear()
+        self._overlapping_holds = {}
         return after.version
 
     def keep(self, lease: Lease) -> None:
         """Add or change a lease. That of a ticket follows the event that queued it."""
-        key = lease.key
+        key = lease.resource, lease.version
         self.leases[key] = self._kept[key] = lease
         self._dropped.discard(key)
         if lease.kind == "waits":
             self.queue[key] = Waiting(lease.resource, self.tickets[key], lease)
-        self._overlapping_holds.clear()
+        self._overlapping_holds = {}
 
     def drop(self, key: Key) -> None:
         self.leases.pop(key, None)
         self._kept.pop(key, None)
         self._dropped.add(key)
         self.queue.pop(key, None)
-        self._overlapping_holds.clear()
+        self._overlapping_holds = {}
 
     def lose(self, hold: LiveHold, why: Why, note: str | None = None) -> None:
         """Drop the lease of a hold that another caller ended, and record the loss for its holder."""
@@ -83,3 +81,10 @@ class BoardDraft(ClaimBoard):
                 self.keep(lease.revived(server, self.now))
                 revived = True
         return revived
+
+    def _change_queue(self, claim: Claim, event: ClaimEvent) -> None:
+        """Add or remove the ticket of an event. `claim`: after it."""
+        if (ticket := new_ticket(claim, event, self.at)) is not None:
+            self.tickets[ticket.resource, ticket.version] = ticket
+        else:
+            del self.tickets[claim.resource, ended_ticket(event) or 0]

@@ -139,7 +139,7 @@ class Lease(NamedTuple):
 
     def may_admit(self, agent: str) -> bool:
         """False: it is certainly neither the agent's own, nor left to it, nor one that lets it in."""
-        return agent.startswith(self.agent)
+        return f"{agent}/".startswith(f"{self.agent}/")
 
     def lets_in(self, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within one session."""

@@ -12,7 +12,6 @@ from holdlog.domain.claims.claim import (
     ClaimReleased,
     ClaimResumed,
     ClaimUnqueued,
-    Mode,
 )
 from holdlog.domain.claims.deadlock import closed_cycle
 from holdlog.domain.claims.draft import BoardDraft, Decision
@@ -104,12 +103,12 @@ class _BlockedRequests:
         if request not in self._blocking:
             self._blocking[request] = self._blocking_agents(waiting.wanted)
         blocking = self._blocking[request]
-        return blocking is not None and not agent.startswith(blocking)  # see Lease.may_admit
+        return blocking is not None and not f"{agent}/".startswith(blocking)  # see Lease.may_admit
 
     def _blocking_agents(self, wanted: WantedClaim) -> tuple[str, ...] | None:
-        """The holders of what blocks each option; None if an option is free."""
+        """The holders of what blocks each option, each with a slash at its end; None if an option is free."""
         holds = [self._draft.blocking_hold(wanted, option) for option in wanted.options]
-        return None if None in holds else tuple([hold.lease.agent for hold in holds if hold is not None])
+        return None if None in holds else tuple([f"{hold.lease.agent}/" for hold in holds if hold is not None])
 
 
 def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, draft: BoardDraft) -> bool:
@@ -124,38 +123,39 @@ def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, draft: BoardDra
 
 def _offer(waiting: Waiting, option: ResourceSet, draft: BoardDraft) -> None:
     pattern = waiting.lease._replace(kind="offered", deadline=draft.now + OFFER, waiting_until=0)
-    grant(option, waiting.ticket.mode, pattern, waiting, draft)
+    grant(option, waiting.wanted, pattern, waiting, draft)
 
 
-def grant(option: ResourceSet, mode: Mode, pattern: Lease, queued: Waiting | None, draft: BoardDraft) -> int:
-    """Grant all resources of the option to the holder that `pattern` describes, including what its ended sessions held.
+def grant(option: ResourceSet, wanted: WantedClaim, pattern: Lease, queued: Waiting | None, draft: BoardDraft) -> int:
+    """Grant all resources of the option, including what the agent's ended sessions held. `pattern`: their leases.
     Removes the ticket `queued`, and tickets of other calls that the grant makes unnecessary.
 
     Returns when the last of these sessions ended (microseconds UTC), 0 if there was none."""
-    who, ended_at = pattern.who, 0
+    who, ended_at = wanted.who, 0
     for resource in option:
-        own = draft.hold_of(resource, who)
-        if own is None or own.grant.mode != mode:
+        own = draft.hold_of(resource, who) if draft.leases else None
+        if own is None or own.grant.mode != wanted.mode:
             ticket = queued.ticket.version if queued is not None and resource == queued.resource else None
-            ended_at = max(ended_at, _grant_one(resource, mode, pattern, own, ticket, draft))
+            ended_at = max(ended_at, _grant_one(resource, wanted, pattern, own, ticket, draft))
     answered = queued.lease.key if queued is not None else None
-    for waiting in draft.tickets_under(who.agent):
+    for waiting in draft.tickets_under(who.agent) if draft.queue else ():
         if waiting.lease.key == answered or (waiting.lease.is_of(who) and _is_content(waiting, draft)):
             _remove(waiting, draft)
     return ended_at
 
 
 def _grant_one(
-    resource: str, mode: Mode, pattern: Lease, own: LiveHold | None, ticket: int | None, draft: BoardDraft
+    resource: str, wanted: WantedClaim, pattern: Lease, own: LiveHold | None, ticket: int | None, draft: BoardDraft
 ) -> int:
-    former = draft.former_holds(resource, pattern.who)
+    who, mode = wanted.who, wanted.mode
+    former = draft.former_holds(resource, who) if draft.leases else []
     if mode == "shared":
         former = former[:1] if own is None else []  # the shares of other sessions are compatible
     ended = max([hold.lease.end_of_session(draft.now, draft.at) for hold in former], default=0) if former else 0
     facts: dict[str, Any] = {
-        "agent": pattern.agent,
-        "principal": pattern.principal,
-        "session": pattern.session,
+        "agent": who.agent,
+        "principal": who.principal,
+        "session": who.session,
         "mode": mode,
         "ticket": ticket,
         "note": pattern.note,

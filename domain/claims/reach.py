@@ -5,7 +5,6 @@ everyone that an agent may wait for, directly or through others, and a claim els
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from holdlog.domain.claims.claim import Claim, Ticket
 from holdlog.domain.claims.lease import Who
@@ -13,20 +12,11 @@ from holdlog.domain.claims.resource import overlap
 from holdlog.domain.ports import Reader
 
 
-class Reached(NamedTuple):
-    """`ticket_count`: how many tickets there are in all queues, also those that cannot be reached."""
-
-    claims: list[Claim]
-    tickets: list[Ticket]
-    ticket_count: int
-
-
-def reach(reader: Reader, resources: Iterable[str], who: Who | None = None) -> Reached:
+def reach(
+    reader: Reader, resources: Iterable[str], ticket_count: int, who: Who | None = None
+) -> tuple[list[Claim], list[Ticket]]:
     """The claims that overlap these resources or what the caller's session waits for, all that can be reached from
-    them, and the tickets in their queues."""
-    total = reader.ticket_count()
-    if not total:
-        return Reached(reader.overlapping(list(dict.fromkeys(resources))), [], 0)
+    them, and the tickets in their queues. `ticket_count`: of all tickets in the store."""
     claims: dict[str, Claim] = {}
     tickets: list[Ticket] = []
     joint = reader.joint_tickets()
@@ -44,12 +34,12 @@ def reach(reader: Reader, resources: Iterable[str], who: Who | None = None) -> R
         agents |= {grant.agent for claim in new.values() for grant in claim.grants}
         loaded_for |= wanted
         wanted = {*awaited, *(it for ticket in joint if _requests(ticket, wanted) for it in requested(ticket))}
-        if total > len(tickets):
+        if ticket_count > len(tickets):
             agents |= {ticket.agent for ticket in queued}
             wanted |= set(reader.awaited_by(sorted(agents - followed)))
             followed |= agents
         wanted, agents = wanted - loaded_for, set()
-    return Reached(list(claims.values()), tickets, total)
+    return list(claims.values()), tickets
 
 
 def requested(ticket: Ticket) -> tuple[str, ...]:

@@ -44,8 +44,8 @@ def release(command: ReleaseClaim, who: Who, server: str, board: ClaimBoard) -> 
             version = _leave(waiting, draft)
             if hold is None:
                 released.append((resource, version))
-    granted = grant_waiting(draft)
-    return draft.decide(ReleaseOutcome(tuple(released), not released, command.outcome, *_granted_to(granted, wanted)))
+    heir = _granted_to(grant_waiting(draft), wanted) if draft.queue else (None, None)
+    return draft.decide(ReleaseOutcome(tuple(released), not released, command.outcome, *heir))
 
 
 def stop_waiting(command: StopWaiting, who: Who, board: ClaimBoard) -> Decision[None]:
@@ -74,7 +74,7 @@ def _end(hold: LiveHold, command: ReleaseClaim, who: Who, draft: BoardDraft) -> 
     }
     if hold.lease.is_of(who):
         ending = ClaimReleased(agent=hold.grant.agent, grant=hold.grant.version, **facts)  # type: ignore[arg-type]
-        draft.drop(hold.lease.key)
+        draft.drop((hold.resource, hold.grant.version))
         return draft.record(hold.resource, ending)
     draft.lose(hold, "released_by_name")
     return draft.record(hold.resource, release_by_name(hold, **facts))
@@ -91,12 +91,14 @@ class _Releasable(NamedTuple):
 def _releasable(resource: str, who: Who, board: ClaimBoard) -> _Releasable:
     """The caller's own, what an ended session of its name left, or, for a caller without session and receipt, the only
     hold and the only ticket of its name that were made without a session."""
-    hold, tickets = board.hold_of(resource, who), board.tickets_of(resource, who)
+    hold, tickets = board.hold_of(resource, who), board.tickets_of(resource, who) if board.queue else []
     if hold is None:
         hold = next(iter(board.former_holds(resource, who)), None)
-    if hold is None and not who.is_known:
+    if who.is_known:
+        return _Releasable(resource, hold, tickets)
+    if hold is None:
         hold = _only([it for it in board.holds(resource) if it.lease.is_by_name(who)])
-    if not tickets and not who.is_known:
+    if not tickets:
         only = _only([it for it in board.waiting() if it.resource == resource and it.lease.is_by_name(who)])
         tickets = [only] if only is not None else []
     return _Releasable(resource, hold, tickets)

@@ -14,6 +14,7 @@ _HALF: Final = (_CUSTOM[:-1], _FILE[:-1])
 _MALFORMED: Final = re.compile(r"custom(:(?!//)|[\\/]{2})", re.IGNORECASE)
 
 
+@lru_cache(1024)
 def canonical(text: str) -> str:
     """`./a//b.py` and `a\\b.py` are `a/b.py`; a trailing slash stays. Raises ValueError for `..`, unknown schemes."""
     text = name(text)
@@ -29,6 +30,7 @@ def canonical(text: str) -> str:
     return path
 
 
+@lru_cache(1024)
 def claimable(text: str) -> str:
     """Like `canonical`, but for a new claim: refuses characters that look blank, and names that protect nothing, such
     as patterns. Existing claims may have such names. Raises ValueError, which says what to use instead."""

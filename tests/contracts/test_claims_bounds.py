@@ -1,7 +1,8 @@
 """How many claims and tickets there may be, on every store, and what a claim costs beside many others."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.acquire import MAX_TICKETS
 from holdlog.domain.claims.board_storage import load_board
 from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimQueued
-from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, Queued, ReleaseClaim
+from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, Queued, ReleaseClaim, ReleaseOutcome
 from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
@@ -20,6 +21,7 @@ from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
 from tests.support.claim_calls import HOUR, by, claim, refused
 from tests.support.clock import Clock
 from tests.support.commands import PATIENCE, append, run
+from tests.support.counted import calls_of
 
 
 def test_number_of_claims_per_session_is_limited(store: Store) -> None:
@@ -72,14 +74,7 @@ def test_one_call_names_a_hundred_resources_at_most() -> None:
 @STORE_IN_A_FILE_IN_TIME
 def test_full_queue_refuses_further_waiters(store: Store) -> None:
     claim(store)
-    with store.transaction(time.monotonic() + PATIENCE) as transaction:
-        for turn in range(1, MAX_TICKETS + 1):
-            before = transaction.claim("a")
-            agent = f"w{turn}"
-            append(transaction, before, ClaimQueued(agent=agent, turn=turn), caller=by())
-            end = transaction.steady + HOUR * SECOND
-            lease = Lease("a", before.version + 1, "waits", agent, None, agent, "v1", end, SECOND, waiting_until=end)
-            transaction.leases.put([lease])
+    queue_up(store, MAX_TICKETS)
     with pytest.raises(UnavailableError) as full:
         run(store, AcquireClaim(resource="a", agent="late", wait=SECOND), by())
     assert full.value.retry_after == 5.0
@@ -144,6 +139,90 @@ def _steps_of(store: SqliteStore, work: Callable[[], object]) -> int:
     work()
     store._writing.connection.set_progress_handler(None, 0)
     return counted[0]
+
+
+def queue_up(store: Store, waiters: int) -> None:
+    """Waiters for `a`, without the commands that would queue them."""
+    with store.transaction(time.monotonic() + PATIENCE) as transaction:
+        end = transaction.steady + HOUR * SECOND
+        for turn in range(1, waiters + 1):
+            before = transaction.claim("a")
+            agent = f"w{turn}"
+            append(transaction, before, ClaimQueued(agent=agent, turn=turn), caller=by())
+            lease = Lease("a", before.version + 1, "waits", agent, None, agent, "v1", end, SECOND, waiting_until=end)
+            transaction.leases.put([lease])
+
+
+def wait_for_a(store: Store, agent: str) -> None:
+    outcome = run(store, AcquireClaim(resource="a", agent=agent, wait=SECOND), by(agent))
+    assert isinstance(outcome, Queued)
+
+
+def let_next_in(store: Store) -> None:
+    released = run(store, ReleaseClaim(resource="a", agent="ann"), by())
+    assert isinstance(released, ReleaseOutcome)
+    assert released.granted_to == "w1"
+
+
+CALLS_PER_WAITER = 14
+"""Functions that a call may use for each waiter in its queue: 5 ms at 900 waiters."""
+WITH_A_QUEUE: dict[str, Callable[[Store], object]] = {
+    "queues": lambda store: wait_for_a(store, "new"),
+    "calls again": lambda store: wait_for_a(store, "w7"),
+    "is refused": lambda store: refused(store, AcquireClaim(resource="a", agent="new")),
+    "releases": let_next_in,
+}
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("call", WITH_A_QUEUE)
+def test_call_uses_few_functions_for_each_waiter_in_its_queue(tmp_path: Path, call: str) -> None:
+    used = {}
+    for waiters in (100, 300):
+        with in_a_file(tmp_path / f"{waiters}.db") as store:
+            claim(store)
+            queue_up(store, waiters)
+            used[waiters] = calls_of(lambda engine=store: WITH_A_QUEUE[call](engine))
+    assert 0 < used[300] - used[100] <= 200 * CALLS_PER_WAITER
+
+
+@pytest.mark.check
+def test_queueing_behind_many_writes_what_queueing_behind_few_does(tmp_path: Path) -> None:
+    written = {}
+    for waiters in (10, 300):
+        path = tmp_path / f"{waiters}.db"
+        with in_a_file(path) as store:
+            claim(store)
+            queue_up(store, waiters)
+            assert store._writing is not None
+            connection = store._writing.connection
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            rows = connection.total_changes
+            wait_for_a(store, "new")
+            written[waiters] = connection.total_changes - rows, path.with_name(f"{path.name}-wal").stat().st_size
+    rows_of_few, bytes_of_few = written[10]
+    rows_of_many, bytes_of_many = written[300]
+    assert rows_of_many == rows_of_few
+    assert 0 < bytes_of_many <= 2 * bytes_of_few  # a deeper tree has a page more
+
+
+@pytest.mark.check
+def test_claim_elsewhere_uses_no_functions_for_waiters(tmp_path: Path) -> None:
+    used = {}
+    for waiters in (1, 400):
+        with in_a_file(tmp_path / f"{waiters}.db") as store:
+            claim(store)
+            queue_up(store, waiters)
+            claim(store, "warm")
+            used[waiters] = calls_of(lambda engine=store, name=f"b{waiters}": claim(engine, name))
+    assert 0 < used[400] == used[1]
+
+
+@contextmanager
+def in_a_file(path: Path) -> Iterator[SqliteStore]:
+    clock = Clock()
+    with closing(open_sqlite(path, clock, clock.steady)) as store:
+        yield store
 
 
 def test_claim_loads_nothing_of_queues_elsewhere(store: Store, clock: Clock) -> None:

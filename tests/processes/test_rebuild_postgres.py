@@ -14,6 +14,7 @@ from holdlog.adapters.runtime.command_handler import handle
 from holdlog.adapters.stores.event_log import rebuild as rebuilding
 from holdlog.adapters.stores.event_log.rebuild import RebuildReport
 from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.adapters.stores.postgres.shadow_tables import PostgresShadowTables
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError, UnavailableError
@@ -197,8 +198,8 @@ def test_view_in_use_that_must_be_replaced_is_left_for_later(kind: InDatabase) -
 
 @pytest.mark.check
 def test_store_of_another_schema_is_not_rebuilt(kind: InDatabase) -> None:
-    kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
+    kind.doctored(f"UPDATE meta SET value = '{MAJOR + 1}' WHERE name = 'major'")
     before = kind.views()
-    with pytest.raises(StoreError, match="schema 4"):
+    with pytest.raises(StoreError, match=f"schema {MAJOR + 1}"):
         kind.rebuilt()
     assert kind.views() == before

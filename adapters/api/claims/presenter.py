@@ -30,7 +30,6 @@ class Moment(NamedTuple):
 
 def acquired(
     outcome: ClaimAcquired,
-    moment: Moment,
     elsewhere: list[responses.Elsewhere],
     folder: bool = False,
     is_kept: bool = True,
@@ -48,8 +47,8 @@ def acquired(
         "expires_in_seconds": _seconds(outcome.expires_in),
         "receipt": receipt,
         "renewal": _renewal(receipt, is_kept),
-        "also": [responses.Version(resource=name, version=version) for name, version in outcome.also] or None,
-        "waiting": [_queued(it, moment) for it in outcome.waiting] or None,
+        "also": _versions(outcome.also) if outcome.also else None,
+        "waiting": [_queued(it, outcome.at) for it in outcome.waiting] if outcome.waiting else None,
         "also_claimed_in": elsewhere or None,
     }
     if outcome.already:
@@ -104,16 +103,18 @@ def released(
 ) -> responses.Released | responses.AlreadyFree:
     if outcome.already:
         return responses.AlreadyFree(resource=resource)
-    released = [responses.Version(resource=name, version=version) for name, version in outcome.released]
-    version = next((version for name, version in outcome.released if name == resource), None)
     return responses.Released(
         resource=resource,
-        version=version,
+        version=dict(outcome.released).get(resource or ""),
         outcome=outcome.outcome,
         granted_to=outcome.granted_to,
         granted_to_principal=outcome.granted_to_principal,
-        released=released if several else None,
+        released=_versions(outcome.released) if several else None,
     )
+
+
+def _versions(of: Iterable[tuple[str, int]]) -> list[responses.Version]:
+    return [responses.Version(resource=name, version=version) for name, version in of]
 
 
 def status(
@@ -328,8 +329,8 @@ def _is(hold: LiveHold, resource: str, version: int) -> bool:
     return (hold.resource, hold.grant.version) == (resource, version)
 
 
-def _queued(waiting: QueuedTicket, moment: Moment) -> responses.Waiter:
-    since = presenter.seconds_between(waiting.since, moment.at)
+def _queued(waiting: QueuedTicket, at: int) -> responses.Waiter:
+    since = presenter.seconds_between(waiting.since, at)
     return responses.Waiter(
         agent=waiting.agent,
         principal=waiting.principal,
@@ -367,12 +368,13 @@ def concerns(name: str, agent: str | None) -> bool:
 
 def _joined(*hints: object) -> str | None:
     """Join the hints that apply, in order, as far as they fit."""
-    joined = ""
+    joined: str | None = None
     for hint in hints:
-        longer = f"{joined} {hint}".lstrip()
-        if isinstance(hint, str) and presenter.hint_length(longer) <= presenter.MAX_HINT:
-            joined = longer
-    return joined or None
+        if hint:
+            longer = str(hint) if joined is None else f"{joined} {hint}"
+            if presenter.hint_length(longer) <= presenter.MAX_HINT:
+                joined = longer
+    return joined
 
 
 def _seconds(microseconds: int) -> float:

@@ -57,6 +57,7 @@ _PLAIN: Final = re.compile(r"[\w./@+-]+")
 _GUARD_FIELDS: Final = ("resource", "version", "receipt")
 
 Shown = TypeVar("Shown", bound=BaseModel)
+Answer = Result | Query[Result]
 
 _RESOURCE: Final = TypeAdapter[str](Resource)
 _CLAIMABLE: Final = TypeAdapter[str](ClaimableResource)
@@ -100,29 +101,38 @@ class ClaimRequests:
             "most": self._rules.settings.max_claims,
         }
         fresh = new_receipt()
-        receipts = {self._rules.receipt(text): text for text in (fresh, receipt) if text is not None}
-        arguments["new_receipt"] = self._rules.receipt(fresh)
-        arguments["receipt"] = None if receipt is None else self._rules.receipt(receipt)
+        arguments["new_receipt"] = self._rules.identity.receipt(fresh)
+        receipts = {arguments["new_receipt"]: fresh}
+        if receipt is not None:
+            arguments["receipt"] = self._rules.receipt(receipt)
+            receipts[arguments["receipt"]] = receipt
         command = checked(lambda: AcquireClaim(**arguments, wait=round(wait * SECOND)))
         given = dict(zip(_resources_of(command), (resource, *also, *alternatives), strict=True))
         for name in given:
             self._rules.require("claim", name)
         again = command.model_copy(update={"wait": 0}) if wait else command
 
-        def answer(outcome: Outcome, reader: Reader) -> Result:
+        def answer(outcome: Outcome) -> Answer:
+            shown = receipts.get(outcome.receipt) if isinstance(outcome, ClaimAcquired | Queued) else None
             if isinstance(outcome, Queued):
-                return self._rules.shown(
-                    presenter.queued(outcome, self._rules.moment(), receipts.get(outcome.receipt or ""), cap)
-                )
+                return self._rules.shown(presenter.queued(outcome, self._rules.moment(), shown, cap))
             assert isinstance(outcome, ClaimAcquired)
-            elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
-            instead, keeps = self._instead_of(outcome, given), self._rules.settings.keeps
-            shown = receipts.get(outcome.receipt or "")
-            return self._rules.shown(
-                presenter.acquired(outcome, self._rules.moment(), elsewhere, folder, keeps, shown, instead)
-            )
+            if spellings := self._spellings_elsewhere(outcome.resource):
+                return Query(lambda reader: self._acquired(outcome, given, shown, self._elsewhere(spellings, reader)))
+            return self._acquired(outcome, given, shown, [])
 
         return ClaimRequest(command, again, answer, wait)
+
+    def _acquired(
+        self,
+        outcome: ClaimAcquired,
+        given: Mapping[str, str],
+        receipt: str | None,
+        elsewhere: list[responses.Elsewhere],
+    ) -> Result:
+        folder, instead = self._is_folder(outcome), self._instead_of(outcome, given)
+        keeps = self._rules.settings.keeps
+        return self._rules.shown(presenter.acquired(outcome, elsewhere, folder, keeps, receipt, instead))
 
     def release(
         self,
@@ -185,7 +195,7 @@ class ClaimRequests:
         def answer(reader: Reader) -> responses.Available | responses.Held:
             board = self._board(reader, [resource])
             holders = [hold.grant.agent for hold in presenter.blocking_holds(resource, board)]
-            elsewhere = self._elsewhere(resource, reader)
+            elsewhere = self._elsewhere(self._spellings_elsewhere(resource), reader)
             profiles = reader.agents(holders)
             return self._rules.shown(
                 presenter.status(resource, board, self._rules.moment(), version, profiles, elsewhere)
@@ -276,6 +286,8 @@ class ClaimRequests:
         return list(islice((it for it in found if self._rules.grants.sees_claim(it.resource)), limit))
 
     def _resources(self, given: Sequence[str], argument: str, spelled: Callable[[str, str], str]) -> tuple[str, ...]:
+        if given == ():
+            return ()
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidError(f"{argument}: must be a list of resources")
         if len(given) >= MAX_RESOURCES:
@@ -285,11 +297,16 @@ class ClaimRequests:
     def _board(self, reader: Reader, resources: Sequence[str]) -> ClaimBoard:
         return load_board(reader, resources, self._rules.steady(), self._rules.clock())
 
-    def _elsewhere(self, resource: str, reader: Reader) -> list[responses.Elsewhere]:
+    def _spellings_elsewhere(self, resource: str) -> list[tuple[str, str]]:
+        """The other workspaces, each with the resource for the same path there; only those that the caller may see."""
         workspaces = self._rules.settings.workspaces
         spellings = workspaces.elsewhere(resource) if workspaces is not None else []
         if self._rules.grants is not EVERYTHING:
             spellings = [(name, other) for name, other in spellings if self._rules.grants.sees_claim(other)]
+        return spellings
+
+    def _elsewhere(self, spellings: list[tuple[str, str]], reader: Reader) -> list[responses.Elsewhere]:
+        """Who holds these in other workspaces."""
         if not spellings:
             return []
         board = self._board(reader, [other for _, other in spellings])
@@ -302,8 +319,9 @@ class ClaimRequests:
     def _is_folder(self, outcome: ClaimAcquired) -> bool:
         """Whether a folder was claimed by its name alone."""
         workspaces = self._rules.settings.workspaces
-        names = (outcome.resource, *(name for name, _ in outcome.also))
-        return workspaces is not None and any(workspaces.is_folder(name) for name in names)
+        if workspaces is None:
+            return False
+        return any(workspaces.is_folder(name) for name in (outcome.resource, *(name for name, _ in outcome.also)))
 
     def _instead_of(self, outcome: ClaimAcquired, given: Mapping[str, str]) -> str | None:
         """The custom name to suggest for the first granted path without a file, derived from the name that the caller

@@ -118,7 +118,8 @@ class SqlLeaseWrites(SqlLeases):
         super().__init__(statements)
 
     def held(self, who: Who, now: int) -> HeldCounts:
-        parameters = who._asdict() | {"now": now}
+        agent, principal, session, _ = who
+        parameters = {"agent": agent, "principal": principal, "session": session, "now": now}
         by_session, by_principal, awaited = self._statements.rows(_HELD, parameters)[0]
         if by_principal > MAX_OF_PRINCIPAL // 2:  # by_principal comes from an index alone, and includes expired leases
             by_principal = self._statements.rows(_HELD_BY_PRINCIPAL, parameters)[0][0]

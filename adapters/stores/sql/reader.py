@@ -1,6 +1,7 @@
 """Reads the views and the log: the part of the port that both databases share."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -138,7 +139,7 @@ class SqlReader(SqlThreads):
         return self.states(CLAIMS, self.rows(_SELECT_CLAIMS, {"after": after or "", "limit": bound(limit)}))
 
     def overlapping(self, resources: Sequence[str]) -> list[Claim]:
-        names = list(dict.fromkeys(name for resource in resources for name in covering(resource)))
+        names = list(dict.fromkeys(chain.from_iterable(map(covering, resources))))
         found = self.rows_in(_SELECT_NAMED, names)
         for resource in resources:
             if resource.endswith("/"):
