@@ -163,7 +163,7 @@ class Connection(HttpToolsProtocol):
     def _closes_later(self) -> bool:
         """Whether the client may still be sending bytes that are not read: then the connection closes a little
         later."""
-        if self._phase != "body" or self._in_flight or self.transport.is_closing():
+        if self._phase not in ("headers", "body") or self._in_flight or self.transport.is_closing():
             return False
         self._phase = "lingering"
         self.due = self.loop.time() + LINGER_SECONDS

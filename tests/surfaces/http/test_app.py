@@ -351,6 +351,15 @@ def test_request_headers_are_limited_in_size_and_number(served: Served) -> None:
             pytest.fail("everything was taken")
 
 
+def test_client_that_still_sends_reads_the_refusal_of_its_headers(served: Served) -> None:
+    with served.connect() as connection:
+        connection.sendall(b"GET /body HTTP/1.1\r\nx: " + b"y" * connections.MAX_HEADER_BYTES)
+        assert select.select([connection], [], [], PATIENCE)[0]
+        for _ in range(10):
+            connection.sendall(b"y" * 1000)  # to a closed connection: the answer would be lost with a reset
+        assert answered(connection)[0] == 431
+
+
 def test_trailers_are_dropped(served: Served) -> None:
     head = b"POST /body HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     assert served.raw(head + b"1\r\nx\r\n0\r\n" + b"a: b\r\n" * 500 + b"\r\n") == (200, {"bytes": 1})
