@@ -457,6 +457,6 @@ def test_killed_rebuild_leaves_the_views_complete(kind: Kind, where: str) -> Non
         "rebuild: a rebuild is running, or was interrupted; the views in use are complete, and the next rebuild"
         " cleans up"
     )
-    assert kind.rebuilt().events == 82
+    assert kind.rebuilt().events == 85
     assert kind.unsound() == []
     assert kind.tables() == schema

@@ -153,6 +153,10 @@ DAMAGES = {
     ),
     "a view row gone": (["views"], "DELETE FROM current WHERE key = 'a'"),
     "a claim's row gone": (["views"], "DELETE FROM claims WHERE held = 0"),
+    "a ticket that is not in the log": (
+        ["views"],
+        "INSERT INTO tickets SELECT resource, version, 'eve', NULL, 'exclusive', 5, 2, '', '' FROM claims LIMIT 1",
+    ),
     "a stray view row": (
         ["views"],
         "INSERT INTO current SELECT namespace, 'stray', 1, 1, value, 'x', 1, digest, NULL, 'x' FROM current LIMIT 1",
