@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+from eventsourcing.sqlite import SQLiteFactory
+
 from holdlog import StateStore
 from tests.support.projections import SqliteCounts, caught_up, in_log, in_sqlite
 
@@ -29,6 +32,7 @@ def projecting(store: Path, view: Path) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
+@pytest.mark.check
 def test_projection_killed_while_it_projects_counts_each_event_once(tmp_path: Path) -> None:
     store, view = tmp_path / "state.db", tmp_path / "view.db"
     dice = random.Random(16)
@@ -70,8 +74,6 @@ def test_projection_killed_while_it_projects_counts_each_event_once(tmp_path: Pa
 
 
 def counted(view: Path) -> dict[str, int]:
-    from eventsourcing.sqlite import SQLiteFactory
-
     factory = SQLiteFactory(in_sqlite(view))
     try:
         found = factory.tracking_recorder(SqliteCounts)

@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,6 @@ def counted(place: Path | str) -> Counter[tuple[str, str, str | None, str]]:
 
 
 def shown(found: dict[str, Any]) -> Counter[tuple[str, str, str | None, str]]:
-    from datetime import datetime
-
     return Counter(
         {
             (
