@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from tests.support.projections import SqliteCounts, caught_up, in_log, in_sqlite
 
 ROOT = Path(__file__).parents[2]
 KILLS = 6
-WRITERS = 2
+BACKLOG = 300
 
 
 @contextmanager
@@ -34,27 +33,17 @@ def projecting(store: Path, view: Path) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.mark.check
 def test_projection_killed_while_it_projects_counts_each_event_once(tmp_path: Path) -> None:
-    store, view = tmp_path / "state.db", tmp_path / "view.db"
+    place, view = tmp_path / "state.db", tmp_path / "view.db"
     dice = random.Random(16)
-    done = threading.Event()
-
-    def write(number: int) -> None:
-        with StateStore(store) as opened:
-            for version in range(100_000):
-                opened.set("n", f"key-{number}", version, updated_by="ann")
-                if done.is_set():
-                    return
-
-    StateStore(store).close()
-    writers = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
-    for writer in writers:
-        writer.start()
-    committed = 0
-    try:
+    with StateStore(place) as store:
+        for number in range(BACKLOG):
+            store.set("n", "backlog", number, updated_by="ann")
+        committed = 0
         for _ in range(KILLS):
-            with projecting(store, view) as process:
+            with projecting(place, view) as process:
                 assert process.stdout is not None
-                for _ in range(dice.randrange(1, 60)):
+                for number in range(dice.randrange(1, 60)):
+                    store.set("n", "new", number, updated_by="bob")  # while it projects
                     line = process.stdout.readline()
                     assert line, process.communicate()[1]
                     assert json.loads(line)["position"] == committed + 1
@@ -63,14 +52,10 @@ def test_projection_killed_while_it_projects_counts_each_event_once(tmp_path: Pa
                 rest, _ = process.communicate()
                 assert process.returncode == -signal.SIGKILL
             tracked = sum(counted(view).values())
-            assert committed + len(rest.splitlines()) <= tracked + 1
+            assert committed + len(rest.splitlines()) <= tracked + 1  # the last line may be half of one
             committed = tracked
-    finally:
-        done.set()
-        for writer in writers:
-            writer.join()
     assert committed > KILLS
-    assert caught_up(store, SqliteCounts, in_sqlite(view)) == in_log(store)
+    assert caught_up(place, SqliteCounts, in_sqlite(view)) == in_log(place)
 
 
 def counted(view: Path) -> dict[str, int]:
