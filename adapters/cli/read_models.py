@@ -89,9 +89,12 @@ Answer = Callable[[CaughtUp, argparse.Namespace], tuple[dict[str, Any], str]]
 
 def _run(options: argparse.Namespace, answer: Answer) -> int:
     """Run a command. Raises HoldlogError, LocationError."""
+    from holdlog.adapters.api.validation import STORED_AGENT, text as checked_text
     from holdlog.adapters.cli.texts import no_store, printable
     from holdlog.adapters.compose import store_exists
 
+    if options.agent is not None:
+        options.agent = checked_text(options.agent, "--agent", STORED_AGENT)
     location = location_of(options.db)
     if not store_exists(location):
         return no_store(location, expected=named_location(options.db) is not None)
@@ -163,12 +166,12 @@ def _collisions(models: CaughtUp, options: argparse.Namespace) -> tuple[dict[str
     resource = None if options.resource is None else rules.resource(options.resource, "--resource")
     rows = models.view.collisions(models.since, resource, options.agent, options.limit)
     with models.engine.store.reader() as reader:
-        refusals = reader.refusals(_CODES, models.since, options.limit) if resource is None else []
+        refusals = reader.refusals(_CODES, models.since, -1) if resource is None else []
     if options.agent is not None:
         refusals = [it for it in refusals if f"{it.by}/".startswith(f"{options.agent}/")]
     shown = rules.spelled or str
     found = [_collision(row, shown) for row in rows]
-    refused = [_refusal(it) for it in refusals]
+    refused = [_refusal(it) for it in refusals[: options.limit]]
     return {"collisions": found, "refusals": refused}, _text_of_collisions(found, refused) or _nothing(options)
 
 

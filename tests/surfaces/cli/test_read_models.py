@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 import stat
@@ -164,6 +165,26 @@ def test_refusals_caused_by_others_come_from_the_store(place: str, answer: Answe
     assert [(row["code"], row["by"]) for row in found] == [("conflict", "claude/tests"), ("busy", "bob")]
     assert found[1]["what"] == "src/a.py is held by ann"
     assert [row["by"] for row in answer(place, "collisions", "--agent", "claude")["refusals"]] == ["claude/tests"]
+
+
+def test_limit_counts_only_refusals_of_the_agent_that_was_asked_for(tmp_path: Path, answer: Answer) -> None:
+    with StateStore(tmp_path / "state.db") as store:
+        for agent in ("ann", "bob", "bob"):
+            with pytest.raises(ConflictError):
+                store.set("n", "k", 1, updated_by=agent, expected_version=7)
+        store.set("n", "k", 1, updated_by="bob")  # refusals are written with the next events
+    found = answer(tmp_path / "state.db", "collisions", "--agent", "ann", "--limit", "1")["refusals"]
+    assert [row["by"] for row in found] == ["ann"]
+
+
+@pytest.mark.parametrize("command", ["activity", "collisions"])
+@pytest.mark.parametrize("agent", ["\udcff", "", "a\0b"])
+def test_agent_that_cannot_exist_is_refused_in_one_line(
+    command: str, agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    StateStore(tmp_path / "state.db").close()
+    assert main([command, "--db", str(tmp_path / "state.db"), "--agent", agent]) == 2
+    assert re.fullmatch("holdlog: --agent: must not .*\n", capsys.readouterr().err)
 
 
 def test_text_has_a_line_for_each_row(place: str, capsys: pytest.CaptureFixture[str]) -> None:
