@@ -28,6 +28,9 @@ from holdlog.domain.threads.thread import (
 from holdlog.domain.times import utc
 from holdlog.domain.token import TokenIssued, TokenRevoked, TokenRotated
 
+LOG_EVENTS: Final[dict[str, type["LogEvent"]]] = {}
+"""The class of each topic; subclasses of `LogEvent` add themselves."""
+
 
 class LogEvent(Event):
     """An event with its envelope. `redacted`: its payload was removed and reads as null.
@@ -70,6 +73,8 @@ class LogEvent(Event):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         cls.TOPIC = getattr(cls, "topic", "")
+        if cls.TOPIC:
+            LOG_EVENTS.setdefault(cls.TOPIC, cls)
 
     def _named(self, name: str) -> str:
         return names_in(self.envelope.stream)[name]
@@ -172,32 +177,6 @@ class TokenRotatedEvent(TokenLogEvent, TokenRotated): ...
 
 
 class TokenRevokedEvent(TokenLogEvent, TokenRevoked): ...
-
-
-LOG_EVENTS: Final[dict[str, type[LogEvent]]] = {
-    event.topic: event
-    for event in (
-        ValueWrittenEvent,
-        ValueDeletedEvent,
-        ValueExpiredEvent,
-        ClaimGrantedEvent,
-        ClaimResumedEvent,
-        ClaimReleasedEvent,
-        ClaimExpiredEvent,
-        ClaimQueuedEvent,
-        ClaimUnqueuedEvent,
-        AgentRegisteredEvent,
-        TokenIssuedEvent,
-        TokenRotatedEvent,
-        TokenRevokedEvent,
-        ThreadStartedEvent,
-        MessageAppendedEvent,
-        ResultAppendedEvent,
-        ResultsClearedEvent,
-        ThreadDataChangedEvent,
-    )
-}
-"""The class of each topic."""
 
 
 def log_event(recorded: Recorded[Event]) -> LogEvent:

@@ -8,128 +8,68 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.claims.responses import (
-        AlreadyClaimed,
-        AlreadyFree,
-        Available,
-        Board,
-        Busy,
-        Claimed,
-        Deadlock,
-        Expired,
-        Held,
-        NotHolder,
-        Released,
-        WaitTimeout,
+        AlreadyClaimed as AlreadyClaimed,
+        AlreadyFree as AlreadyFree,
+        Available as Available,
+        Board as Board,
+        Busy as Busy,
+        Claimed as Claimed,
+        Deadlock as Deadlock,
+        Expired as Expired,
+        Held as Held,
+        NotHolder as NotHolder,
+        Released as Released,
+        WaitTimeout as WaitTimeout,
     )
-    from holdlog.adapters.api.settings import Settings
+    from holdlog.adapters.api.settings import Settings as Settings
     from holdlog.adapters.api.threads.conversation import (
-        AgentResult,
-        InferenceResult,
-        TextContent,
-        TextMessage,
-        ToolCall,
-        ToolCallMessage,
-        ToolResultMessage,
-        UserMessage,
+        AgentResult as AgentResult,
+        InferenceResult as InferenceResult,
+        TextContent as TextContent,
+        TextMessage as TextMessage,
+        ToolCall as ToolCall,
+        ToolCallMessage as ToolCallMessage,
+        ToolResultMessage as ToolResultMessage,
+        UserMessage as UserMessage,
     )
     from holdlog.adapters.api.values.responses import (
-        ClearResult,
-        Deleted,
-        DeleteResult,
-        Export,
-        Past,
-        SetResult,
-        StateRecord,
-        WatchTimeout,
+        ClearResult as ClearResult,
+        Deleted as Deleted,
+        DeleteResult as DeleteResult,
+        Export as Export,
+        Past as Past,
+        SetResult as SetResult,
+        StateRecord as StateRecord,
+        WatchTimeout as WatchTimeout,
     )
-    from holdlog.adapters.nats.errors import EventsLostError, NatsError
-    from holdlog.adapters.nats.payload import CloudEvent
-    from holdlog.adapters.python.async_store import AsyncStateStore
-    from holdlog.adapters.python.block import HeldClaim
-    from holdlog.adapters.python.copying import copy
-    from holdlog.adapters.python.state.async_history import AsyncThreadHistory
-    from holdlog.adapters.python.state.creating import create_state
-    from holdlog.adapters.python.state.history import ThreadHistory
-    from holdlog.adapters.python.state.past import DataChange, StateAt
-    from holdlog.adapters.python.state.state import State
-    from holdlog.adapters.python.store import StateStore
-    from holdlog.adapters.python.subscriber import Subscription, subscribe
-    from holdlog.adapters.stores.copying.copy import CopyReport
+    from holdlog.adapters.nats.errors import EventsLostError as EventsLostError, NatsError as NatsError
+    from holdlog.adapters.nats.payload import CloudEvent as CloudEvent
+    from holdlog.adapters.python.async_store import AsyncStateStore as AsyncStateStore
+    from holdlog.adapters.python.block import HeldClaim as HeldClaim
+    from holdlog.adapters.python.copying import copy as copy
+    from holdlog.adapters.python.state.async_history import AsyncThreadHistory as AsyncThreadHistory
+    from holdlog.adapters.python.state.creating import create_state as create_state
+    from holdlog.adapters.python.state.history import ThreadHistory as ThreadHistory
+    from holdlog.adapters.python.state.past import DataChange as DataChange, StateAt as StateAt
+    from holdlog.adapters.python.state.state import State as State
+    from holdlog.adapters.python.store import StateStore as StateStore
+    from holdlog.adapters.python.subscriber import Subscription as Subscription, subscribe as subscribe
+    from holdlog.adapters.stores.copying.copy import CopyReport as CopyReport
     from holdlog.domain.refusals import (
-        BusyError,
-        ConflictError,
-        DataConflictError,
-        DeadlockError,
-        FencedError,
-        HoldlogError,
-        InvalidError,
-        NotFoundError,
-        SealedError,
-        StoreError,
-        UnavailableError,
+        BusyError as BusyError,
+        ConflictError as ConflictError,
+        DataConflictError as DataConflictError,
+        DeadlockError as DeadlockError,
+        FencedError as FencedError,
+        HoldlogError as HoldlogError,
+        InvalidError as InvalidError,
+        NotFoundError as NotFoundError,
+        SealedError as SealedError,
+        StoreError as StoreError,
+        UnavailableError as UnavailableError,
     )
 
     __version__: str
-
-__all__ = [
-    "AgentResult",
-    "AlreadyClaimed",
-    "AlreadyFree",
-    "AsyncStateStore",
-    "AsyncThreadHistory",
-    "Available",
-    "Board",
-    "Busy",
-    "BusyError",
-    "Claimed",
-    "ClearResult",
-    "CloudEvent",
-    "ConflictError",
-    "CopyReport",
-    "DataChange",
-    "DataConflictError",
-    "Deadlock",
-    "DeadlockError",
-    "DeleteResult",
-    "Deleted",
-    "EventsLostError",
-    "Expired",
-    "Export",
-    "FencedError",
-    "Held",
-    "HeldClaim",
-    "HoldlogError",
-    "InferenceResult",
-    "InvalidError",
-    "NatsError",
-    "NotFoundError",
-    "NotHolder",
-    "Past",
-    "Released",
-    "SealedError",
-    "SetResult",
-    "Settings",
-    "State",
-    "StateAt",
-    "StateRecord",
-    "StateStore",
-    "StoreError",
-    "Subscription",
-    "TextContent",
-    "TextMessage",
-    "ThreadHistory",
-    "ToolCall",
-    "ToolCallMessage",
-    "ToolResultMessage",
-    "UnavailableError",
-    "UserMessage",
-    "WaitTimeout",
-    "WatchTimeout",
-    "__version__",
-    "copy",
-    "create_state",
-    "subscribe",
-]
 
 _NAMES_IN = {
     "holdlog.adapters.api.settings": ("Settings",),
@@ -195,6 +135,7 @@ _NAMES_IN = {
     ),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
+__all__ = sorted([*_MODULE_OF, "__version__"])
 
 
 def __getattr__(name: str) -> object:

@@ -3,52 +3,27 @@
 As the library's `PERSISTENCE_MODULE`, this module serves applications that only read.
 """
 
-from holdlog.adapters.eventsourcing.application import HoldlogApplication
+from holdlog.adapters.eventsourcing.application import HoldlogApplication as HoldlogApplication
 from holdlog.adapters.eventsourcing.events import (
-    AgentRegisteredEvent,
-    ClaimExpiredEvent,
-    ClaimGrantedEvent,
-    ClaimQueuedEvent,
-    ClaimReleasedEvent,
-    ClaimResumedEvent,
-    ClaimUnqueuedEvent,
-    LogEvent,
-    MessageAppendedEvent,
-    ResultAppendedEvent,
-    ResultsClearedEvent,
-    ThreadDataChangedEvent,
-    ThreadStartedEvent,
-    TokenIssuedEvent,
-    TokenRevokedEvent,
-    TokenRotatedEvent,
-    ValueDeletedEvent,
-    ValueExpiredEvent,
-    ValueWrittenEvent,
+    AgentRegisteredEvent as AgentRegisteredEvent,
+    ClaimExpiredEvent as ClaimExpiredEvent,
+    ClaimGrantedEvent as ClaimGrantedEvent,
+    ClaimQueuedEvent as ClaimQueuedEvent,
+    ClaimReleasedEvent as ClaimReleasedEvent,
+    ClaimResumedEvent as ClaimResumedEvent,
+    ClaimUnqueuedEvent as ClaimUnqueuedEvent,
+    LogEvent as LogEvent,
+    MessageAppendedEvent as MessageAppendedEvent,
+    ResultAppendedEvent as ResultAppendedEvent,
+    ResultsClearedEvent as ResultsClearedEvent,
+    ThreadDataChangedEvent as ThreadDataChangedEvent,
+    ThreadStartedEvent as ThreadStartedEvent,
+    TokenIssuedEvent as TokenIssuedEvent,
+    TokenRevokedEvent as TokenRevokedEvent,
+    TokenRotatedEvent as TokenRotatedEvent,
+    ValueDeletedEvent as ValueDeletedEvent,
+    ValueExpiredEvent as ValueExpiredEvent,
+    ValueWrittenEvent as ValueWrittenEvent,
 )
-from holdlog.adapters.eventsourcing.infrastructure import HoldlogFactory
-from holdlog.adapters.eventsourcing.mapper import LogMapper
-
-__all__ = [
-    "AgentRegisteredEvent",
-    "ClaimExpiredEvent",
-    "ClaimGrantedEvent",
-    "ClaimQueuedEvent",
-    "ClaimReleasedEvent",
-    "ClaimResumedEvent",
-    "ClaimUnqueuedEvent",
-    "HoldlogApplication",
-    "HoldlogFactory",
-    "LogEvent",
-    "LogMapper",
-    "MessageAppendedEvent",
-    "ResultAppendedEvent",
-    "ResultsClearedEvent",
-    "ThreadDataChangedEvent",
-    "ThreadStartedEvent",
-    "TokenIssuedEvent",
-    "TokenRevokedEvent",
-    "TokenRotatedEvent",
-    "ValueDeletedEvent",
-    "ValueExpiredEvent",
-    "ValueWrittenEvent",
-]
+from holdlog.adapters.eventsourcing.infrastructure import HoldlogFactory as HoldlogFactory
+from holdlog.adapters.eventsourcing.mapper import LogMapper as LogMapper
