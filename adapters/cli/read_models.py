@@ -89,7 +89,8 @@ Answer = Callable[[CaughtUp, argparse.Namespace], tuple[dict[str, Any], str]]
 
 def _run(options: argparse.Namespace, answer: Answer) -> int:
     """Run a command. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.api.validation import STORED_AGENT, text as checked_text
+    from holdlog.adapters.api.validation import STORED_AGENT
+    from holdlog.adapters.api.validation import text as checked_text
     from holdlog.adapters.cli.texts import no_store, printable
     from holdlog.adapters.compose import store_exists
 

@@ -6,8 +6,7 @@ from eventsourcing.domain import DomainEventProtocol
 from eventsourcing.persistence import JSONTranscoder, Mapper, NotSupportedError, ProgrammingError, StoredEvent
 
 from holdlog.adapters.eventsourcing.events import LogEvent, log_event
-from holdlog.adapters.stores.event_log.codec import decode
-from holdlog.adapters.stores.sql.recorder import LoggedEvent
+from holdlog.adapters.stores.event_log.codec import EncodedEvent, decode
 
 READ_ONLY: Final = "this application only reads holdlog's log; change it with StateStore"
 
@@ -23,9 +22,9 @@ class LogMapper(Mapper[str]):
         """Refuse: only holdlog's own commands make events, because each continues the digest of the one before it."""
         raise NotSupportedError(READ_ONLY)
 
-    def to_domain_event(self, stored_event: StoredEvent | LoggedEvent) -> LogEvent:
+    def to_domain_event(self, stored_event: StoredEvent | EncodedEvent) -> LogEvent:
         """Decode an event that holdlog's recorder selected. Raises StoreError as `decode`: topics are never imported,
         and an unknown one is an error."""
-        if not isinstance(stored_event, LoggedEvent):
+        if not isinstance(stored_event, EncodedEvent):
             raise ProgrammingError("only events that holdlog's recorder selected can be decoded")
         return log_event(decode(stored_event))

@@ -5,14 +5,15 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdlog.adapters.compose import MEMORY, file_of, require_database
 from holdlog.adapters.operating_system.location import is_url
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.stores.copying.copy import CopyReport, CopySource, Progress, Target
+    from holdlog.adapters.stores.copying.copy import CopyReport, Progress, Target
+    from holdlog.adapters.stores.copying.source import CopySource
 
 _log = logging.getLogger("holdlog")
 
@@ -36,7 +37,7 @@ def copy(
         return copy_between(found, destination, seal, progress or (lambda done, total: None), tell)
 
 
-def _copy_source(location: str | Path, report: Callable[[str], None], stack: ExitStack) -> "CopySource":
+def _copy_source(location: str | Path, report: Callable[[str], None], stack: ExitStack) -> "CopySource[Any]":
     if _is_database(location):
         from holdlog.adapters.stores.copying.database import open_source
 

@@ -18,7 +18,7 @@ import pytest
 from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.event_log import rebuild as rebuilding
-from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS, EncodedEvent
+from holdlog.adapters.stores.event_log.codec import COLUMNS, FORMAT_COLUMNS
 from holdlog.adapters.stores.sqlite import migrating, schema
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
@@ -60,7 +60,7 @@ def ask(path: Path, question: str) -> list[Any]:
 
 
 def log(path: Path) -> list[Any]:
-    columns = ", ".join(EncodedEvent._fields[: -len(FORMAT_COLUMNS)])
+    columns = ", ".join(list(COLUMNS)[: -len(FORMAT_COLUMNS)])
     return ask(path, f"SELECT rowid, {columns} FROM stored_events ORDER BY rowid")
 
 

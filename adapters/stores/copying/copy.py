@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import uuid4
 
 from holdlog.adapters.operating_system import platform
@@ -21,7 +21,8 @@ from holdlog.adapters.stores.copying.carried import (
     verified,
     view_pages,
 )
-from holdlog.adapters.stores.event_log.sealing import Seal, elsewhere, is_same
+from holdlog.adapters.stores.copying.source import Contents, CopySource
+from holdlog.adapters.stores.event_log.sealing import elsewhere, is_same
 from holdlog.adapters.stores.sql.tables import SESSION_SALT
 from holdlog.domain.refusals import StoreError
 
@@ -47,46 +48,6 @@ class CopyReport(NamedTuple):
     kept_id: bool
     sealed: bool
     already: bool = False
-
-
-class Contents(Protocol):
-    """A snapshot of a store. `steady`: the time of the snapshot, on the store's clock of leases."""
-
-    steady: int
-
-    def meta(self) -> Mapping[str, str]:
-        """All rows of the table `meta`, by name."""
-
-    def count(self) -> int:
-        """The number of events."""
-
-    def rows(self, table: Carried) -> Iterator[Row]:
-        """All rows of a table, in order, read one at a time."""
-
-    def events(self) -> Iterator[Row]:
-        """All events, in the order of the log: each a position and the fields of `EncodedEvent`."""
-
-    def events_by_stream(self) -> Iterator[Row]:
-        """All events, in order of streams and versions."""
-
-
-class CopySource(Protocol):
-    """An open store to copy from. `name`: its location, without passwords."""
-
-    name: str
-
-    def sealed(self) -> Seal | None:
-        """The store's seal; None if it is not sealed."""
-
-    def seal(self, to: str) -> Seal:
-        """Seal the store: nothing can be appended once this returns. Raises StoreError if another store already got its
-        id."""
-
-    def give(self, to: str, done: bool) -> None:
-        """Give the store's id to the store at `to`. Raises StoreError if another store already got it."""
-
-    def contents(self) -> AbstractContextManager[Contents]:
-        """Open a snapshot of the store."""
 
 
 class OccupiedError(StoreError):
@@ -120,12 +81,12 @@ class Target(Protocol):
     def publish(self, store_id: str, meta: Mapping[str, str]) -> None:
         """Turn the location into a store, which is durable when this returns."""
 
-    def as_source(self) -> AbstractContextManager[CopySource]:
+    def as_source(self) -> AbstractContextManager[CopySource[Any]]:
         """Open the store that already exists at this location. Raises StoreError."""
 
 
 def copy_between(
-    source: CopySource,
+    source: CopySource[Any],
     target: Target,
     seal: bool = False,
     progress: Progress = lambda done, total: None,
@@ -149,7 +110,7 @@ def copy_between(
 
 
 def _copied(
-    source: CopySource, target: Target, seal: bool, progress: Progress, report: Callable[[str], None]
+    source: CopySource[Any], target: Target, seal: bool, progress: Progress, report: Callable[[str], None]
 ) -> CopyReport:
     sealed = source.sealed()
     if seal:
@@ -190,7 +151,7 @@ def _copied(
     )
 
 
-def _require_sound(source: CopySource, progress: Progress) -> None:
+def _require_sound(source: CopySource[Any], progress: Progress) -> None:
     with source.contents() as contents:
         steps = _Steps(contents.count(), progress, passes=1)
         exhaust(view_pages(verified(steps.of(contents.events_by_stream()), Fingerprint())))
@@ -207,7 +168,7 @@ def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool
         target.put(LOSSES, unreported_losses(page, moved))
 
 
-def _there_already(source: CopySource, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
+def _there_already(source: CopySource[Any], target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
     """Handle a target that an earlier run completed without reporting it: verify it again. Events written to the copy
     since then are kept."""
     sealed = source.sealed()

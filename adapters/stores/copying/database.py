@@ -1,6 +1,6 @@
 """Copies from a PostgreSQL schema, and to one. A copy to a schema is one transaction."""
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Final
 
@@ -8,8 +8,8 @@ import psycopg
 from psycopg import sql
 
 from holdlog.adapters.stores.copying.carried import Carried, Row
-from holdlog.adapters.stores.copying.copy import CopySource, OccupiedError
-from holdlog.adapters.stores.copying.source import SealableSource
+from holdlog.adapters.stores.copying.copy import OccupiedError
+from holdlog.adapters.stores.copying.source import Contents, CopySource
 from holdlog.adapters.stores.event_log.sealing import schema_triggers
 from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection, connect
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
@@ -18,7 +18,6 @@ from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.target import DatabaseTarget, database_target, name_of
 from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
-from holdlog.adapters.stores.sql.text import NONE
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 _FOR_LONG: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
@@ -28,57 +27,18 @@ _COUNT_TABLES: Final = """SELECT COUNT(*) FROM pg_class JOIN pg_namespace ON pg_
 WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')"""
 
 
-class DatabaseSource(SealableSource[PostgresTransaction]):
+class DatabaseSource(CopySource[PostgresTransaction]):
     def __init__(self, url: str, store: PostgresStore) -> None:
         super().__init__(name_of(url), store, _lay)
         self._store = store
 
     @contextmanager
-    def contents(self) -> Iterator["DatabaseContents"]:
+    def contents(self) -> Iterator[Contents]:
         with self._store.snapshot() as reader:
             reader.connection.execute(_FOR_LONG)
             reader.position()  # the first read begins the snapshot
-            with closing(DatabaseContents(reader.connection, self._store.target, _now(reader.connection))) as contents:
+            with closing(Contents(reader, _now(reader.connection))) as contents:
                 yield contents
-
-
-class DatabaseContents:
-    def __init__(self, connection: Connection, target: DatabaseTarget, steady: int = 0) -> None:
-        self.steady = steady
-        self._connection = connection
-        self._log = PostgresEventRecorder(target)
-        self._unit = PostgresReader(connection, self._log, 0)
-        self._streams: list[Iterator[Row]] = []
-
-    def close(self) -> None:
-        """Close streams that were not read to the end: each keeps a cursor open."""
-        for stream in self._streams:
-            if isinstance(stream, Generator):
-                stream.close()
-
-    def meta(self) -> Mapping[str, str]:
-        rows: list[tuple[str, str]] = self._connection.execute("SELECT name, value FROM meta").fetchall()
-        return dict(rows)
-
-    def count(self) -> int:
-        return self._log.count(self._unit)
-
-    def rows(self, table: Carried) -> Iterator[Row]:
-        columns = ", ".join(table.columns)
-        return self._kept(self._unit.stream(f"SELECT {columns} FROM {table.name} ORDER BY {table.order}", NONE))
-
-    def events(self) -> Iterator[Row]:
-        return self._kept(self._log.all_by_position(self._unit))
-
-    def events_by_stream(self) -> Iterator[Row]:
-        return self._kept(self._log.all_by_stream(self._unit))
-
-    def put_events(self, rows: Sequence[Row]) -> None:
-        self._log.restore(rows, self._unit)
-
-    def _kept(self, stream: Iterator[Row]) -> Iterator[Row]:
-        self._streams.append(stream)
-        return stream
 
 
 class DatabaseCopyTarget:
@@ -87,7 +47,7 @@ class DatabaseCopyTarget:
         self._url = url
         self._target: DatabaseTarget = database_target(url)
         self._connection: Connection | None = None
-        self._contents: DatabaseContents | None = None
+        self._contents: Contents | None = None
         self._publishing = False
 
     @contextmanager
@@ -95,7 +55,9 @@ class DatabaseCopyTarget:
         try:
             with (
                 closing(connect(self._target)) as self._connection,
-                closing(DatabaseContents(self._connection, self._target)) as self._contents,
+                closing(
+                    Contents(PostgresReader(self._connection, PostgresEventRecorder(self._target), 0))
+                ) as self._contents,
             ):
                 require_utf8(self._connection)
                 self._connection.execute("BEGIN")
@@ -135,7 +97,7 @@ class DatabaseCopyTarget:
             connection.execute("ANALYZE")
 
     @contextmanager
-    def as_source(self) -> Iterator[CopySource]:
+    def as_source(self) -> Iterator[CopySource[PostgresTransaction]]:
         with open_source(self._url) as source:
             yield source
 

@@ -13,11 +13,11 @@ from holdlog.adapters.operating_system.location import LocationError, prepare_fo
 from holdlog.adapters.operating_system.private import open_private, require_own, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.copying.carried import Carried, Row
-from holdlog.adapters.stores.copying.copy import CopySource, OccupiedError
-from holdlog.adapters.stores.copying.source import SealableSource
+from holdlog.adapters.stores.copying.copy import OccupiedError
+from holdlog.adapters.stores.copying.source import Contents, CopySource
 from holdlog.adapters.stores.event_log.sealing import file_triggers
 from holdlog.adapters.stores.sqlite.faults import refusal_of
-from holdlog.adapters.stores.sqlite.migrating import sync_folder
+from holdlog.adapters.stores.sqlite.migrating import SIDE_FILES, remove_database, sync_folder
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, configure, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
@@ -29,47 +29,18 @@ LOCK_TIMEOUT: Final = 1.0
 """Seconds to wait for the target's write lock. Creating a store holds it only briefly; another copy would hold it for
 long."""
 _SUFFIX: Final = ".copying"
-_COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Suffixes of files that SQLite would apply to a database of that name."""
 
 
-class FileSource(SealableSource[SqliteTransaction]):
+class FileSource(CopySource[SqliteTransaction]):
     def __init__(self, path: Path, store: SqliteStore) -> None:
         super().__init__(shown(path), store, _lay)
         self._store = store
 
     @contextmanager
-    def contents(self) -> Iterator["FileContents"]:
+    def contents(self) -> Iterator[Contents]:
         with self._store.snapshot() as reader:
             reader.position()  # the first read begins the snapshot
-            yield FileContents(reader.connection, platform.steady())
-
-
-class FileContents:
-    def __init__(self, connection: sqlite3.Connection, steady: int = 0) -> None:
-        self.steady = steady
-        self._connection = connection
-        self._log = SqliteEventRecorder()
-        self._unit = SqliteReader(connection, self._log, 0)
-
-    def meta(self) -> Mapping[str, str]:
-        return dict(self._connection.execute("SELECT name, value FROM meta"))
-
-    def count(self) -> int:
-        return self._log.count(self._unit)
-
-    def rows(self, table: Carried) -> Iterator[Row]:
-        columns = ", ".join(table.columns)
-        return self._connection.execute(f"SELECT {columns} FROM {table.name} ORDER BY {table.order}")
-
-    def events(self) -> Iterator[Row]:
-        return self._log.all_by_position(self._unit)
-
-    def events_by_stream(self) -> Iterator[Row]:
-        return self._log.all_by_stream(self._unit)
-
-    def put_events(self, rows: Sequence[Row]) -> None:
-        self._log.restore(rows, self._unit)
+            yield Contents(reader, platform.steady())
 
 
 class FileTarget:
@@ -120,7 +91,7 @@ class FileTarget:
         self._open().executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", rows)
 
     def put_events(self, rows: Sequence[Row]) -> None:
-        FileContents(self._open()).put_events(rows)
+        self._contents().put_events(rows)
 
     def events_by_stream(self) -> Iterator[Row]:
         """Read the events from the file, through a new connection without cached pages."""
@@ -128,7 +99,10 @@ class FileTarget:
         self._open().close()
         self._connection = self._connect()
         self._connection.execute("BEGIN IMMEDIATE")
-        return FileContents(self._connection).events_by_stream()
+        return self._contents().events_by_stream()
+
+    def _contents(self) -> Contents:
+        return Contents(SqliteReader(self._open(), SqliteEventRecorder(), 0))
 
     def steady(self) -> int:
         return platform.steady()
@@ -144,21 +118,21 @@ class FileTarget:
         sync_folder(self.path.parent)
 
     @contextmanager
-    def as_source(self) -> Iterator[CopySource]:
+    def as_source(self) -> Iterator[CopySource[SqliteTransaction]]:
         with closing(open_sqlite(self.path)) as store:
             yield FileSource(self.path, store)
 
     def _require_free(self) -> None:
         if os.path.lexists(self.path):
             raise OccupiedError(f"there is already a file at {self.name}; copy to a location that does not exist yet")
-        for suffix in _COMPANIONS:
+        for suffix in SIDE_FILES:
             if os.path.lexists(self.path.with_name(self.path.name + suffix)):
                 raise StoreError(
                     f"{self.name}{suffix} is left over from another store; move it away, or copy elsewhere"
                 )
 
     def _begin(self) -> None:
-        _remove(self._partial)  # left by a copy that was killed
+        remove_database(self._partial)  # left by a copy that was killed
         os.close(open_private(self._partial, os.O_RDWR | os.O_EXCL))
         self._connection = self._connect()
         # Nobody reads the file before it is complete, so it needs neither a journal nor a sync until then.
@@ -181,7 +155,7 @@ class FileTarget:
         if connection is not None:
             connection.close()
         with suppress(OSError):
-            _remove(self._partial)
+            remove_database(self._partial)
 
 
 @contextmanager
@@ -202,8 +176,3 @@ def _held(write_lock: WriteLock, name: str) -> Iterator[None]:
 def _lay(transaction: SqliteTransaction, line: str) -> None:
     for statement in file_triggers(line):
         transaction.connection.execute(statement)
-
-
-def _remove(database: Path) -> None:
-    for suffix in (*_COMPANIONS, ""):
-        database.with_name(database.name + suffix).unlink(missing_ok=True)

@@ -6,12 +6,12 @@ from typing import Final
 import psycopg
 
 from holdlog.adapters.auth.identity import Identity
-from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
+from holdlog.adapters.stores.event_log.codec import COLUMNS, FORMAT_COLUMNS
 from holdlog.adapters.stores.postgres.catalog import MADE, TABLES, columns_there, indexes_there, tables_there
 from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.faults import first_line, refusal_of
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
-from holdlog.adapters.stores.postgres.schema import EVENT_TYPES, MAJOR, MINOR, TYPES
+from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, TYPES
 from holdlog.adapters.stores.postgres.shadow_tables import fold_within, take_over_within
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.adapters.stores.sqlite.migrating import BEFORE_UPGRADE
@@ -89,8 +89,7 @@ def _refused(old: str, refusal: HoldlogError, reason: str) -> HoldlogError:
 _ADD_TICKETS: Final = ("ALTER TABLE claims DROP COLUMN IF EXISTS line", "DROP INDEX IF EXISTS leases_waiting")
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _ADD_SESSIONS: Final = (
-    f"ALTER TABLE {EVENTS_TABLE} "
-    + ", ".join(f"ADD COLUMN {name} {TYPES[EVENT_TYPES[name]]}" for name in FORMAT_COLUMNS),
+    f"ALTER TABLE {EVENTS_TABLE} " + ", ".join(f"ADD COLUMN {name} {TYPES[COLUMNS[name]]}" for name in FORMAT_COLUMNS),
     f"""ALTER TABLE requests ADD COLUMN session {TYPES[str]} NOT NULL DEFAULT '', DROP CONSTRAINT requests_pkey,
     ADD PRIMARY KEY (principal, session, request_id)""",
     f"""ALTER TABLE leases ADD COLUMN receipt {TYPES[str]}, ADD COLUMN seen bigint NOT NULL DEFAULT 0,

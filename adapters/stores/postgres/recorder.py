@@ -5,15 +5,15 @@ from typing import Any, Final
 
 from psycopg.sql import SQL, Identifier
 
-from holdlog.adapters.stores.event_log.codec import EncodedEvent
-from holdlog.adapters.stores.postgres.schema import EVENT_TYPES, insert_into
+from holdlog.adapters.stores.event_log.codec import COLUMNS, EncodedEvent
+from holdlog.adapters.stores.postgres.schema import insert_into
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.sql.recorder import LogRecorder, Units
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.projections.projection import Row
 
-_INSERT_EVENTS: Final = insert_into(EVENTS_TABLE, EVENT_TYPES | {"notification_id": int})
-_RESTORE_EVENTS: Final = f"COPY {EVENTS_TABLE} (notification_id, {', '.join(EncodedEvent._fields)}) FROM STDIN"
+_INSERT_EVENTS: Final = insert_into(EVENTS_TABLE, COLUMNS | {"notification_id": int})
+_RESTORE_EVENTS: Final = f"COPY {EVENTS_TABLE} (notification_id, {', '.join(COLUMNS)}) FROM STDIN"
 
 
 class PostgresEventRecorder(LogRecorder):
@@ -32,7 +32,7 @@ class PostgresEventRecorder(LogRecorder):
     def _insert(self, events: Sequence[EncodedEvent], unit: Any) -> Sequence[int]:
         last: int = unit.position()
         positions = range(last - len(events) + 1, last + 1)
-        rows = [(*event, position) for event, position in zip(events, positions, strict=True)]
+        rows = [(*event[1:], position) for event, position in zip(events, positions, strict=True)]
         unit.connection.execute(*_INSERT_EVENTS.of(rows), prepare=True)
         return positions
 

@@ -3,9 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED
 from holdlog.adapters.stores.postgres.arrays import arrays
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, IS_JOINT, LEASES, LOSSES, REFUSALS, select_from
+from holdlog.adapters.stores.sql.tables import (
+    EVENTS_TABLE,
+    LEASES,
+    LOSSES,
+    REFUSALS,
+    SIDE_INDEXES,
+    VIEW_INDEXES,
+    select_from,
+)
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
@@ -21,32 +29,6 @@ TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
 TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
 _ARRAYS: Final = {str: "text[]", int: "bigint[]", bytes: "bytea[]"}
 _TEXT: Final = TYPES[str]
-
-EVENT_TYPES: Final = {
-    "originator_id": str,
-    "originator_version": int,
-    "topic": str,
-    "state": bytes,
-    "at": int,
-    "principal": str,
-    "session": str,
-    "request_id": str,
-    "reason": str,
-    "correlation_id": str,
-    "digest": bytes,
-    "salt": bytes,
-    "payload": str,
-    "payload_hash": bytes,
-    "format": int,
-    "clock": int,
-    "operation": str,
-    "based_on": int,
-    "forced": int,
-    "guard": str,
-    "reason_salt": bytes,
-    "reason_hash": bytes,
-}
-assert tuple(EVENT_TYPES) == EncodedEvent._fields
 
 _LEASE_NULLABLE: Final = ("principal", "session", "note", "receipt")
 
@@ -148,34 +130,22 @@ def _columns(types: Mapping[str, type], required: tuple[str, ...]) -> str:
 
 CREATE: Final = (
     f"""CREATE TABLE {EVENTS_TABLE} (
-    {_columns(EVENT_TYPES, ("originator_id", "originator_version", "topic", "state", "at", "digest"))},
+    {_columns(COLUMNS, REQUIRED)},
     notification_id bigint NOT NULL UNIQUE,
     PRIMARY KEY (originator_id, originator_version))""",
     f"CREATE TABLE meta (name {_TEXT} PRIMARY KEY, value {_TEXT} NOT NULL)",
     f"""CREATE TABLE requests (principal {_TEXT} NOT NULL, request_id {_TEXT} NOT NULL, at bigint NOT NULL,
     fingerprint bytea NOT NULL, outcome {_TEXT} NOT NULL, session {_TEXT} NOT NULL DEFAULT '',
     PRIMARY KEY (principal, session, request_id))""",
-    "CREATE INDEX requests_at ON requests (at)",
     f"""CREATE TABLE refusals (id bigserial PRIMARY KEY, at bigint NOT NULL, code {_TEXT} NOT NULL,
     what {_TEXT} NOT NULL, by {_TEXT} NOT NULL, session {_TEXT})""",
     f"""CREATE TABLE leases ({
         _columns(LEASES.columns, tuple(it for it in LEASES.columns if it not in _LEASE_NULLABLE))
     }, PRIMARY KEY (resource, version))""",
-    "CREATE INDEX leases_deadline ON leases (deadline)",
-    "CREATE INDEX leases_agent ON leases (agent)",
-    "CREATE INDEX leases_principal ON leases (principal, session, kind)",
-    "CREATE INDEX leases_session ON leases (session)",
-    "CREATE INDEX leases_queued ON leases (principal, kind, deadline) WHERE kind = 'waits'",
-    "CREATE INDEX leases_present ON leases (present_until) WHERE present_until > 0",
     f"""CREATE TABLE losses ({_columns(LOSSES.columns, ("resource", "version", "why", "agent", "server", "at"))},
     PRIMARY KEY (resource, version))""",
     *map(create_view, VIEWS),
-    "CREATE INDEX current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
-    "CREATE INDEX claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
-    "CREATE INDEX claims_waiting ON claims (resource) WHERE waiting > 0",
-    "CREATE INDEX tickets_agent ON tickets (agent)",
-    f"CREATE INDEX tickets_joint ON tickets (resource) WHERE {IS_JOINT}",
-    "CREATE INDEX thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
+    *(f"CREATE INDEX {it}" for it in (*SIDE_INDEXES, *VIEW_INDEXES)),
 )
 
 PUT: Final = {

@@ -5,12 +5,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from eventsourcing.persistence import ApplicationRecorder, ProgrammingError, Subscription
 
-from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.event_log.codec import COLUMNS, EncodedEvent
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.adapters.stores.sql.text import ALL, NONE, Statements
 from holdlog.domain.ports import Notifier
@@ -22,40 +22,10 @@ POLL_SECONDS: Final = 1.0
 """Seconds between two reads of a subscription, if no notification arrives."""
 
 
-class LoggedEvent(NamedTuple):
-    """A row of the log: the fields of `EncodedEvent` after its position, which the library calls `id`. A frozen
-    dataclass, as the library has, takes six times as long to make."""
-
-    id: int
-    originator_id: str
-    originator_version: int
-    topic: str
-    state: bytes
-    at: int
-    principal: str | None
-    session: str | None
-    request_id: str | None
-    reason: str | None
-    correlation_id: str | None
-    digest: bytes
-    salt: bytes | None = None
-    payload: str | None = None
-    payload_hash: bytes | None = None
-    format: int | None = None
-    clock: int | None = None
-    operation: str | None = None
-    based_on: int | None = None
-    forced: int | None = None
-    guard: str | None = None
-    reason_salt: bytes | None = None
-    reason_hash: bytes | None = None
-
-
-assert LoggedEvent._fields[1:] == EncodedEvent._fields
 _NO_ENVELOPE: Final = (*[None] * 5, b"", *[None] * 11)
 
-_LOG: Final = f"SELECT notification_id, {', '.join(EncodedEvent._fields)} FROM {EVENTS_TABLE}"
-_STEPS: Final = f"SELECT notification_id, {', '.join(EncodedEvent._fields[:13])} FROM {EVENTS_TABLE}"
+_LOG: Final = f"SELECT notification_id, {', '.join(COLUMNS)} FROM {EVENTS_TABLE}"
+_STEPS: Final = f"SELECT notification_id, {', '.join(list(COLUMNS)[:13])} FROM {EVENTS_TABLE}"
 """Up to the payload: what the fold needs. Logs of all older schemas have these columns."""
 _POSITIONS: Final = f"SELECT notification_id, originator_id, originator_version, topic, at FROM {EVENTS_TABLE}"
 _IN_STREAM: Final = "WHERE originator_id = :stream"
@@ -81,8 +51,6 @@ class Units(Protocol):
 
     def reader(self) -> AbstractContextManager[Statements]: ...
 
-    def transaction(self, deadline: float) -> AbstractContextManager[Any]: ...
-
 
 class LogRecorder(ApplicationRecorder):
     """What the recorders of both databases share. `units`: opens units of work; None: callers always pass one."""
@@ -92,11 +60,6 @@ class LogRecorder(ApplicationRecorder):
 
     def __init__(self, units: Units | None = None) -> None:
         self._store = units
-
-    def unit_of_work(self, deadline: float) -> AbstractContextManager[Any]:
-        """A transaction in which to decide and insert. It excludes other writers from its begin; `deadline`
-        (`time.monotonic` seconds) limits the wait for them. Raises UnavailableError."""
-        return self._units().transaction(deadline)
 
     def insert_events(self, stored_events: Sequence[Any], **kwargs: Any) -> Sequence[int]:
         """Insert encoded events; return their positions. `unit`: the unit of work in which they were decided. Events
@@ -123,11 +86,11 @@ class LogRecorder(ApplicationRecorder):
         desc: bool = False,
         limit: int | None = None,
         unit: Statements | None = None,
-    ) -> Sequence[LoggedEvent]:
+    ) -> Sequence[EncodedEvent]:
         parameters = {"stream": str(originator_id), "limit": ALL if limit is None else limit}
         bounds = {"gt": 0 if gt is None else gt, "lte": ALL if lte is None else lte}
         with self._unit(unit) as reads:
-            return list(map(LoggedEvent._make, reads.rows(_of_stream(desc), {**parameters, **bounds})))
+            return list(map(EncodedEvent._make, reads.rows(_of_stream(desc), {**parameters, **bounds})))
 
     def select_notifications(  # type: ignore[override]
         self,
@@ -139,7 +102,7 @@ class LogRecorder(ApplicationRecorder):
         inclusive_of_start: bool = True,
         payload: bool = True,
         unit: Statements | None = None,
-    ) -> Sequence[LoggedEvent]:
+    ) -> Sequence[EncodedEvent]:
         """As in the library. `payload` False: without bodies and envelopes, except for the time."""
         first = 0 if start is None else start if inclusive_of_start else start + 1
         bounds = {"first": first, "stop": ALL if stop is None else stop, "limit": limit}
@@ -147,8 +110,8 @@ class LogRecorder(ApplicationRecorder):
         with self._unit(unit) as reads:
             rows = reads.rows_in(select, topics, bounds) if topics else reads.rows(select, bounds)
         if payload:
-            return list(map(LoggedEvent._make, rows))
-        return [LoggedEvent._make((*row[:4], b"", row[4], *_NO_ENVELOPE)) for row in rows]
+            return list(map(EncodedEvent._make, rows))
+        return [EncodedEvent._make((*row[:4], b"", row[4], *_NO_ENVELOPE)) for row in rows]
 
     def max_notification_id(self, unit: Statements | None = None) -> int | None:
         with self._unit(unit) as reads:
@@ -161,10 +124,10 @@ class LogRecorder(ApplicationRecorder):
 
     # --- more reads, within a unit
 
-    def select_versions(self, stream: str, versions: Sequence[int], unit: Statements) -> dict[int, LoggedEvent]:
+    def select_versions(self, stream: str, versions: Sequence[int], unit: Statements) -> dict[int, EncodedEvent]:
         """The events of a stream with these versions."""
         rows = unit.rows_in(_SELECT_VERSIONS, versions, {"stream": stream})
-        return {event.originator_version: event for event in map(LoggedEvent._make, rows)}
+        return {event.originator_version: event for event in map(EncodedEvent._make, rows)}
 
     def last_time(self, unit: Statements) -> int:
         """Time of the newest event; 0 if there is none."""
@@ -193,7 +156,7 @@ class LogRecorder(ApplicationRecorder):
         return unit.stream(f"{_LOG} ORDER BY notification_id", NONE)
 
     def restore(self, rows: Sequence[Row], unit: Any) -> None:
-        """Insert events of another log, each a position and the fields of `EncodedEvent`, into a store that nobody uses
+        """Insert events of another log, each the fields of `EncodedEvent`, into a store that nobody uses
         yet."""
         raise NotImplementedError
 
@@ -217,12 +180,11 @@ class LogRecorder(ApplicationRecorder):
         return unit.stream(_BACKWARDS, NONE)
 
     def _unit(self, unit: Statements | None) -> AbstractContextManager[Statements]:
-        return self._units().reader() if unit is None else nullcontext(unit)
-
-    def _units(self) -> Units:
+        if unit is not None:
+            return nullcontext(unit)
         if self._store is None:
             raise ProgrammingError("this recorder has no store; pass a unit")
-        return self._store
+        return self._store.reader()
 
 
 class LogSubscription(Subscription[LogRecorder]):
@@ -231,7 +193,7 @@ class LogSubscription(Subscription[LogRecorder]):
     def __init__(self, recorder: LogRecorder, gt: int | None, topics: Sequence[str]) -> None:
         super().__init__(recorder, gt, topics)
         self._woken = threading.Event()
-        self._pulled: Iterator[LoggedEvent] = iter(())
+        self._pulled: Iterator[EncodedEvent] = iter(())
         self._listening = ExitStack()
 
     def __enter__(self) -> "LogSubscription":
@@ -248,7 +210,7 @@ class LogSubscription(Subscription[LogRecorder]):
         super().stop()
         self._woken.set()
 
-    def __next__(self) -> LoggedEvent:  # type: ignore[override]
+    def __next__(self) -> EncodedEvent:  # type: ignore[override]
         while not self._has_been_stopped:
             event = next(self._pulled, None)
             if event is not None:

@@ -32,8 +32,26 @@ LEASES: Final = Table(
 LOSSES: Final = Table("losses", dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int), key=2)
 REFUSALS: Final = Table("refusals", dict.fromkeys(Refusal._fields, str) | {"at": int}, key=0)
 
+SIDE_INDEXES: Final = (
+    "requests_at ON requests (at)",
+    "leases_deadline ON leases (deadline)",
+    "leases_agent ON leases (agent)",
+    "leases_principal ON leases (principal, session, kind)",
+    "leases_session ON leases (session)",
+    "leases_queued ON leases (principal, kind, deadline) WHERE kind = 'waits'",
+    "leases_present ON leases (present_until) WHERE present_until > 0",
+)
 IS_JOINT: Final = "(also <> '' OR alternatives <> '')"
 """Whether a ticket requests more than one resource."""
+VIEW_INDEXES: Final = (
+    "current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
+    "claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
+    "claims_waiting ON claims (resource) WHERE waiting > 0",
+    "tickets_agent ON tickets (agent)",
+    f"tickets_joint ON tickets (resource) WHERE {IS_JOINT}",
+    "thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
+)
+"""Indexes of views: dropped with a view's table, and created again when a new one replaces it."""
 
 
 def new_session_salt() -> str:

@@ -1,17 +1,18 @@
 """Reads threads: their rows, and the events that these refer to."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.adapters.stores.sql.tables import select_from
-from holdlog.adapters.stores.sql.text import ALL, NONE, Parameters, bound
+from holdlog.adapters.stores.sql.text import ALL, NONE, Statements, bound
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream
 from holdlog.domain.threads.thread import Datum, ItemKind, Thread
+from holdlog.projections import fold
 from holdlog.projections.projection import Row, Table
 from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of
 
@@ -29,27 +30,18 @@ _SELECT_CHECKSUMS: Final = f"{_RESULTS} ORDER BY version"
 _SELECT_CHECKSUM: Final = f"{_RESULTS} AND name = :name AND name <> ''"  # the index's exact condition
 
 
-class SqlThreads:
+class SqlThreads(Statements):
     """The part of the reader that reads threads."""
 
     recorder: LogRecorder
 
-    def rows(self, statement: str, parameters: Parameters) -> list[Row]:
-        raise NotImplementedError
-
-    def rows_in(self, statement: str, names: Sequence[object], parameters: Parameters = NONE) -> list[Row]:
-        raise NotImplementedError
-
-    def stream(self, statement: str, parameters: Parameters) -> Iterator[Row]:
-        raise NotImplementedError
-
     def state(self, view: Table, row: Row) -> Any:
         """The state of a row of a view."""
-        raise NotImplementedError
+        return fold.state_of(view, row)
 
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
         """The states of rows of a view."""
-        raise NotImplementedError
+        return list(map(fold.decoder(view), rows))
 
     def thread(self, thread: str) -> Thread:
         rows = self.rows(_SELECT_THREAD, {"thread": thread})

@@ -11,7 +11,7 @@ from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
 from holdlog.adapters.stores.sql.reader import SELECT_DUE, SqlReader
 from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.adapters.stores.sql.tables import REFUSALS
-from holdlog.adapters.stores.sql.text import Parameters, bound
+from holdlog.adapters.stores.sql.text import PendingStatements, bound
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
@@ -47,7 +47,7 @@ class WriteStore(Protocol):
         """The refusal for an error of the database; None for other errors."""
 
 
-class SqlTransaction(SqlReader):
+class SqlTransaction(SqlReader, PendingStatements):
     """The connection that writes. `started` prepares it for each transaction. The end of its `with` block commits; an
     exception rolls back.
 
@@ -91,17 +91,6 @@ class SqlTransaction(SqlReader):
             self._store.end()
         if error is not None and (refusal := self._store.refusal_of(error)) is not None:
             raise refusal from error
-
-    # --- what a database does
-
-    def later(self, statement: str, parameters: Parameters) -> None:
-        raise NotImplementedError
-
-    def changes(self, statement: str, parameters: Parameters) -> bool:
-        raise NotImplementedError
-
-    def put(self, table: Table, rows: list[Row]) -> None:
-        raise NotImplementedError
 
     def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
         """Insert events and change rows of views; return the positions of the events."""

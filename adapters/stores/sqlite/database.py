@@ -11,9 +11,6 @@ from holdlog.adapters.stores.sqlite.faults import refusal_of
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
 from holdlog.domain.refusals import UnavailableError
 
-WAL_WRITE_LOCK: Final = 120
-"""Byte of the -shm file that a writer locks: https://www.sqlite.org/walformat.html#wal_locks."""
-
 RECOVERY: Final = 2.0
 """Busy timeout in seconds. Only a process that creates or removes the write-ahead log blocks readers."""
 

@@ -18,12 +18,10 @@ from holdlog.adapters.stores.sqlite.database import size_of
 from holdlog.adapters.stores.sqlite.faults import is_damage
 from holdlog.adapters.stores.sqlite.inspection import SqliteInspection, any_text
 from holdlog.adapters.stores.sqlite.opening import require_ours
-from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR
+from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR, version_of
 from holdlog.adapters.stores.sqlite.shadow_tables import left_over
 from holdlog.domain.refusals import StoreError
 
-SHM_OPEN_LOCK: Final = 128
-"""Byte of the -shm file that every process with the database open locks (os_unix.c of SQLite: UNIX_SHM_DMS)."""
 MAX_PROBLEMS: Final = 3
 
 
@@ -41,7 +39,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             inspection = SqliteInspection(connection)
             findings += _guarded("contents", lambda: contents(inspection, size_of(path)))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
-            if _version(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # an older minor has other views
+            if version_of(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # an older minor has other views
                 findings.append(Finding("log", "warn", "not checked: its schema is older"))
             else:
                 findings += _guarded("log", lambda: log(inspection, progress))
@@ -111,7 +109,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
-    version = _version(connection)
+    version = version_of(connection)
     number = f"{version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}"
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         yield Finding(
@@ -133,11 +131,6 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
         yield Finding("schema", "ok", number)
     if left_over(connection):
         yield REBUILD_LEFT
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
 
 
 def _integrity(connection: sqlite3.Connection) -> Finding:

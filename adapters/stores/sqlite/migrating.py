@@ -2,7 +2,6 @@
 transaction."""
 
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -12,18 +11,25 @@ from typing import Any, Final
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.private import is_private, open_private
-from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
+from holdlog.adapters.stores.event_log.codec import COLUMNS, FORMAT_COLUMNS
 from holdlog.adapters.stores.event_log.sealing import FILE_TRIGGERS, SEAL, file_triggers, line_of
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.adapters.stores.sqlite.faults import code_of
 from holdlog.adapters.stores.sqlite.recorder import uri_of
-from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS, CREATE_SIDE_TABLES, MAJOR, MINOR, MINORS_PER_MAJOR
+from holdlog.adapters.stores.sqlite.schema import (
+    CREATE_SIDE_TABLES,
+    MAJOR,
+    MINOR,
+    MINORS_PER_MAJOR,
+    TYPES,
+    tables_there,
+    version_of,
+)
 from holdlog.adapters.stores.sqlite.shadow_tables import rebuild_within
 from holdlog.domain.refusals import StoreError, UnavailableError
 
-_DATABASE_SUFFIXES: Final = ("-journal", "-wal", "-shm", "")
-"""Suffixes of a database's files, in the order to delete them: side files first, because SQLite would apply those that
-remain to a new database of the same name."""
+SIDE_FILES: Final = ("-journal", "-wal", "-shm")
+"""Suffixes of files that SQLite would apply to a new database of the same name."""
 _SESSIONS: Final = 3
 """The first major version with log format 2 and sessions."""
 BEFORE_UPGRADE: Final = "before-upgrade"
@@ -33,7 +39,7 @@ _REPLACED: Final = ("requests", "leases", "losses")
 
 
 def is_older(connection: sqlite3.Connection) -> bool:
-    return _version(connection) // MINORS_PER_MAJOR < MAJOR
+    return version_of(connection) // MINORS_PER_MAJOR < MAJOR
 
 
 def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> str:
@@ -46,7 +52,7 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
     is impossible, UnavailableError if a retry may succeed; both with a one-line message.
     """
     connection.execute("BEGIN IMMEDIATE")
-    old = _version(connection) // MINORS_PER_MAJOR
+    old = version_of(connection) // MINORS_PER_MAJOR
     backup: Path | None = None
     is_new = False
     try:
@@ -75,11 +81,11 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
 def _migrate_tables(connection: sqlite3.Connection, at: int, now: int, salt: str) -> None:
     """Add log format 2 and sessions. Sessions are hashed, so that a host that resumes the same session finds its
     claims."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    tables = tables_there(connection)
     for name in FILE_TRIGGERS:  # only a sealed store has them; created again at the end
         connection.execute(f"DROP TRIGGER IF EXISTS {name}")
-    for column in _ADDED_TO_EVENTS:
-        connection.execute(f"ALTER TABLE {EVENTS_TABLE} ADD COLUMN {column}")
+    for column in FORMAT_COLUMNS:
+        connection.execute(f"ALTER TABLE {EVENTS_TABLE} ADD COLUMN {column} {TYPES[COLUMNS[column]]}")
     carried = [name for name in _REPLACED if name in tables]
     for name in carried:
         connection.execute(f"ALTER TABLE {name} RENAME TO {name}_before")
@@ -108,23 +114,18 @@ def _create_side_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-# The definitions of the new columns, with their types.
-_ADDED_TO_EVENTS: Final = re.findall(rf"^    ((?:{'|'.join(FORMAT_COLUMNS)}) \w+),$", CREATE_EVENTS, re.MULTILINE)
-assert len(_ADDED_TO_EVENTS) == len(FORMAT_COLUMNS)
-
-
 def _is_unchanged(old: int, connection: sqlite3.Connection) -> bool:
     """Whether the file still has the old schema. False if unknown, because a COMMIT that reported an error may have
     succeeded."""
     with suppress(sqlite3.Error):
-        return _version(connection) // MINORS_PER_MAJOR == old
+        return version_of(connection) // MINORS_PER_MAJOR == old
     return False
 
 
 def _back_up(path: Path, old: int) -> Path:
     """Back up the store under an unused name. The copy is complete and on the disk when this returns."""
     partial = path.with_name(f"{path.name}.backup-{old}.partial")
-    _remove(partial)  # left by a killed backup
+    remove_database(partial)  # left by a killed backup
     try:
         os.close(open_private(partial, os.O_RDWR | os.O_EXCL))
         # A second connection: SQLite cannot copy through one that is writing.
@@ -137,7 +138,7 @@ def _back_up(path: Path, old: int) -> Path:
         backup = _reserve(path, old)
         os.replace(partial, backup)
     except BaseException:
-        _remove(partial)
+        remove_database(partial)
         raise
     sync_folder(path.parent)
     return backup
@@ -198,13 +199,9 @@ def _refused(path: Path, old: int, error: Exception) -> StoreError | Unavailable
     return UnavailableError(f"{line}; correct this, then try again")
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
-
-
-def _remove(database: Path) -> None:
-    for suffix in _DATABASE_SUFFIXES:
+def remove_database(database: Path) -> None:
+    """Remove a database, its side files first."""
+    for suffix in (*SIDE_FILES, ""):
         database.with_name(database.name + suffix).unlink(missing_ok=True)
 
 

@@ -31,6 +31,8 @@ from holdlog.adapters.stores.sqlite.schema import (
     create_tables,
     create_view,
     make_ours,
+    tables_there,
+    version_of,
 )
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.lease import GRACE
@@ -167,7 +169,7 @@ def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
 def _is_empty(path: Path, connection: sqlite3.Connection) -> bool:
     """Whether the file is completely empty, once SQLite has rolled back a crashed transaction. SQLite's own test is
     weaker: it accepts a file of one byte, for example."""
-    return not _tables(connection) and path.stat().st_size == 0
+    return not tables_there(connection) and path.stat().st_size == 0
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -181,7 +183,7 @@ def _add_newer_tables(connection: sqlite3.Connection) -> None:
     """Create the tables and indexes that later minor versions added. Servers of earlier minor versions still work with
     the store."""
     ours = MAJOR * MINORS_PER_MAJOR + MINOR
-    if connection.execute("PRAGMA user_version").fetchone()[0] >= ours:
+    if version_of(connection) >= ours:
         return
     connection.execute("BEGIN IMMEDIATE")
     for statement in (*CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
@@ -213,12 +215,8 @@ def _notice_reboot(connection: sqlite3.Connection, boot_id: str, at: int, now: i
 def require_ours(path: Path, connection: sqlite3.Connection) -> None:
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     if application_id == APPLICATION_ID:
-        require_major(connection.execute("PRAGMA user_version").fetchone()[0])
+        require_major(version_of(connection))
         return
-    if {"state_records", "state_history"} <= _tables(connection):
+    if {"state_records", "state_history"} <= tables_there(connection):
         raise StoreError(f"{path} is an agenthold file, which holdlog cannot import; use another --db")
     raise StoreError(f"{path} is not a holdlog store; use another --db")
-
-
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}

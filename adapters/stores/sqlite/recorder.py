@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.event_log.codec import COLUMNS, EncodedEvent
 from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.projections.projection import Row
 
-_INSERT: Final = f"INSERT INTO {EVENTS_TABLE} ({{}}) VALUES ({{}})"
-_FIELDS: Final = EncodedEvent._fields
-_INSERT_EVENT: Final = _INSERT.format(", ".join(_FIELDS), ", ".join("?" * len(_FIELDS)))
-_RESTORE_EVENT: Final = _INSERT.format(", ".join(("rowid", *_FIELDS)), ", ".join("?" * (len(_FIELDS) + 1)))
+_MARKS: Final = ", ".join("?" * len(COLUMNS))
+_INSERT_EVENT: Final = f"INSERT INTO {EVENTS_TABLE} ({', '.join(COLUMNS)}) VALUES ({_MARKS})"
+_RESTORE_EVENT: Final = f"INSERT INTO {EVENTS_TABLE} (rowid, {', '.join(COLUMNS)}) VALUES (?, {_MARKS})"
 
 
 class SqliteEventRecorder(LogRecorder):
@@ -24,7 +23,7 @@ class SqliteEventRecorder(LogRecorder):
 
     def _insert(self, events: Sequence[EncodedEvent], unit: Any) -> Sequence[int]:
         execute = unit.connection.execute
-        return [execute(_INSERT_EVENT, event).lastrowid or 0 for event in events]
+        return [execute(_INSERT_EVENT, event[1:]).lastrowid or 0 for event in events]
 
     def restore(self, rows: Sequence[Row], unit: Any) -> None:
         unit.connection.executemany(_RESTORE_EVENT, rows)

@@ -11,7 +11,7 @@ from holdlog.adapters.stores.sql.text import NONE, Parameters, for_sqlite
 from holdlog.adapters.stores.sql.transaction import SqlTransaction, WriteStore
 from holdlog.adapters.stores.sqlite.faults import require_major
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
-from holdlog.adapters.stores.sqlite.schema import DROP, PUT
+from holdlog.adapters.stores.sqlite.schema import DROP, PUT, version_of
 from holdlog.projections.projection import Put, Row, RowChange, Table
 
 MAX_NAMES: Final = 500
@@ -81,7 +81,7 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
         meanwhile."""
         self.connection.execute("BEGIN IMMEDIATE")
         if self.last_time is None:
-            require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
+            require_major(version_of(self.connection))
             self.last_time = self.recorder.last_time(self)
             self.sealed = line_of(self.meta(SEAL))
         self.started(self._clock(), self._steady(), self.last_time)

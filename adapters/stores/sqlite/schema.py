@@ -4,13 +4,15 @@ import sqlite3
 from typing import Final
 
 from holdlog.adapters.operating_system import platform
+from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED
 from holdlog.adapters.stores.sql.tables import (
     EVENTS_TABLE,
-    IS_JOINT,
     LEASES,
     LOSSES,
     REFUSALS,
     SESSION_SALT,
+    SIDE_INDEXES,
+    VIEW_INDEXES,
     new_session_salt,
     select_from,
 )
@@ -28,33 +30,15 @@ MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minor versions only add tables or indexes, so servers with different minor
 versions can share a file."""
 
-_TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
+TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
+_EVENT_COLUMNS: Final = ",\n    ".join(
+    f"{name} {TYPES[kind]}{' NOT NULL' if name in REQUIRED else ''}" for name, kind in COLUMNS.items()
+)
 
 CREATE_EVENTS: Final = f"""
 CREATE TABLE IF NOT EXISTS {EVENTS_TABLE} (
     rowid INTEGER PRIMARY KEY,
-    originator_id TEXT NOT NULL,
-    originator_version INTEGER NOT NULL,
-    topic TEXT NOT NULL,
-    state BLOB NOT NULL,
-    at INTEGER NOT NULL,
-    principal TEXT,
-    session TEXT,
-    request_id TEXT,
-    reason TEXT,
-    correlation_id TEXT,
-    digest BLOB NOT NULL,
-    salt BLOB,
-    payload TEXT,
-    payload_hash BLOB,
-    format INTEGER,
-    clock INTEGER,
-    operation TEXT,
-    based_on INTEGER,
-    forced INTEGER,
-    guard TEXT,
-    reason_salt BLOB,
-    reason_hash BLOB,
+    {_EVENT_COLUMNS},
     UNIQUE (originator_id, originator_version)
 )"""
 
@@ -64,7 +48,6 @@ CREATE_SIDE_TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS requests (principal TEXT NOT NULL, session TEXT NOT NULL DEFAULT '',
     request_id TEXT NOT NULL, at INTEGER NOT NULL, fingerprint BLOB NOT NULL, outcome TEXT NOT NULL,
     PRIMARY KEY (principal, session, request_id)) WITHOUT ROWID""",
-    "CREATE INDEX IF NOT EXISTS requests_at ON requests (at)",
     """CREATE TABLE IF NOT EXISTS refusals (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, code TEXT NOT NULL,
     what TEXT NOT NULL, by TEXT NOT NULL, session TEXT)""",
     """CREATE TABLE IF NOT EXISTS leases (resource TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL,
@@ -73,30 +56,17 @@ CREATE_SIDE_TABLES: Final = (
     position INTEGER NOT NULL, note TEXT, receipt TEXT, seen INTEGER NOT NULL DEFAULT 0,
     ended_at INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (resource, version)) WITHOUT ROWID""",
-    "CREATE INDEX IF NOT EXISTS leases_deadline ON leases (deadline)",
-    "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
-    "CREATE INDEX IF NOT EXISTS leases_principal ON leases (principal, session, kind)",
-    "CREATE INDEX IF NOT EXISTS leases_session ON leases (session)",
-    "CREATE INDEX IF NOT EXISTS leases_queued ON leases (principal, kind, deadline) WHERE kind = 'waits'",
-    "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
     """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
     agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, at INTEGER NOT NULL, note TEXT,
     receipt TEXT, PRIMARY KEY (resource, version)) WITHOUT ROWID""",
+    *(f"CREATE INDEX IF NOT EXISTS {it}" for it in SIDE_INDEXES),
 )
 
-CREATE_INDEXES: Final = (
-    "CREATE INDEX IF NOT EXISTS current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
-    "CREATE INDEX IF NOT EXISTS claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
-    "CREATE INDEX IF NOT EXISTS claims_waiting ON claims (resource) WHERE waiting > 0",
-    "CREATE INDEX IF NOT EXISTS tickets_agent ON tickets (agent)",
-    f"CREATE INDEX IF NOT EXISTS tickets_joint ON tickets (resource) WHERE {IS_JOINT}",
-    "CREATE INDEX IF NOT EXISTS thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
-)
-"""Indexes of views: dropped with a view's table, and created again when a new one replaces it."""
+CREATE_INDEXES: Final = tuple(f"CREATE INDEX IF NOT EXISTS {it}" for it in VIEW_INDEXES)
 
 
 def create_view(table: Table, name: str | None = None) -> str:
-    columns = ", ".join(f'"{column}" {_TYPES[kind]}' for column, kind in table.columns.items())
+    columns = ", ".join(f'"{column}" {TYPES[kind]}' for column, kind in table.columns.items())
     key = ", ".join(f'"{column}"' for column in list(table.columns)[: table.key])
     return f'CREATE TABLE IF NOT EXISTS "{name or table.name}" ({columns}, PRIMARY KEY ({key})) WITHOUT ROWID'
 
@@ -113,6 +83,16 @@ def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
     connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (SESSION_SALT, new_session_salt()))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The `user_version` of a store."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def tables_there(connection: sqlite3.Connection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
 
 def put_statement(table: Table, name: str | None = None) -> str:

@@ -19,6 +19,8 @@ from holdlog.adapters.stores.sqlite.schema import (
     drop_statement,
     put_statement,
     select_row,
+    tables_there,
+    version_of,
 )
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError
@@ -137,13 +139,12 @@ def rebuild_within(connection: sqlite3.Connection) -> None:
 
 def left_over(connection: sqlite3.Connection) -> bool:
     """Whether a rebuild is running, or was killed."""
-    names = {shadow_name(view.name) for view in VIEWS}
-    return any(row[0] in names for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'"))
+    return not tables_there(connection).isdisjoint(shadow_name(view.name) for view in VIEWS)
 
 
 def _require_known_schema(connection: sqlite3.Connection) -> None:
     """Reject a newer minor version, because a rebuild by this version would lose its views and columns."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    version = version_of(connection)
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         raise StoreError(
             f"the store has schema {version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}, but this "

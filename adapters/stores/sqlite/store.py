@@ -198,7 +198,7 @@ class SqliteStore:
                 self._discarded.pop().close()
 
     def _begin_when_free(self, transaction: SqliteTransaction, wait: Deadline) -> None:
-        """Try again until the program that locked the file without the write lock releases it."""
+        """Try again until the program that locked the file without the write lock has released it."""
         while not wait.passed():
             time.sleep(_BUSY_NAP)
             try:
