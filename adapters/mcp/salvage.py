@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, PROTOCOL_VERSION_META_KEY
 from pydantic import ValidationError
@@ -21,6 +22,8 @@ MAX_NESTING = 200
 """Levels of a message that the SDK's JSON parser follows; its own bound, named here for the response."""
 HEAD = 64 * 1024
 """Bytes kept of each end of a line that is too long: the id is in one of them."""
+MAX_MEMBERS = 64
+"""Members of a broken message that are read one by one; JSON-RPC has four."""
 
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _MEMBER = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*(" + _STRING + rb"|[^\s\",:{}\[\]]+(?=[\s,}]))\s*,?", re.DOTALL)
@@ -131,12 +134,12 @@ class Lines:
 
 def salvage(line: bytes) -> Salvaged:
     """Read the outer level of a message, whatever it contains: all of it where Python's lenient parser can, else the
-    members before the first object or array."""
+    first members, up to an object or array."""
     modern = PROTOCOL_VERSION_META_KEY.encode() in line
     try:
         found = _LENIENT.decode(line.decode("utf-8-sig", "surrogateescape"))
     except (ValueError, RecursionError):
-        members, complete = dict(_first_members(line)), False
+        members, complete = dict(islice(_first_members(line), MAX_MEMBERS)), False
     else:
         members, complete = (found, True) if isinstance(found, dict) else ({}, False)
     method = members.get("method")

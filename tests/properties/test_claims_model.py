@@ -360,7 +360,7 @@ def _told(turn: Turn | None) -> object:
 
 def _without_digests(store: Store) -> list[tuple[object, object]]:
     """Values are salted."""
-    return [(it.event, it.envelope.model_copy(update={"digest": b""})) for it in whole_log(store)]
+    return [(it.event, it.envelope._replace(digest=b"")) for it in whole_log(store)]
 
 
 def _returns(turn: Turn) -> bool:

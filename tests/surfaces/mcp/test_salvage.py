@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdlog.adapters.mcp.salvage import BATCH, HEAD, Fault, Lines, TooLong, answer, salvage
+from holdlog.adapters.mcp.salvage import BATCH, HEAD, MAX_MEMBERS, Fault, Lines, TooLong, answer, salvage
 
 names = st.sampled_from(["id", "method", "params", "jsonrpc", "result", 'a"b', "\\", "é", "{"]) | st.text(max_size=5)
 ids = st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
@@ -105,6 +105,12 @@ def test_salvage_answers_requests_and_ignores_notifications_and_responses(line: 
 def test_salvage_scans_millions_of_bytes_in_linear_time(body: bytes) -> None:
     line = b'{"id":1,"method":"tools/call","params":{"value":[' + body * (2_000_000 // len(body))
     assert salvage(line).id == b"1"  # in quadratic time the test would run into its time limit
+
+
+def test_salvage_reads_only_the_first_members_of_a_broken_message() -> None:
+    many = b'"":1,' * (2 * MAX_MEMBERS)
+    assert salvage(b'{"id":1,' + many + b'"params":').id == b"1"
+    assert salvage(b"{" + many + b'"id":1,"params":').id is None  # each costs microseconds: a line may have a million
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b" "))), st.integers(1, 7))

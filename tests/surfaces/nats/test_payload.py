@@ -97,7 +97,7 @@ def test_published_times_are_timestamps_instead_of_numbers() -> None:
 
 
 def test_redacted_value_is_published_as_null_and_marked() -> None:
-    event = recorded(transact(put("k", None))).model_copy(update={"redacted": True})
+    event = recorded(transact(put("k", None)))._replace(redacted=True)
     body = json.loads(payload.text_of(ID, event))
     assert (body["redacted"], body["data"]["value"]) == (True, None)
 
