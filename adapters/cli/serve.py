@@ -88,7 +88,7 @@ def run_serve(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("fastmcp") is None:
         if not over_http:
             _refuse_initialize()
-        raise ModuleNotFoundError(name="fastmcp")
+        raise ModuleNotFoundError(name="uvicorn" if over_http else "fastmcp")
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, publish_to_nats
     from holdlog.adapters.mcp.salvage import longest_line

@@ -1,5 +1,6 @@
 """The library's infrastructure factory for an existing log."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -16,7 +17,7 @@ from eventsourcing.utils import Environment, EnvType
 
 from holdlog.adapters.compose import MEMORY, open_holdlog, recorder_of, store_exists
 from holdlog.adapters.eventsourcing.mapper import LogMapper
-from holdlog.adapters.operating_system.location import LocationError, find_store, is_url, without_password
+from holdlog.adapters.operating_system.location import LocationError, find_store, is_url, shown, without_password
 from holdlog.adapters.operating_system.secrets import secret
 from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.domain.refusals import StoreError
@@ -37,7 +38,7 @@ class HoldlogFactory(InfrastructureFactory[TrackingRecorder]):
     file or a PostgreSQL URL. Without it, that of the git repository or of the user, as for the command line.
 
     The store must exist. Raises StoreError, UnavailableError, InvalidError; the library's ProgrammingError if a cipher
-    or a compressor is configured.
+    or a compressor is configured, or the file of the store for views.
     """
 
     def __init__(self, env: Environment | EnvType | None) -> None:
@@ -45,10 +46,19 @@ class HoldlogFactory(InfrastructureFactory[TrackingRecorder]):
         location = _location(self.env)
         if not store_exists(location):
             raise StoreError(f"there is no store at {without_password(location)}; set {VARIABLE} to an existing one")
+        if isinstance(location, Path):
+            self._require_other_views(location)
         self._engine = open_holdlog(location, what="eventsourcing")
         with self._engine.store.reader() as reader:
             self.store_id = reader.meta("store_id") or ""
             """Identifies the log; copies that both accept writes have different ones."""
+
+    def _require_other_views(self, store: Path) -> None:
+        """Raise ProgrammingError if views are configured to be in the file of the store, which has one writer at a
+        time."""
+        for name, value in {**os.environ, **self.env}.items():
+            if name.endswith("SQLITE_DBNAME") and value and os.path.realpath(value) == os.path.realpath(store):
+                raise ProgrammingError(f"{name}: {shown(store)} is the store; use another file for your views")
 
     def mapper(
         self, transcoder: Transcoder | None = None, mapper_class: type[Mapper[Any]] | None = None

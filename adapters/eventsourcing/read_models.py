@@ -63,7 +63,8 @@ class ReadModels(Projection[ReadModelView]):
                 self.any_event(event, tracking)
             else:
                 self.view.reach(tracking, event.envelope.digest)
-            self.view.unqueue(event.resource, event.ticket, event.envelope.at, event.why == "granted")
+            at = None if event.why == "absent" else event.envelope.at  # the log has no time for it: noticed later
+            self.view.unqueue(event.resource, event.ticket, at, event.why == "granted")
 
     @process_event.register
     def granted(self, event: ClaimGrantedEvent, tracking: Tracking) -> None:

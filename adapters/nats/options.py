@@ -177,4 +177,4 @@ def _readable(path: Path, what: str) -> Path:
 
 def _require_nkeys() -> None:
     if importlib.util.find_spec("nkeys") is None:
-        raise NatsError(f"NKEY and credentials files need nkeys: {missing('nkeys')}")
+        raise NatsError(f"NKEY and credentials files: {missing('nkeys')}")

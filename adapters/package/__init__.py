@@ -142,7 +142,12 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         value: object = import_module("importlib.metadata").version("holdlog")
     elif name in _MODULE_OF:
-        value = getattr(import_module(_MODULE_OF[name]), name)
+        try:
+            value = getattr(import_module(_MODULE_OF[name]), name)
+        except ModuleNotFoundError as error:
+            from holdlog.adapters.operating_system.extras import missing
+
+            raise ImportError(missing(error.name) or str(error), name=error.name) from None
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

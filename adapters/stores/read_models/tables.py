@@ -2,7 +2,7 @@
 
 from typing import Final
 
-VERSION: Final = 1
+VERSION: Final = 2
 """A file of another version is emptied, and filled again from the log."""
 
 _TABLES: Final = {
@@ -48,10 +48,16 @@ END_HOLDS: Final = "DELETE FROM holds WHERE resource = ?"
 END_TICKET: Final = "DELETE FROM tickets WHERE resource = ? AND version = ?"
 PUT_COLLISION: Final = "INSERT INTO collisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)"
 END_COLLISIONS: Final = "UPDATE collisions SET ended_at = ?, granted = ? WHERE queue = ? AND ticket = ?"
+_OVERLAPS: Final = (
+    "instr(:covers, char(10) || {0} || char(10)) > 0"
+    " OR substr(:resource, -1) = '/' AND substr({0}, 1, length(:resource)) = :resource"
+)
+"""`:covers`: the names that cover the resource, each between two line feeds, which no name contains."""
 SELECT_COLLISIONS: Final = (
     "SELECT resource, agent, principal, behind, behind_principal, COUNT(*) AS times,"
     " COALESCE(SUM(granted), 0) AS granted, COALESCE(SUM(ended_at - at), 0) AS waited, MAX(at) AS last"
-    " FROM collisions WHERE at >= :since AND (:resource IS NULL OR resource = :resource OR queue = :resource)"
+    " FROM collisions WHERE at >= :since"
+    f" AND (:resource IS NULL OR {_OVERLAPS.format('resource')} OR {_OVERLAPS.format('queue')})"
     f" AND (:agent IS NULL OR {_IS_OF_AGENT.format('agent')} OR {_IS_OF_AGENT.format('behind')})"
     " GROUP BY resource, agent, principal, behind, behind_principal"
     " ORDER BY times DESC, last DESC, resource, agent, behind LIMIT :limit"

@@ -38,7 +38,7 @@ class ActivityRow(NamedTuple):
 
 class CollisionRow(NamedTuple):
     """How often an agent queued behind another one at a resource. `granted`: how often it then got what it wanted.
-    `waited`: microseconds of all tickets that ended. `last`: microseconds UTC."""
+    `waited`: microseconds of all tickets that were granted or given up. `last`: microseconds UTC."""
 
     resource: str
     agent: str
@@ -123,7 +123,8 @@ class ReadModelView(SQLiteTrackingRecorder):
             for resource, agent, principal in behind:
                 cursor.execute(tables.PUT_COLLISION, (*queued, resource, *waiter, agent, principal or NO_PRINCIPAL, at))
 
-    def unqueue(self, resource: str, ticket: int, at: int, granted: bool) -> None:
+    def unqueue(self, resource: str, ticket: int, at: int | None, granted: bool) -> None:
+        """`at`: microseconds UTC; None: unknown."""
         with self.transaction() as cursor:
             cursor.execute(tables.END_TICKET, (resource, ticket))
             cursor.execute(tables.END_COLLISIONS, (at, int(granted), resource, ticket))
@@ -146,9 +147,10 @@ class ReadModelView(SQLiteTrackingRecorder):
         return [row._replace(principal=row.principal or None) for row in rows]
 
     def collisions(self, since: int, resource: str | None, agent: str | None, limit: int) -> list[CollisionRow]:
-        """The most frequent first. `since`: microseconds UTC; `agent`: this one or its sub-agents, as waiter or as the
-        one in front."""
-        values = {"since": since, "resource": resource, "agent": agent, "limit": limit}
+        """The most frequent first. `since`: microseconds UTC; `resource`: what overlaps it; `agent`: this one or its
+        sub-agents, as waiter or as the one in front."""
+        covers = "\n".join(("", *covering(resource or ""), ""))
+        values = {"since": since, "resource": resource, "covers": covers, "agent": agent, "limit": limit}
         with self.datastore.transaction(commit=False) as cursor:
             cursor.execute(tables.SELECT_COLLISIONS, values)
             rows = [CollisionRow(*row) for row in cursor.fetchall()]

@@ -132,8 +132,10 @@ def test_collisions_name_waiter_holder_and_waiting_time(place: str, answer: Answ
         ("src/", "cid", "ann", 1, 1),
     }
     assert all(row["waited_seconds"] > 0 for row in found)
-    assert len(answer(place, "collisions", "--resource", "src/a.py")["collisions"]) == 2
-    assert answer(place, "collisions", "--resource", "src/b.py")["collisions"] == []
+    for overlapping in ("src/a.py", "src/", "src/a.py/below"):
+        assert len(answer(place, "collisions", "--resource", overlapping)["collisions"]) == 2
+    for elsewhere in ("lib/a.py", "lib/", "src-2/", "custom://src"):
+        assert answer(place, "collisions", "--resource", elsewhere)["collisions"] == []
     assert [row["agent"] for row in answer(place, "collisions", "--agent", "cid")["collisions"]] == ["cid"]
     assert len(answer(place, "collisions", "--agent", "ann")["collisions"]) == 2
     assert len(answer(place, "collisions", "--limit", "1")["collisions"]) == 1
@@ -152,6 +154,22 @@ def test_waiter_behind_a_waiter_is_a_collision_with_it(tmp_path: Path, answer: A
             bob.release("custom://merge", agent="bob")
         second.join()
     assert {(row["agent"], row["behind"]) for row in found} == {("bob", "ann"), ("cid", "bob")}
+
+
+def test_time_of_a_waiter_that_did_not_return_is_unknown(tmp_path: Path, answer: Answer) -> None:
+    place = tmp_path / "state.db"
+    with StateStore(place, session="of ann") as ann:
+        ann.claim("custom://merge", agent="ann")
+        with StateStore(place, session="of bob") as bob:
+            assert bob.claim("custom://merge", agent="bob", wait_seconds=0.01).body()["status"] == "busy"
+    with closing(sqlite3.connect(place)) as connection:  # as if minutes had passed
+        connection.execute("UPDATE leases SET deadline = 1 WHERE kind = 'waits'")
+        connection.commit()
+    with StateStore(place, session="of cid") as cid:
+        cid.claim("custom://merge", agent="cid")
+        assert "absent" in [getattr(it, "why", None) for it in cid.events().events]
+    (found,) = answer(place, "collisions", "--agent", "bob")["collisions"]
+    assert (found["times"], found["granted"], found["waited_seconds"]) == (1, 0, 0)
 
 
 def test_refusals_caused_by_others_come_from_the_store(place: str, answer: Answer) -> None:

@@ -226,6 +226,15 @@ def test_cipher_and_compressor_are_refused(tmp_path: Path, name: str) -> None:
     HoldlogApplication(env={**env, f"MYAPP_{name}": "eventsourcing.compressor:ZlibCompressor"}).close()
 
 
+@pytest.mark.parametrize("name", ["SQLITE_DBNAME", "MYAPP_SQLITE_DBNAME"])
+def test_views_in_the_file_of_the_store_are_refused(tmp_path: Path, name: str) -> None:
+    StateStore(tmp_path / "state.db").close()
+    env = {"HOLDLOG_DB": str(tmp_path / "state.db"), "PERSISTENCE_MODULE": "eventsourcing.sqlite"}
+    with pytest.raises(ProgrammingError, match=f"{name}: .*state.db is the store; use another file"):
+        HoldlogApplication(env={**env, name: f"{tmp_path}/./state.db"})
+    HoldlogApplication(env={**env, name: f"{tmp_path}/views.db"}).close()
+
+
 def test_mapper_decodes_only_what_the_recorder_selected() -> None:
     with pytest.raises(ProgrammingError, match="recorder"):
         LogMapper().to_domain_event(StoredEvent("record:a/b", 1, "os:system", b"{}"))

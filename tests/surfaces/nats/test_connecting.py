@@ -88,7 +88,7 @@ def test_missing_nkeys_package_is_reported_with_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "nkeys", None)
     (tmp_path / "seed").write_text("SU")
-    with pytest.raises(NatsError, match=r"need nkeys: nkeys is not installed; run: .*\[nats\]"):
+    with pytest.raises(NatsError, match=r"NATS needs nkeys, which is not installed; run: .*\[nats\]"):
         nats_options("nats://one", nkey=tmp_path / "seed").arguments()
 
 

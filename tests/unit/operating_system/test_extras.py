@@ -1,6 +1,7 @@
 """The command that installs a missing extra, per installer."""
 
 import json
+import sys
 from importlib.metadata import Distribution
 from pathlib import Path
 
@@ -32,17 +33,21 @@ def installed(origin: object = None, installer: str = "pip\n") -> Installed:
 @pytest.mark.parametrize(
     ("installer", "origin", "command"),
     [
-        ("pip\n", None, "pip install 'holdlog[nats]'"),
-        ("uv", None, "uv pip install 'holdlog[nats]'"),
-        ("pip\n", GIT, "pip install 'holdlog[nats] @ git+https://example.org/holdlog.git'"),
-        ("pip\n", {"url": "file:///x/y.whl", "archive_info": {}}, "pip install 'holdlog[nats] @ file:///x/y.whl'"),
-        ("uv", {"url": "file:///a%20b", "dir_info": {"editable": True}}, "uv pip install -e '/a b[nats]'"),
+        ("pip\n", None, "PYTHON -m pip install 'holdlog[nats]'"),
+        ("uv", None, "uv pip install --python PYTHON 'holdlog[nats]'"),
+        ("pip\n", GIT, "PYTHON -m pip install 'holdlog[nats] @ git+https://example.org/holdlog.git'"),
+        ("pip\n", {"url": "file:///x/y.whl"}, "PYTHON -m pip install 'holdlog[nats] @ file:///x/y.whl'"),
+        (
+            "uv",
+            {"url": "file:///a%20b", "dir_info": {"editable": True}},
+            "uv pip install --python PYTHON -e '/a b[nats]'",
+        ),
     ],
 )
 def test_pip_installs_the_extra_from_where_holdlog_came(
     tmp_path: Path, installer: str, origin: object, command: str
 ) -> None:
-    assert install_command("nats", tmp_path, installed(origin, installer)) == command
+    assert install_command("nats", tmp_path, installed(origin, installer)) == command.replace("PYTHON", sys.executable)
 
 
 def test_uv_tool_keeps_the_extras_that_are_installed(tmp_path: Path) -> None:
@@ -68,4 +73,4 @@ def test_a_module_of_no_extra_has_no_command(module: str | None) -> None:
 def test_a_submodule_names_its_package() -> None:
     line = missing("mcp.server")
     assert line is not None
-    assert line.startswith("mcp is not installed; run: ")
+    assert line.startswith("the MCP server needs mcp, which is not installed; run: ")
