@@ -1,7 +1,6 @@
 """`holdlog serve`: MCP over standard input and output, or over HTTP. It must start fast: it imports when it runs."""
 
 import argparse
-import importlib.util
 import json
 import logging
 import os
@@ -85,7 +84,7 @@ def run_serve(options: argparse.Namespace) -> int:
     over_http = serving.transport == "http"
     if sys.stdin.isatty() and not over_http:
         _greet(location)
-    if importlib.util.find_spec("fastmcp") is None:
+    if not _has_fastmcp():
         if not over_http:
             _refuse_initialize()
         raise ModuleNotFoundError(name="uvicorn" if over_http else "fastmcp")
@@ -113,6 +112,15 @@ def run_serve(options: argparse.Namespace) -> int:
 
     run_stdio(build_server(engine, groups, serving.tool_prefix), end, longest_line(settings.max_value_bytes))
     return 0
+
+
+def _has_fastmcp() -> bool:
+    """Whether FastMCP is installed with its server, which fastmcp-slim leaves out."""
+    try:
+        from fastmcp import FastMCP  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def _refuse_initialize() -> None:
