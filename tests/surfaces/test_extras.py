@@ -114,13 +114,8 @@ def test_server_needs_only_the_extra_mcp(without: Without, store: Path) -> None:
 @pytest.mark.parametrize("hidden", ["fastmcp,mcp,mcp_types", "mcp,starlette"])  # the latter as in fastmcp-slim
 def test_server_without_the_extra_mcp_names_it_to_its_host(without: Without, store: Path, hidden: str) -> None:
     initialize = {"jsonrpc": "2.0", "id": "é1", "method": "initialize", "params": {}}
-<<<<<<< HEAD
-    done = without("fastmcp,mcp,mcp_types", "serve", "--db", store, given=json.dumps(initialize) + "\n")
-    said = f"holdlog: {missing('fastmcp')}"
-=======
     done = without(hidden, "serve", "--db", store, given=json.dumps(initialize) + "\n")
-    said = f"holdlog: fastmcp is not installed; run: {install_command('mcp')}"
->>>>>>> attack
+    said = f"holdlog: {missing('fastmcp')}"
     assert (done.returncode, done.stderr) == (2, f"{said}\n")
     assert json.loads(done.stdout) == {"jsonrpc": "2.0", "id": "é1", "error": {"code": -32603, "message": said}}
 
