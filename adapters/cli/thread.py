@@ -48,7 +48,6 @@ def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
         help="list and read threads: the messages, results and data of a run",
         description="Read the messages and results of agents in one run, and the data that they share.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
 
@@ -59,7 +58,6 @@ def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
             help=help_text,
             description=help_text[0].upper() + help_text[1:] + ".",
             epilog=f"example:\n  holdlog thread {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         action.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
         action.set_defaults(run=lambda options: _run(ask, options))

@@ -51,7 +51,6 @@ def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
         description="Create, list, revoke and rotate the tokens with which agents and scripts call over HTTP. The store"
         " keeps only their hashes.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
 
@@ -64,7 +63,6 @@ def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
             help=help_text,
             description=help_text[0].upper() + help_text[1:] + ".",
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         action.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
         action.set_defaults(run=run)

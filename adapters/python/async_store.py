@@ -5,7 +5,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from holdlog.adapters.api.claims import responses as claims
@@ -275,9 +274,7 @@ class AsyncStateStore:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:

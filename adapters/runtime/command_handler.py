@@ -328,7 +328,3 @@ def _change_token(command: TokenCommand, caller: Caller, transaction: Transactio
         changes.append(Change(last, event, after))
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     return TokenChanged(after, position, already=not events)
-
-
-def _who(name: str, caller: Caller) -> Who:
-    return Who(name, caller.principal, caller.session)

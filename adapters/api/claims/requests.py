@@ -1,12 +1,10 @@
 """Requests about claims: check the arguments, then define what to run and how to respond."""
 
-import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from holdlog.adapters.api.claims import presenter, responses
 from holdlog.adapters.api.claims.sessions import rows
@@ -39,7 +37,7 @@ from holdlog.domain.claims.commands import (
     ReleaseOutcome,
 )
 from holdlog.domain.claims.lease import SECOND, Loss
-from holdlog.domain.claims.resource import ClaimableResource, Resource, custom_name
+from holdlog.domain.claims.resource import custom_name
 from holdlog.domain.commands import Outcome
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import DeniedError, InvalidError
@@ -53,15 +51,9 @@ LONGEST_LEASE: Final = 24 * 60 * 60.0
 
 MAX_SUGGESTED: Final = 64
 """Characters of a custom name in a hint."""
-_PLAIN: Final = re.compile(r"[\w./@+-]+")
-_GUARD_FIELDS: Final = ("resource", "version", "receipt")
 
 Shown = TypeVar("Shown", bound=BaseModel)
 Answer = Result | Query[Result]
-
-_RESOURCE: Final = TypeAdapter[str](Resource)
-_CLAIMABLE: Final = TypeAdapter[str](ClaimableResource)
-_log = logging.getLogger("holdlog")
 
 
 class ClaimRequests:
