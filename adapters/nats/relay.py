@@ -5,7 +5,6 @@ It continues after the last message of the stream itself. Each publish names the
 """
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -51,8 +50,6 @@ STALLED_AFTER: Final = 5.0
 """Seconds without progress of the stream after which a relay with a target publishes next to the leading one."""
 ANCHOR_AFTER: Final = 30.0
 """Seconds without news after which the anchor is kept, too."""
-
-_log = logging.getLogger("holdlog.nats")
 
 State = Literal["waiting", "connecting", "publishing", "current", "failed"]
 

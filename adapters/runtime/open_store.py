@@ -9,8 +9,6 @@ from typing import Any, Final, TypeVar
 
 from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, Query, always_valid
 from holdlog.adapters.api.requests import Requests
-from holdlog.adapters.api.settings import Settings
-from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.group_commit import Writer
@@ -52,13 +50,12 @@ class OpenStore:
         caller: Caller,
         calls: Requests,
         server: Liveness,
-        settings: Settings,
-        identity: Identity,
     ) -> None:
+        settings = calls.rules.settings
         self.store = store
         self.notifier = notifier
         self.caller = caller
-        self.identity = identity
+        self.identity = calls.rules.identity
         self.requests = calls
         self.liveness = server
         self.writer = Writer(store, notifier)

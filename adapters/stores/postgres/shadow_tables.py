@@ -5,7 +5,6 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
 from typing import Final
 
 import psycopg
@@ -244,7 +243,6 @@ def _replace(view: Table) -> tuple[str, ...]:
     )
 
 
-_numbers = count()
 _WAIT_BRIEFLY: Final = "SET LOCAL lock_timeout = '1s'"
 """For a table that is replaced: new readers queue behind this statement."""
 _READ_WHOLE_TABLES: Final = "SET LOCAL enable_seqscan = on"
