@@ -134,7 +134,11 @@ def _add_state(add: Add) -> None:
         "--after", metavar="KEY", help="only keys after this one: the next page (default: from the start)"
     )
 
-    history = add("history", "list the versions of a value, newest first", _history)
+    history = add(
+        "history",
+        "list the versions of a value, newest first",
+        lambda it, o: it.read(it.requests.values.history(o.namespace, o.key, o.limit)),
+    )
     _add_address(history)
     history.add_argument("--limit", type=int, default=100, metavar="N", help="show the newest N (default: 100)")
 
@@ -148,7 +152,11 @@ def _add_state(add: Add) -> None:
 
 def _add_claims(add: Add) -> None:
     claims = add("claims", "list claims and queues", _board)
-    agents = add("agents", "list agents with claims, and connected processes", _agents)
+    agents = add(
+        "agents",
+        "list agents with claims, and connected processes",
+        lambda it, o: it.read(it.requests.claims.agents(it.liveness.processes(), o.agent)),
+    )
     status = add("status", "show who holds a resource, or list claims and queues", _status)
     status.add_argument("resource", nargs="?", metavar="RESOURCE", help="what to look up (default: list all claims)")
     status.add_argument(
@@ -261,7 +269,7 @@ def _run(call: Call, options: argparse.Namespace) -> int:
         engine.close()
     good = result.body()["status"] in _GOOD and not getattr(result, "held_elsewhere", None)
     if options.json:
-        print(texts.printable(json.dumps(_as_an_agent_sees_it(result), ensure_ascii=False)))
+        texts.print_json(_as_an_agent_sees_it(result))
     else:
         for loss in result.lost or ():
             texts.print_note(response_texts.describe_loss(loss))
@@ -349,11 +357,6 @@ def _status(engine: "Engine", options: argparse.Namespace) -> "Result":
         name = "--after" if options.agent is None else "--agent"
         raise InvalidError(f"{name}: applies to the list of claims; leave out RESOURCE")
     return engine.read(engine.requests.claims.status(options.resource, options.version))
-
-
-def _agents(engine: "Engine", options: argparse.Namespace) -> "Result":
-    """A row for each session, and for each connected process that holds nothing."""
-    return engine.read(engine.requests.claims.agents(engine.liveness.processes(), options.agent))
 
 
 def _claim(engine: "Engine", options: argparse.Namespace) -> "Result":
@@ -445,10 +448,6 @@ def _list(engine: "Engine", options: argparse.Namespace) -> "Result":
     if options.namespace is None:
         return engine.read(engine.requests.values.namespaces(after=options.after))
     return engine.read(engine.requests.values.records(options.namespace, options.prefix, after=options.after))
-
-
-def _history(engine: "Engine", options: argparse.Namespace) -> "Result":
-    return engine.read(engine.requests.values.history(options.namespace, options.key, options.limit))
 
 
 def _watch(engine: "Engine", options: argparse.Namespace) -> "Result":

@@ -1,7 +1,6 @@
 """`holdlog thread`: lists threads; shows the messages and results of one, its data and their history."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -102,14 +101,14 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
         raise
     except HoldlogError as refusal:
         if options.json:
-            print(texts.printable(json.dumps(engine.requests.expected(refusal).body(), ensure_ascii=False)))
+            texts.print_json(engine.requests.expected(refusal).body())
         else:
             texts.print_note(_what_to_do(refusal))
         return 1
     finally:
         engine.close()
     if options.json:
-        print(texts.printable(json.dumps(body, ensure_ascii=False)))
+        texts.print_json(body)
         return 0
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     print(thread_texts.describe(options.action, body, coloured))

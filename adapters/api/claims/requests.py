@@ -99,7 +99,8 @@ class ClaimRequests:
             arguments["receipt"] = self._rules.receipt(receipt)
             receipts[arguments["receipt"]] = receipt
         command = checked(lambda: AcquireClaim(**arguments, wait=round(wait * SECOND)))
-        given = dict(zip(_resources_of(command), (resource, *also, *alternatives), strict=True))
+        named = (command.resource, *command.also, *command.alternatives)
+        given = dict(zip(named, (resource, *also, *alternatives), strict=True))
         for name in given:
             self._rules.require("claim", name)
         again = command.model_copy(update={"wait": 0}) if wait else command
@@ -324,10 +325,6 @@ class ClaimRequests:
         names = (outcome.resource, *(name for name, _ in outcome.also))
         missing = (given[name] for name in names if name in given and workspaces.is_missing(name, given[name]))
         return next((_custom(name) for name in missing), None)
-
-
-def _resources_of(command: AcquireClaim) -> tuple[str, ...]:
-    return (command.resource, *command.also, *command.alternatives)
 
 
 def _custom(given: str) -> str:
