@@ -252,15 +252,15 @@ def process_session() -> str:
 
 
 def _kept(engine: Engine) -> Engine:
-    _engine.add(engine)
+    _engines.add(engine)
     return engine
 
 
-_engine: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
 def _abandon_after_fork() -> None:
-    for engine in list(_engine):
+    for engine in list(_engines):
         engine.detach_after_fork()
 
 

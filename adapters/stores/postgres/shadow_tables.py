@@ -197,9 +197,8 @@ def _require_known_schema(connection: Connection) -> None:
     major, minor = found.get("major", "unknown"), found.get("minor", "0")
     if major != str(MAJOR) or int(minor) > MINOR:
         raise StoreError(
-            f"the store has schema {major}.{minor}, but this holdlog supports {MAJOR}.{MINOR}; rebuild "
-            "with the newest holdlog"
-            " that uses this store"
+            f"the store has schema {major}.{minor}, but this holdlog supports {MAJOR}.{MINOR}; rebuild with the newest"
+            " holdlog that uses this store"
         )
 
 
