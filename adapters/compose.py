@@ -63,7 +63,7 @@ def open_holdlog(
         server = Liveness()
         caller, identity = _identified(memory, session)
         calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))
-        return _kept(Engine(memory, ProcessNotifier(), caller, calls, server, settings, identity))
+        return _kept(Engine(memory, ProcessNotifier(), caller, calls, server))
     if is_url(str(location)):
         return _kept(_open_database(str(location), session, settings, what))
     from holdlog.adapters.stores.sqlite.opening import open_sqlite
@@ -74,7 +74,7 @@ def open_holdlog(
     caller, identity = _identified(store, session)
     server = ProcessLiveness(path, caller.session or "", what)
     calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))
-    return _kept(Engine(store, notifier, caller, calls, server, settings, identity))
+    return _kept(Engine(store, notifier, caller, calls, server))
 
 
 def recorder_of(engine: Engine) -> "LogRecorder":
@@ -123,7 +123,7 @@ def _open_database(url: str, session: SessionId, settings: Settings, what: str) 
     caller, identity = _identified(store, session)
     server.session = caller.session or ""
     calls = Requests(RequestRules(settings, store.now, store.steady, server.connected, identity))
-    return Engine(store, notifier, caller, calls, server, settings, identity)
+    return Engine(store, notifier, caller, calls, server)
 
 
 def file_of(location: str | Path) -> Path:
@@ -252,15 +252,15 @@ def process_session() -> str:
 
 
 def _kept(engine: Engine) -> Engine:
-    _engine.add(engine)
+    _engines.add(engine)
     return engine
 
 
-_engine: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
 def _abandon_after_fork() -> None:
-    for engine in list(_engine):
+    for engine in list(_engines):
         engine.detach_after_fork()
 
 

@@ -1,5 +1,6 @@
 """All refusals of a call. All but UnavailableError mean: decided, nothing happened."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -219,63 +220,56 @@ class Link(NamedTuple):
     principal: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class DeadlockError(HoldlogError):
     """Waiting would never end: the agents of `cycle` would wait for each other."""
 
     code = "deadlock"
 
-    def __init__(self, resource: str, cycle: tuple[Link, ...]) -> None:
-        super().__init__(f"{resource}: waiting would deadlock {len(cycle)} agents; release one of your claims first")
-        self.resource = resource
-        self.cycle = cycle
+    resource: str
+    cycle: tuple[Link, ...]
+
+    def __post_init__(self) -> None:
+        agents = len(self.cycle)
+        super().__init__(f"{self.resource}: waiting would deadlock {agents} agents; release one of your claims first")
 
 
+@dataclass(eq=False, repr=False)
 class NotHolderError(HoldlogError):
     """Only the holder may release a claim. `cause`: what distinguishes the caller from the holder: the agent's
     name, the session, the token, or the receipt that it did not pass. `reason`: why a person took the claim."""
 
     code = "not_holder"
 
-    def __init__(
-        self,
-        resource: str,
-        held_by: str | None,
-        cause: Literal["agent", "session", "receipt", "token"] = "agent",
-        reason: str | None = None,
-        servers: tuple[str, ...] = (),
-        held_by_principal: str | None = None,
-    ) -> None:
-        super().__init__(f"{resource} is not held by the caller")
-        self.resource = resource
-        self.held_by = held_by
-        self.held_by_principal = held_by_principal
-        self.cause = cause
-        self.reason = reason
-        self.servers = servers
+    resource: str
+    held_by: str | None
+    cause: Literal["agent", "session", "receipt", "token"] = "agent"
+    reason: str | None = None
+    servers: tuple[str, ...] = ()
+    held_by_principal: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(f"{self.resource} is not held by the caller")
 
 
+@dataclass(eq=False, repr=False)
 class ExpiredError(HoldlogError):
     """The lease of the claim had already ended. `of_this_session`: the caller's session held it; otherwise another
     session of its name did. `replayed`: the call repeats a request whose claim has ended since."""
 
     code = "expired"
 
-    def __init__(
-        self,
-        resource: str,
-        held_by: str | None,
-        of_this_session: bool = True,
-        replayed: bool = False,
-        held_by_principal: str | None = None,
-    ) -> None:
-        super().__init__(f"the lease of {resource} had expired; claim it again")
-        self.resource = resource
-        self.held_by = held_by
-        self.held_by_principal = held_by_principal
-        self.of_this_session = of_this_session
-        self.replayed = replayed
+    resource: str
+    held_by: str | None
+    of_this_session: bool = True
+    replayed: bool = False
+    held_by_principal: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(f"the lease of {self.resource} had expired; claim it again")
 
 
+@dataclass(eq=False, repr=False)
 class FencedError(HoldlogError):
     """A write relies on a claim that its writer no longer holds.
 
@@ -286,33 +280,22 @@ class FencedError(HoldlogError):
     code = "fenced"
     http_status = 409
 
-    def __init__(
-        self,
-        resource: str,
-        version: int,
-        current_version: int | None = None,
-        held_by: str | None = None,
-        reason: str | None = None,
-        ended: Literal["released", "expired", "forced"] | None = None,
-        is_own: bool = False,
-        needs_receipt: bool = False,
-        servers: tuple[str, ...] = (),
-        held_by_principal: str | None = None,
-    ) -> None:
+    resource: str
+    version: int
+    current_version: int | None = None
+    held_by: str | None = None
+    reason: str | None = None
+    ended: Literal["released", "expired", "forced"] | None = None
+    is_own: bool = False
+    needs_receipt: bool = False
+    servers: tuple[str, ...] = ()
+    held_by_principal: str | None = None
+
+    def __post_init__(self) -> None:
         super().__init__(
-            f"{resource}: the writer does not hold the claim with version {version}; claim it again and pass its new"
-            " version"
+            f"{self.resource}: the writer does not hold the claim with version {self.version}; claim it again and pass"
+            " its new version"
         )
-        self.resource = resource
-        self.version = version
-        self.current_version = current_version
-        self.held_by = held_by
-        self.held_by_principal = held_by_principal
-        self.reason = reason
-        self.ended = ended
-        self.is_own = is_own
-        self.needs_receipt = needs_receipt
-        self.servers = servers
 
 
 class UnavailableError(HoldlogError):

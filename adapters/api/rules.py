@@ -66,22 +66,16 @@ class RequestRules:
     def resource(self, given: str, argument: str = "resource") -> str:
         """The canonical name of a resource."""
         workspaces = self.settings.workspaces
-        if workspaces is not None and isinstance(given, str):
-            try:
-                return workspaces.canonical(given)
-            except ValueError as error:
-                raise InvalidError(f"{argument}: {error}") from None
-        return text(given, argument, _RESOURCE)
+        if workspaces is None or not isinstance(given, str):
+            return text(given, argument, _RESOURCE)
+        return _spelled(workspaces.canonical, given, argument)
 
     def claimable(self, given: str, argument: str = "resource") -> str:
         """Like `resource`, but for a new claim: also rejects names that protect nothing."""
         workspaces = self.settings.workspaces
-        if workspaces is not None and isinstance(given, str):
-            try:
-                return workspaces.claimable(given)
-            except ValueError as error:
-                raise InvalidError(f"{argument}: {error}") from None
-        return text(given, argument, _CLAIMABLE)
+        if workspaces is None or not isinstance(given, str):
+            return text(given, argument, _CLAIMABLE)
+        return _spelled(workspaces.claimable, given, argument)
 
     def receipt(self, given: object) -> str:
         """The salted hash, as stored in leases. Raises InvalidError."""
@@ -145,3 +139,10 @@ class RequestRules:
     def sees(self) -> Callable[[str], bool] | None:
         """Which streams the caller may see; None: all."""
         return None if self.grants is EVERYTHING else self.grants.sees
+
+
+def _spelled(rule: Callable[[str], str], given: str, argument: str) -> str:
+    try:
+        return rule(given)
+    except ValueError as error:
+        raise InvalidError(f"{argument}: {error}") from None

@@ -16,9 +16,11 @@ from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, named_location, variable_of, workspaces_of
 
 if TYPE_CHECKING:
+    from holdlog.adapters.api.request import CommandRequest
     from holdlog.adapters.api.values.responses import Result
+    from holdlog.adapters.runtime.engine import Engine
 
-Call = Callable[[Any, argparse.Namespace], "Result"]
+Call = Callable[["Engine", argparse.Namespace], "Result"]
 Add = Callable[[str, str, Call], argparse.ArgumentParser]
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
@@ -89,7 +91,6 @@ def add_calls(commands: Commands, store: argparse.ArgumentParser, locations: arg
             help=help_text,
             description=help_text[0].upper() + help_text[1:] + ".",
             epilog=f"example:\n  holdlog {_EXAMPLES[name]}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
         if name in _OF_HOLDERS:
@@ -133,7 +134,11 @@ def _add_state(add: Add) -> None:
         "--after", metavar="KEY", help="only keys after this one: the next page (default: from the start)"
     )
 
-    history = add("history", "list the versions of a value, newest first", _history)
+    history = add(
+        "history",
+        "list the versions of a value, newest first",
+        lambda it, o: it.read(it.requests.values.history(o.namespace, o.key, o.limit)),
+    )
     _add_address(history)
     history.add_argument("--limit", type=int, default=100, metavar="N", help="show the newest N (default: 100)")
 
@@ -147,7 +152,11 @@ def _add_state(add: Add) -> None:
 
 def _add_claims(add: Add) -> None:
     claims = add("claims", "list claims and queues", _board)
-    agents = add("agents", "list agents with claims, and connected processes", _agents)
+    agents = add(
+        "agents",
+        "list agents with claims, and connected processes",
+        lambda it, o: it.read(it.requests.claims.agents(it.liveness.processes(), o.agent)),
+    )
     status = add("status", "show who holds a resource, or list claims and queues", _status)
     status.add_argument("resource", nargs="?", metavar="RESOURCE", help="what to look up (default: list all claims)")
     status.add_argument(
@@ -260,7 +269,7 @@ def _run(call: Call, options: argparse.Namespace) -> int:
         engine.close()
     good = result.body()["status"] in _GOOD and not getattr(result, "held_elsewhere", None)
     if options.json:
-        print(texts.printable(json.dumps(_as_an_agent_sees_it(result), ensure_ascii=False)))
+        texts.print_json(_as_an_agent_sees_it(result))
     else:
         for loss in result.lost or ():
             texts.print_note(response_texts.describe_loss(loss))
@@ -291,7 +300,7 @@ def _as_an_agent_sees_it(result: "Result") -> dict[str, Any]:
     return body
 
 
-def _set(engine: Any, options: argparse.Namespace) -> "Result":
+def _set(engine: "Engine", options: argparse.Namespace) -> "Result":
     call = engine.requests.values.set(
         options.namespace,
         options.key,
@@ -304,7 +313,7 @@ def _set(engine: Any, options: argparse.Namespace) -> "Result":
     return _write(engine, call, options)
 
 
-def _delete(engine: Any, options: argparse.Namespace) -> "Result":
+def _delete(engine: "Engine", options: argparse.Namespace) -> "Result":
     call = engine.requests.values.delete(
         options.namespace, options.key, options.by, _expected(options), _guards(options)
     )
@@ -324,22 +333,20 @@ def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
-def _write(engine: Any, call: Any, options: argparse.Namespace | None = None) -> "Result":
+def _write(engine: "Engine", call: "CommandRequest[Result]", options: argparse.Namespace | None = None) -> "Result":
     from holdlog.adapters.api.validation import caller
 
     facts = {} if options is None else {"reason": options.reason, "request_id": options.request_id}
-    result: Result = engine.write(call, caller(engine.caller, **facts))
-    return result
+    return engine.write(call, caller(engine.caller, **facts))
 
 
-def _board(engine: Any, options: argparse.Namespace) -> "Result":
+def _board(engine: "Engine", options: argparse.Namespace) -> "Result":
     from holdlog.adapters.cli.board_texts import board_with_sessions
 
-    found: Result = engine.read(board_with_sessions(engine.requests, options.agent, options.after))
-    return found
+    return engine.read(board_with_sessions(engine.requests, options.agent, options.after))
 
 
-def _status(engine: Any, options: argparse.Namespace) -> "Result":
+def _status(engine: "Engine", options: argparse.Namespace) -> "Result":
     from holdlog.domain.refusals import InvalidError
 
     if options.resource is None:
@@ -349,17 +356,10 @@ def _status(engine: Any, options: argparse.Namespace) -> "Result":
     if options.agent is not None or options.after is not None:
         name = "--after" if options.agent is None else "--agent"
         raise InvalidError(f"{name}: applies to the list of claims; leave out RESOURCE")
-    result: Result = engine.read(engine.requests.claims.status(options.resource, options.version))
-    return result
+    return engine.read(engine.requests.claims.status(options.resource, options.version))
 
 
-def _agents(engine: Any, options: argparse.Namespace) -> "Result":
-    """A row for each session, and for each connected process that holds nothing."""
-    found: Result = engine.read(engine.requests.claims.agents(engine.liveness.processes(), options.agent))
-    return found
-
-
-def _claim(engine: Any, options: argparse.Namespace) -> "Result":
+def _claim(engine: "Engine", options: argparse.Namespace) -> "Result":
     call = engine.requests.claims.claim(
         options.resource,
         options.agent,
@@ -371,11 +371,10 @@ def _claim(engine: Any, options: argparse.Namespace) -> "Result":
         options.note,
         options.receipt,
     )
-    result: Result = engine.claim(call, engine.caller)
-    return result
+    return engine.claim(call, engine.caller)
 
 
-def _release(engine: Any, options: argparse.Namespace) -> "Result":
+def _release(engine: "Engine", options: argparse.Namespace) -> "Result":
     from holdlog.domain.refusals import InvalidError
 
     if options.force and options.reason is None:
@@ -410,7 +409,7 @@ def _release(engine: Any, options: argparse.Namespace) -> "Result":
     return result
 
 
-def _take_all(engine: Any, options: argparse.Namespace) -> "Result":
+def _take_all(engine: "Engine", options: argparse.Namespace) -> "Result":
     """Take all claims of the agent that `--agent` names, on behalf of the user of this command."""
     from holdlog.adapters.api.claims.responses import AlreadyFree
     from holdlog.domain.claims.commands import MAX_RESOURCES
@@ -429,7 +428,7 @@ def _take_all(engine: Any, options: argparse.Namespace) -> "Result":
     return result.model_copy(update={"released": released}) if released else result
 
 
-def _sessions_of(engine: Any, agent: str) -> tuple[Any, list[str]]:
+def _sessions_of(engine: "Engine", agent: str) -> tuple[Any, list[str]]:
     """The sessions with exactly this agent name, and the resources that they hold."""
     found = engine.read(engine.requests.claims.agents(engine.liveness.processes(), agent))
     held = list(dict.fromkeys(it.resource for it in found.claims if it.held_by == agent))
@@ -445,23 +444,15 @@ def _show_sessions(sessions: Any) -> None:
     print(printable(f"sessions with claims under this name:\n{describe_agents(sessions)}"), file=sys.stderr)
 
 
-def _list(engine: Any, options: argparse.Namespace) -> "Result":
+def _list(engine: "Engine", options: argparse.Namespace) -> "Result":
     if options.namespace is None:
-        listed: Result = engine.read(engine.requests.values.namespaces(after=options.after))
-    else:
-        listed = engine.read(engine.requests.values.records(options.namespace, options.prefix, after=options.after))
-    return listed
+        return engine.read(engine.requests.values.namespaces(after=options.after))
+    return engine.read(engine.requests.values.records(options.namespace, options.prefix, after=options.after))
 
 
-def _history(engine: Any, options: argparse.Namespace) -> "Result":
-    result: Result = engine.read(engine.requests.values.history(options.namespace, options.key, options.limit))
-    return result
-
-
-def _watch(engine: Any, options: argparse.Namespace) -> "Result":
+def _watch(engine: "Engine", options: argparse.Namespace) -> "Result":
     call = engine.requests.values.watch(options.namespace, options.key, options.since, options.timeout)
-    result: Result = engine.wait(call)
-    return result
+    return engine.wait(call)
 
 
 def _expected(options: argparse.Namespace) -> int | None:

@@ -31,7 +31,6 @@ def add_copy(commands: Commands) -> None:
         " the store moves: FROM refuses further writes, and the copy keeps its id. After a failure, run the same"
         " command again: it starts over. If a sealed store was already copied there, it only verifies the copy.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("source", metavar="FROM", help="the store to copy: a file, or postgresql://…?schema=…")
     parser.add_argument("target", metavar="TO", help="a new file, or postgresql://…?schema=… of a new schema")

@@ -44,7 +44,6 @@ def add_log(commands: Commands, store: argparse.ArgumentParser, locations: argpa
         description="List events, oldest first; with --follow also new ones as they happen. docs/events.md describes"
         " the events.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     start = parser.add_mutually_exclusive_group()
     start.add_argument(

@@ -163,7 +163,6 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         prog="holdlog",
         usage="holdlog [--db PATH|URL] COMMAND …",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     add_options(parser, StoreOptions)

@@ -70,7 +70,6 @@ def add_relay(commands: Commands, shared: argparse.ArgumentParser) -> None:
         description="Publish every event of the store to a NATS JetStream stream, once and in order. If several relays"
         " run, one of them publishes and the others wait. It reports its progress on standard error.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_nats_options(parser)
     parser.add_argument(
@@ -92,7 +91,6 @@ def add_subscribe(commands: Commands, shared: argparse.ArgumentParser) -> None:
         " per line. If this machine can also read the store itself (--db, or the store of this repository unless"
         " --nats-name is given), the command reads events that NATS dropped from there.",
         epilog=_SUBSCRIBE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_nats_options(parser, limits=False)
     parser.add_argument(

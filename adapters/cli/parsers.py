@@ -15,8 +15,10 @@ _SAME_MEANING: Final = {"--agent": "--by", "--by": "--agent"}
 
 class Parser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Disable abbreviated options: an option added later could make an abbreviation ambiguous."""
-        super().__init__(*arguments, **options | {"allow_abbrev": False})
+        """Disable abbreviated options: an option added later could make an abbreviation ambiguous. Descriptions and
+        examples keep their lines."""
+        fixed = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        super().__init__(*arguments, **options | fixed)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Let the command report unknown arguments: its help lists the known ones."""

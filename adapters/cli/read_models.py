@@ -45,7 +45,6 @@ def add_read_models(commands: Commands, store: argparse.ArgumentParser, location
             help=help_text,
             description=description,
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("--hours", type=one_or_more, default=24, metavar="N", help="how far back (default: 24)")
         parser.add_argument("--agent", metavar="NAME", help="only this agent and its sub-agents (default: all)")

@@ -65,7 +65,6 @@ def add_serve(commands: Commands, store: argparse.ArgumentParser, locations: arg
         help="serve MCP over stdio, or MCP and REST over HTTP (the default command)",
         description="Serve MCP over stdio, or MCP and the REST API over HTTP. holdlog without a command does the same.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_options(serve, ServeOptions)
     add_options(serve, Settings)

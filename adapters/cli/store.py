@@ -31,7 +31,6 @@ def add_rebuild(commands: Commands, shared: argparse.ArgumentParser) -> None:
         help="rebuild the views from the log",
         description="Rebuild the views from the log next to the current ones, then swap them. Servers keep working.",
         epilog="example:\n  holdlog rebuild --db postgresql://holdlog@db.example/holdlog",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON (default: text)")
     parser.set_defaults(run=run_rebuild)
@@ -46,7 +45,6 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
         description="Check that the store is sound, and list connected processes. This changes nothing, and servers"
         " keep working. Exit code 1: the store is not sound.",
         epilog="example:\n  holdlog doctor --json",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON (default: text)")
     parser.set_defaults(run=run_doctor)

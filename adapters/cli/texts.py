@@ -22,6 +22,11 @@ def print_note(line: str) -> None:
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
+def print_json(body: object) -> None:
+    """Print a response as JSON, on one line."""
+    print(printable(json.dumps(body, ensure_ascii=False)), flush=True)
+
+
 def no_store(location: Path | str, expected: bool = True) -> int:
     """Report that the store does not exist, and what to do next. Returns the exit code: 1 if the command needs the
     store, else 0."""

@@ -1,7 +1,6 @@
 """`holdlog thread`: lists threads; shows the messages and results of one, its data and their history."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -48,7 +47,6 @@ def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
         help="list and read threads: the messages, results and data of a run",
         description="Read the messages and results of agents in one run, and the data that they share.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
 
@@ -59,7 +57,6 @@ def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
             help=help_text,
             description=help_text[0].upper() + help_text[1:] + ".",
             epilog=f"example:\n  holdlog thread {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         action.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
         action.set_defaults(run=lambda options: _run(ask, options))
@@ -104,14 +101,14 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
         raise
     except HoldlogError as refusal:
         if options.json:
-            print(texts.printable(json.dumps(engine.requests.expected(refusal).body(), ensure_ascii=False)))
+            texts.print_json(engine.requests.expected(refusal).body())
         else:
             texts.print_note(_what_to_do(refusal))
         return 1
     finally:
         engine.close()
     if options.json:
-        print(texts.printable(json.dumps(body, ensure_ascii=False)))
+        texts.print_json(body)
         return 0
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     print(thread_texts.describe(options.action, body, coloured))

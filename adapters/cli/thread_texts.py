@@ -27,7 +27,7 @@ def describe(action: str, body: dict[str, Any], coloured: bool) -> str:
         case "data":
             return _data(body)
         case _:
-            return _history(body)
+            return table([_change(it) for it in body["history"]])
 
 
 def _threads(body: dict[str, Any]) -> str:
@@ -61,10 +61,6 @@ def _data(body: dict[str, Any]) -> str:
     if "data" not in body:
         return printable(json.dumps(body["value"], ensure_ascii=False, indent=2))
     return table([(key, short(value)) for key, value in body["data"].items()]) or "this thread has no data"
-
-
-def _history(body: dict[str, Any]) -> str:
-    return table([_change(it) for it in body["history"]])
 
 
 def past(recorded: Recorded[Event], key: str) -> dict[str, Any]:

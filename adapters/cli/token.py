@@ -1,13 +1,12 @@
 """`holdlog token`: create, list, revoke and rotate the tokens of a store."""
 
 import argparse
-import json
 import os
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.commands import user
 from holdlog.adapters.cli.parsers import Commands
@@ -51,7 +50,6 @@ def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
         description="Create, list, revoke and rotate the tokens with which agents and scripts call over HTTP. The store"
         " keeps only their hashes.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
 
@@ -64,7 +62,6 @@ def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
             help=help_text,
             description=help_text[0].upper() + help_text[1:] + ".",
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         action.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
         action.set_defaults(run=run)
@@ -142,7 +139,8 @@ def _create(options: argparse.Namespace) -> int:
         token = changed.token
         end = f"expires {moment_of(token.expires_at)}" if token.expires_at is not None else "never expires"
         where = f" in the space {token.space}" if token.space else ""
-        return f"token {token.name} allows {', '.join(token.allow)}{where} and {end}; {_where(options.out)}"
+        secret = "copy it now, it will not be shown again" if options.out is None else f"its secret is in {options.out}"
+        return f"token {token.name} allows {', '.join(token.allow)}{where} and {end}; {secret}"
 
     return _with_secret(options, command, made.text, describe)
 
@@ -169,6 +167,7 @@ def _rotate(options: argparse.Namespace) -> int:
 
 def _revoke(options: argparse.Namespace) -> int:
     from holdlog.adapters.api.validation import checked
+    from holdlog.adapters.cli.texts import print_json
     from holdlog.adapters.cli.token_texts import moment_of, time_of
     from holdlog.domain.token import RevokeToken
 
@@ -177,7 +176,7 @@ def _revoke(options: argparse.Namespace) -> int:
     if not isinstance(changed, tuple):
         return changed
     if options.json:
-        _print_json({"name": options.name, "revoked_at": time_of(changed.token.revoked_at), "already": changed.already})
+        print_json({"name": options.name, "revoked_at": time_of(changed.token.revoked_at), "already": changed.already})
     else:
         when = f"was revoked {moment_of(changed.token.revoked_at)}" if changed.already else "is revoked"
         print(f"token {options.name} {when}")
@@ -203,7 +202,7 @@ def _list(options: argparse.Namespace) -> int:
     finally:
         engine.close()
     if options.json:
-        _print_json({"tokens": [described(token, now) for token in tokens]})
+        texts.print_json({"tokens": [described(token, now) for token in tokens]})
     else:
         print(
             texts.table([row(token, now) for token in tokens])
@@ -240,7 +239,7 @@ def _with_secret(
         texts.print_note("other users can read the file on standard output; chmod 600 it, or use --out FILE next time")
     if options.json:
         secret = {"token": text} if out is None else {"out": str(out)}
-        _print_json({**secret, **described(changed.token, changed.token.issued_at)})
+        texts.print_json({**secret, **described(changed.token, changed.token.issued_at)})
         return 0
     if out is None:
         print(text, flush=True)
@@ -278,22 +277,12 @@ def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: b
         engine.close()
 
 
-def _print_json(body: dict[str, Any]) -> None:
-    from holdlog.adapters.cli.texts import printable
-
-    print(printable(json.dumps(body, ensure_ascii=False)), flush=True)
-
-
 def _named_here(make: "Callable[[], TokenCommand]") -> "TokenCommand":
     """Build the command; errors name its arguments as on the command line."""
     try:
         return make()
     except InvalidError as error:
         raise InvalidError(re.sub(r"^(allow|space|by|overlap)(_seconds)?(\[\d+\])?: ", r"--\1: ", str(error))) from None
-
-
-def _where(out: Path | None) -> str:
-    return "copy it now, it will not be shown again" if out is None else f"its secret is in {out}"
 
 
 def _file(text: str) -> Path:

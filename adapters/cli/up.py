@@ -41,7 +41,6 @@ def add_up(commands: Commands) -> None:
         " Ctrl-C. They listen on the loopback address only and require the passwords in the URLs. Needs the extra"
         " holdlog[servers].",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="keep the data here (default: a temporary folder)")
     parser.add_argument("--only", choices=("postgres", "nats"), help="start only this one (default: both)")

@@ -28,7 +28,7 @@ HOUR: Final = 3_600_000_000
 
 
 class ReadModels(Projection[ReadModelView]):
-    """Counts events per agent and hour, and notes who queued behind whom."""
+    """Counts events per agent and hour, and notes who queued behind whom. Callers open the view's transaction."""
 
     @singledispatchmethod
     def process_event(self, domain_event: Any, tracking: Tracking) -> None:
@@ -36,9 +36,8 @@ class ReadModels(Projection[ReadModelView]):
 
     @process_event.register
     def any_event(self, event: LogEvent, tracking: Tracking) -> None:
-        with self.view.transaction():
-            self.view.reach(tracking, event.envelope.digest)
-            self.view.count(event.author, event.author_principal, event.envelope.at // HOUR, event.TOPIC)
+        self.view.reach(tracking, event.envelope.digest)
+        self.view.count(event.author, event.author_principal, event.envelope.at // HOUR, event.TOPIC)
 
     @process_event.register
     def value_expired(self, event: ValueExpiredEvent, tracking: Tracking) -> None:
@@ -51,45 +50,39 @@ class ReadModels(Projection[ReadModelView]):
         ticket = RecordedTicket(
             event.resource, version, event.agent, event.principal, caller.session, event.mode, event.turn
         )
-        with self.view.transaction():
-            self.any_event(event, tracking)
-            behind = blockers(ticket, self.view.holds_at(wanted), self.view.tickets_at(wanted))
-            self.view.queue(ticket, behind, event.envelope.at)
+        self.any_event(event, tracking)
+        behind = blockers(ticket, self.view.holds_at(wanted), self.view.tickets_at(wanted))
+        self.view.queue(ticket, behind, event.envelope.at)
 
     @process_event.register
     def unqueued(self, event: ClaimUnqueuedEvent, tracking: Tracking) -> None:
-        with self.view.transaction():
-            if event.why == "left":
-                self.any_event(event, tracking)
-            else:
-                self.view.reach(tracking, event.envelope.digest)
-            at = None if event.why == "absent" else event.envelope.at  # the log has no time for it: noticed later
-            self.view.unqueue(event.resource, event.ticket, at, event.why == "granted")
+        if event.why == "left":
+            self.any_event(event, tracking)
+        else:
+            self.view.reach(tracking, event.envelope.digest)
+        at = None if event.why == "absent" else event.envelope.at  # the log has no time for it: noticed later
+        self.view.unqueue(event.resource, event.ticket, at, event.why == "granted")
 
     @process_event.register
     def granted(self, event: ClaimGrantedEvent, tracking: Tracking) -> None:
-        with self.view.transaction():
-            if event.instead_of is not None:
-                self.view.end_hold(event.resource, event.instead_of)
-            self._hold(event, tracking)
+        if event.instead_of is not None:
+            self.view.end_hold(event.resource, event.instead_of)
+        self._hold(event, tracking)
 
     @process_event.register
     def resumed(self, event: ClaimResumedEvent, tracking: Tracking) -> None:
-        with self.view.transaction():
-            self.view.end_hold(event.resource, event.grant)
-            self._hold(event, tracking)
+        self.view.end_hold(event.resource, event.grant)
+        self._hold(event, tracking)
 
     @process_event.register
     def released(self, event: ClaimReleasedEvent, tracking: Tracking) -> None:
-        with self.view.transaction():
-            self.any_event(event, tracking)
-            self.view.end_hold(event.resource, event.grant)
+        self.any_event(event, tracking)
+        self.view.end_hold(event.resource, event.grant)
 
     @process_event.register
     def expired(self, event: ClaimExpiredEvent, tracking: Tracking) -> None:
-        with self.view.transaction():
-            self.view.reach(tracking, event.envelope.digest)
-            self.view.end_hold(event.resource, event.grant)
+        self.view.reach(tracking, event.envelope.digest)
+        self.view.end_hold(event.resource, event.grant)
 
     def _hold(self, event: ClaimGrantedEvent | ClaimResumedEvent, tracking: Tracking) -> None:
         self.any_event(event, tracking)

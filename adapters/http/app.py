@@ -23,7 +23,8 @@ from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.page import routes as page
 from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.http.tenants import Tenants
-from holdlog.adapters.http.threads import routes as threads
+from holdlog.adapters.http.threads.data import routes as thread_data
+from holdlog.adapters.http.threads.items import routes as threads
 from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.http.values.kv import routes as key_value
 from holdlog.adapters.mcp.http.endpoint import Endpoint
@@ -66,6 +67,7 @@ def build_app(
             *claims,
             *events,
             *threads,
+            *thread_data,
             *token,
             *page,
         ],

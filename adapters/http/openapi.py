@@ -85,7 +85,8 @@ class _Schemas:
 def _path(route: ApiRoute, schemas: _Schemas) -> Schema:
     methods = {method.lower(): _operation(operation, schemas) for method, operation in route.operations.items()}
     if "get" in methods:
-        bare = {status: _without_body(answer) for status, answer in methods["get"]["responses"].items()}
+        answers = methods["get"]["responses"].items()
+        bare = {status: {it: answer[it] for it in answer if it != "content"} for status, answer in answers}
         methods["head"] = {**methods["get"], "summary": "Like GET, but without a body", "responses": bare}
     names = [_parameter(it, "path", schemas) | {"required": True} for it in route.names]
     return ({"parameters": names} if names else {}) | methods
@@ -130,10 +131,6 @@ def _answer(answer: Answer, schemas: _Schemas) -> Schema:
             it.name: {"description": it.description, "schema": schemas.of(it.rule)} for it in answer.headers
         }
     return described
-
-
-def _without_body(answer: Schema) -> Schema:
-    return {name: part for name, part in answer.items() if name != "content"}
 
 
 def _without_nulls(schema: Any) -> Any:

@@ -55,7 +55,7 @@ class Tenants:
         self._watch: CommandObserver | None = None
         self._own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
 
-    def engine(self) -> list[Engine]:
+    def engines(self) -> list[Engine]:
         """The main store, and the tenants that are open."""
         return [self.main, *filter(None, (space.engine for space in list(self._spaces.values())))]
 
@@ -63,13 +63,13 @@ class Tenants:
         """From now on, report the commands of all writers to the observer, including writers of tenants opened
         later."""
         self._watch = watch
-        for engine in self.engine():
+        for engine in self.engines():
             engine.writer.watch = watch
 
     def require_own_names(self, require: Callable[[AnyCommand, Caller], Awaitable[None]]) -> None:
         """From now on, await the check before each write and claim, including those in tenants opened later."""
         self._own_names = require
-        for engine in self.engine():
+        for engine in self.engines():
             engine.own_names = require
 
     @asynccontextmanager
@@ -106,7 +106,7 @@ class Tenants:
     def finish_waiting(self) -> None:
         """Make all current and future blocking calls of all tenants return at once."""
         self._ended = True
-        for engine in self.engine():
+        for engine in self.engines():
             engine.finish_waiting()
 
     async def close(self) -> None:

@@ -5,7 +5,6 @@ It continues after the last message of the stream itself. Each publish names the
 """
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -52,8 +51,6 @@ STALLED_AFTER: Final = 5.0
 ANCHOR_AFTER: Final = 30.0
 """Seconds without news after which the anchor is kept, too."""
 
-_log = logging.getLogger("holdlog.nats")
-
 State = Literal["waiting", "connecting", "publishing", "current", "failed"]
 
 
@@ -91,7 +88,7 @@ class Relay:
         self._lead = lead
         self._options = options
         self._report = report or (lambda status: None)
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
         self._in_flight: deque[tuple[asyncio.Future[Acknowledged], Head]] = deque()
         self._acknowledged = Head(0, 0)
         self._published = 0
@@ -228,7 +225,7 @@ class Relay:
         try:
             while True:
                 if next_page is None:
-                    self._rung.clear()
+                    self._notified.clear()
                     page = await asyncio.to_thread(self._page, position, size)
                 else:
                     page, next_page = await next_page, None
@@ -271,14 +268,14 @@ class Relay:
     async def _notified_or_timeout(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_EVERY):
-                await self._rung.wait()
+                await self._notified.wait()
 
     def _lost(self) -> None:
         """Fail the messages in flight: the connection is lost, so their acknowledgements will never arrive."""
         for future, _ in list(self._in_flight):
             if not future.done():
                 future.set_exception(ConnectionError("the connection was lost"))
-        self._rung.set()
+        self._notified.set()
 
     def _drop(self) -> None:
         """Drop the messages in flight: the stream itself will show what arrived."""
@@ -322,7 +319,7 @@ class Relay:
     def _woken(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         def wake() -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._rung.set)
+                loop.call_soon_threadsafe(self._notified.set)
 
         with self._notifier.listen(wake):
             yield

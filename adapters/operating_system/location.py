@@ -195,7 +195,10 @@ def _common_of(git_folder: Path) -> Path:
 
 
 def _is_repository(git_folder: Path, common: Path) -> bool:
-    return _there(git_folder / "HEAD") and all(stat.S_ISDIR(_mode(common / part)) for part in ("objects", "refs"))
+    # HEAD may be a symbolic link to a branch without commits.
+    return os.path.lexists(git_folder / "HEAD") and all(
+        stat.S_ISDIR(_mode(common / part)) for part in ("objects", "refs")
+    )
 
 
 def pointer_in(entry: Path) -> str:
@@ -267,11 +270,6 @@ def _mode(path: Path) -> int:
         return os.stat(path).st_mode
     except (OSError, ValueError):
         return 0
-
-
-def _there(path: Path) -> bool:
-    # HEAD may be a symbolic link to a branch without commits.
-    return os.path.lexists(path)
 
 
 def _why(error: OSError) -> str:

@@ -264,9 +264,9 @@ def _remove_dead_sockets(folder: Path) -> None:
 
 def _open_socket() -> socket.socket | None:
     try:
-        engine = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        engine.bind(("127.0.0.1", 0))
-        engine.settimeout(POLL_EVERY)
+        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        opened.bind(("127.0.0.1", 0))
+        opened.settimeout(POLL_EVERY)
     except OSError:
         return None
-    return engine
+    return opened

@@ -87,7 +87,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
     for line in text.splitlines():
         mount, separator, origin = line.partition(" - ")
         fields, kinds = mount.split(" "), origin.split(" ")
-        if separator and len(fields) >= 5 and (device := _device(fields[2], base=10)):
+        if separator and len(fields) >= 5 and (device := _device(fields[2])):
             mounts.append(Mount(_unescaped(fields[4]), _unescaped(kinds[0]), device))
     return mounts
 
@@ -153,10 +153,10 @@ def _nearness(mount: Mount, device: Device | None) -> tuple[bool, int]:
     return device is not None and mount.device == device, len(mount.point)
 
 
-def _device(text: str, base: int) -> Device | None:
+def _device(text: str) -> Device | None:
     major, _, minor = text.partition(":")
     try:
-        return int(major, base), int(minor, base)
+        return int(major), int(minor)
     except ValueError:
         return None
 

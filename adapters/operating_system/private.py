@@ -139,11 +139,11 @@ def _require_mine(strangers: Sequence[_Entry]) -> None:
         )
 
 
-def _why_open(engine: Sequence[_Entry]) -> StoreError | None:
-    if not engine or _lacks_owners(engine[0].path):
+def _why_open(entries: Sequence[_Entry]) -> StoreError | None:
+    if not entries or _lacks_owners(entries[0].path):
         return None
-    name, mode = shown(engine[0].path), engine[0].mode
-    return StoreError(f"{name} is open to other users (mode {mode:04o}); run: {_commands(engine)}")
+    name, mode = shown(entries[0].path), entries[0].mode
+    return StoreError(f"{name} is open to other users (mode {mode:04o}); run: {_commands(entries)}")
 
 
 def _commands(entries: Sequence[_Entry]) -> str:

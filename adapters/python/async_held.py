@@ -9,7 +9,6 @@ from holdlog.adapters.api.request import CommandRequest
 from holdlog.adapters.python.block import Block, HeldClaim, HoldOptions, to_its_end_async
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.commands import ReleaseClaim
-from holdlog.domain.commands import Outcome
 from holdlog.domain.refusals import HoldlogError
 
 
@@ -22,7 +21,9 @@ async def held_async(engine: Engine, options: HoldOptions) -> AsyncIterator[Held
     async def release_all(releases: Sequence[ReleaseClaim], judge: bool) -> None:
         for command in releases:
             try:
-                block.released(command, await engine.write_async(CommandRequest(command, _itself), engine.caller))
+                block.released(
+                    command, await engine.write_async(CommandRequest(command, lambda outcome: outcome), engine.caller)
+                )
             except HoldlogError as refusal:
                 block.refused(refusal, judge)
 
@@ -43,7 +44,3 @@ async def held_async(engine: Engine, options: HoldOptions) -> AsyncIterator[Held
         raise
     await to_its_end_async(partial(release_all, block.release(), judge=True))
     await engine.run_off_loop_async(block.require_kept)
-
-
-def _itself(outcome: Outcome) -> Outcome:
-    return outcome

@@ -10,7 +10,6 @@ from holdlog.adapters.api.request import CommandRequest
 from holdlog.adapters.python.block import Block, HeldClaim, HoldOptions, to_its_end
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.commands import ReleaseClaim
-from holdlog.domain.commands import Outcome
 from holdlog.domain.refusals import HoldlogError
 
 
@@ -23,7 +22,7 @@ def held(engine: Engine, options: HoldOptions) -> Iterator[HeldClaim]:
     def release_all(releases: Sequence[ReleaseClaim], judge: bool) -> None:
         for command in releases:
             try:
-                block.released(command, engine.write(CommandRequest(command, _itself), engine.caller))
+                block.released(command, engine.write(CommandRequest(command, lambda outcome: outcome), engine.caller))
             except HoldlogError as refusal:
                 block.refused(refusal, judge)
 
@@ -44,7 +43,3 @@ def held(engine: Engine, options: HoldOptions) -> Iterator[HeldClaim]:
         raise
     to_its_end(partial(release_all, block.release(), judge=True))
     engine.run_off_loop(block.require_kept)
-
-
-def _itself(outcome: Outcome) -> Outcome:
-    return outcome

@@ -34,7 +34,7 @@ class LogTailer:
         self._subscribers: list[OnChange] = []
         self._waiters: dict[str, dict[asyncio.Event, None]] = {}
         self._to_wake: dict[asyncio.Event, None] = {}
-        self._rung = False
+        self._notified = False
         self._reading: asyncio.Task[None] | None = None
         self._position: int | None = None  # notified up to here; None: report that any stream may have grown
 
@@ -55,17 +55,17 @@ class LogTailer:
     @contextmanager
     def listen(self, concerns: Sequence[str]) -> Iterator[asyncio.Event]:
         """Yield an event that is set when something that concerns the waiter may be new (projections/waiting.py)."""
-        rung = asyncio.Event()
+        woken = asyncio.Event()
         with self._listening():
             for concern in concerns:
-                self._waiters.setdefault(concern, {})[rung] = None
+                self._waiters.setdefault(concern, {})[woken] = None
             try:
-                yield rung
+                yield woken
             finally:
-                self._to_wake.pop(rung, None)
+                self._to_wake.pop(woken, None)
                 for concern in concerns:
                     waiters = self._waiters[concern]
-                    del waiters[rung]
+                    del waiters[woken]
                     if not waiters:
                         del self._waiters[concern]
 
@@ -77,7 +77,7 @@ class LogTailer:
     @contextmanager
     def _listening(self) -> Iterator[None]:
         if not self._listeners:
-            self._position, self._rung = None, False
+            self._position, self._notified = None, False
             self._subscription.enter_context(self._notifier.listen(self._listen))
         self._listeners += 1
         try:
@@ -90,8 +90,8 @@ class LogTailer:
     def _listen(self) -> None:
         """Schedule a read of the log. Callable from any thread; notifications that arrive before the read are
         merged."""
-        if not self._rung:
-            self._rung = True
+        if not self._notified:
+            self._notified = True
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._begin)
 
@@ -101,8 +101,8 @@ class LogTailer:
 
     async def _read(self) -> None:
         try:
-            while self._rung and self._listeners:
-                self._rung = False
+            while self._notified and self._listeners:
+                self._notified = False
                 self._notify(await asyncio.to_thread(self._news) if self._store.remote else self._news())
                 await asyncio.sleep(0)
         finally:
@@ -117,7 +117,7 @@ class LogTailer:
                     entries = reader.entries(max(0, before - 1), READ_AT_ONCE)
                     if before == 0 or (entries and entries[0].position == before):
                         if len(entries) == READ_AT_ONCE:
-                            self._rung = True  # there may be more
+                            self._notified = True  # there may be more
                         self._position = entries[-1].position if entries else before
                         return frozenset(it.stream for it in entries if it.position > before)
                 self._position = reader.position()  # first read, or the log was reset: nothing to compare with
@@ -140,8 +140,8 @@ class LogTailer:
             self._wake_some()
 
     def _wake_some(self) -> None:
-        for rung in tuple(islice(self._to_wake, WOKEN_AT_ONCE)):
-            del self._to_wake[rung]
-            rung.set()
+        for woken in tuple(islice(self._to_wake, WOKEN_AT_ONCE)):
+            del self._to_wake[woken]
+            woken.set()
         if self._to_wake:
             self._loop.call_soon(self._wake_some)

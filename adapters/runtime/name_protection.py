@@ -42,9 +42,8 @@ class OwnNames:
         argument, name = named
         if not _is_own(name, caller.principal) and await self._is_token_name(first_part(name)):
             raise InvalidError(
-                f"{argument}: this name belongs to the user that runs the server, or to another token; "
-                "choose a name of your"
-                " own, for example claude-7f3a"
+                f"{argument}: this name belongs to the user that runs the server, or to another token; choose a name"
+                " of your own, for example claude-7f3a"
             )
 
     async def _is_token_name(self, first: str) -> bool:

@@ -9,8 +9,6 @@ from typing import Any, Final, TypeVar
 
 from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, Query, always_valid
 from holdlog.adapters.api.requests import Requests
-from holdlog.adapters.api.settings import Settings
-from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.group_commit import Writer
@@ -52,13 +50,12 @@ class OpenStore:
         caller: Caller,
         calls: Requests,
         server: Liveness,
-        settings: Settings,
-        identity: Identity,
     ) -> None:
+        settings = calls.rules.settings
         self.store = store
         self.notifier = notifier
         self.caller = caller
-        self.identity = identity
+        self.identity = calls.rules.identity
         self.requests = calls
         self.liveness = server
         self.writer = Writer(store, notifier)
@@ -76,7 +73,7 @@ class OpenStore:
         self.keeps = settings.keeps
         self._began = calls.rules.steady()
         self._process = os.getpid()
-        self._followers: dict[asyncio.AbstractEventLoop, LogTailer] = {}
+        self._log_tailers: dict[asyncio.AbstractEventLoop, LogTailer] = {}
         self._waits_end = False
         self.token_changes = 0
         """Counts the changes that this process made to tokens."""
@@ -85,10 +82,10 @@ class OpenStore:
     def log_tailer(self) -> LogTailer:
         """The log tailer of the running event loop."""
         loop = asyncio.get_running_loop()
-        if loop not in self._followers:
-            self._followers = {it: tailer for it, tailer in self._followers.items() if not it.is_closed()}
-            self._followers[loop] = LogTailer(self.store, self.notifier)
-        return self._followers[loop]
+        if loop not in self._log_tailers:
+            self._log_tailers = {it: tailer for it, tailer in self._log_tailers.items() if not it.is_closed()}
+            self._log_tailers[loop] = LogTailer(self.store, self.notifier)
+        return self._log_tailers[loop]
 
     # --- what calls are made of, for threads and for coroutines
 
@@ -179,7 +176,7 @@ class OpenStore:
         """Make all current and future blocking calls return immediately, as after a timeout."""
         self._waits_end = True
         self.notifier.wake()
-        for tailer in tuple(self._followers.values()):
+        for tailer in tuple(self._log_tailers.values()):
             tailer.wake_all()
 
     def waiting_is_over(self) -> bool:
@@ -207,7 +204,7 @@ class OpenStore:
         self.store.detach_after_fork()
         self.notifier.detach_after_fork()
         self.notifier = ProcessNotifier()
-        self._followers = {}
+        self._log_tailers = {}
 
     def _announce_exit(self) -> None:
         """Record that this process ended. Claims of a process that ran only briefly keep their full lease, for the

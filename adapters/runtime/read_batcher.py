@@ -70,13 +70,13 @@ class MemoizedReader:
     """A reader of one snapshot, or a part of it, that remembers the result of each call."""
 
     def __init__(self, reader: object) -> None:
-        self._pending = reader
+        self._reader = reader
         self._known: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         found = self._known.get(name)
         if found is None:
-            found = getattr(self._pending, name)
+            found = getattr(self._reader, name)
             if name == "leases":
                 found = self._known[name] = MemoizedReader(found)
             elif callable(found):

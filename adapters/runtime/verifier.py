@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.auth.grants import EVERYTHING
+from holdlog.adapters.auth.options import JwtOptions
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.auth.static import static_token
 from holdlog.adapters.auth.tokens import bearer, hash_of, name_in
@@ -15,7 +16,6 @@ from holdlog.domain.token import Token
 
 if TYPE_CHECKING:
     from holdlog.adapters.auth.jwt import JwtBearers
-from holdlog.adapters.auth.options import JwtOptions
 
 REMEMBERED_SECONDS: Final = 1.0
 """Seconds that a stored token is cached; a revocation by another process takes effect here after this time at most."""
@@ -92,7 +92,7 @@ def build_verifier(
     engine: Engine,
     environ: Mapping[str, str],
     auth_token_file: str | None,
-    jwt: "JwtOptions | None",
+    jwt: JwtOptions | None,
     report: Callable[[str], None],
 ) -> Verifier:
     """Build a verifier from the configuration. `report` receives warnings. Raises InvalidError: then do not start."""

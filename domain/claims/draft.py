@@ -10,9 +10,8 @@ Outcome = TypeVar("Outcome")
 
 
 class Decision(NamedTuple, Generic[Outcome]):
-    """What a decider returns. `events`: each with the state of its claim before and
-    after it. `kept`: new and changed leases.
-    `dropped`: leases that end. `losses`: grants that ended without a release by their holder."""
+    """What a decider returns. `events`: each with the state of its claim before and after it. `kept`: new and changed
+    leases. `dropped`: leases that end. `losses`: grants that ended without a release by their holder."""
 
     outcome: Outcome
     events: list[tuple[Claim, ClaimEvent, Claim]]

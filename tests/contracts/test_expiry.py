@@ -57,7 +57,7 @@ SECOND = 1_000_000
 def engine(store: Store, clock: Clock) -> Iterator[Engine]:
     server, settings = Liveness(), Settings()
     calls = Requests(RequestRules(settings, clock, clock.steady, server.connected, IDENTITY))
-    holdlog = Engine(store, ProcessNotifier(), NOBODY, calls, server, settings, IDENTITY)
+    holdlog = Engine(store, ProcessNotifier(), NOBODY, calls, server)
     yield holdlog
     holdlog.close()
 

@@ -103,7 +103,7 @@ def engine(
         settings, server, clock = settings or Settings(), Liveness(), clock or Clock()
         store = store or open_memory(clock, clock.steady)
         calls = Requests(RequestRules(settings, clock, clock.steady, server.connected, IDENTITY))
-        holdlog = Engine(store, ProcessNotifier(), Caller(session="here"), calls, server, settings, IDENTITY)
+        holdlog = Engine(store, ProcessNotifier(), Caller(session="here"), calls, server)
     yield holdlog
     holdlog.close()
 

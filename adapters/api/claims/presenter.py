@@ -78,12 +78,8 @@ def _former_losses(outcome: ClaimAcquired) -> list[Lost] | None:
     past = outcome.past
     if past is None or past.outcome not in ("expired", "forced") or not outcome.is_former:
         return None
-    resource = outcome.past_of or outcome.resource
-    return [Lost(resource=resource, version=past.version or 0, why=past.outcome, reason=_reason_of(past))]
-
-
-def _reason_of(past: PastHold) -> str | None:
-    return past.note if past.outcome == "forced" else None
+    resource, reason = outcome.past_of or outcome.resource, past.note if past.outcome == "forced" else None
+    return [Lost(resource=resource, version=past.version or 0, why=past.outcome, reason=reason)]
 
 
 def _renewal(receipt: str | None, is_kept: bool) -> str | None:
@@ -133,10 +129,11 @@ def status(
     held = _held(resource, holds[0], board, moment)
     profile = next((it for it in profiles if (it.agent, it.principal) == (held.held_by, held.held_by_principal)), None)
     holders = list(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in holds))
+    current = (resource, version) in [(hold.resource, hold.grant.version) for hold in holds]
     return held.model_copy(
         update={
             **_holders(holders if len(holders) > 1 else ()),
-            "current": None if version is None else any(_is(hold, resource, version) for hold in holds),
+            "current": None if version is None else current,
             "agent_name": profile.name if profile else None,
             "agent_model": profile.model if profile else None,
             "also_claimed_in": elsewhere or None,
@@ -323,10 +320,6 @@ def _held(resource: str, hold: LiveHold, board: ClaimBoard, moment: Moment) -> r
 
 def is_connected(lease: Lease, moment: Moment) -> bool:
     return not lease.has_ended(moment.steady) and moment.connected(lease.server)
-
-
-def _is(hold: LiveHold, resource: str, version: int) -> bool:
-    return (hold.resource, hold.grant.version) == (resource, version)
 
 
 def _queued(waiting: QueuedTicket, at: int) -> responses.Waiter:

@@ -1,12 +1,10 @@
 """Requests about claims: check the arguments, then define what to run and how to respond."""
 
-import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from holdlog.adapters.api.claims import presenter, responses
 from holdlog.adapters.api.claims.sessions import rows
@@ -39,7 +37,7 @@ from holdlog.domain.claims.commands import (
     ReleaseOutcome,
 )
 from holdlog.domain.claims.lease import SECOND, Loss
-from holdlog.domain.claims.resource import ClaimableResource, Resource, custom_name
+from holdlog.domain.claims.resource import custom_name
 from holdlog.domain.commands import Outcome
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import DeniedError, InvalidError
@@ -53,15 +51,9 @@ LONGEST_LEASE: Final = 24 * 60 * 60.0
 
 MAX_SUGGESTED: Final = 64
 """Characters of a custom name in a hint."""
-_PLAIN: Final = re.compile(r"[\w./@+-]+")
-_GUARD_FIELDS: Final = ("resource", "version", "receipt")
 
 Shown = TypeVar("Shown", bound=BaseModel)
 Answer = Result | Query[Result]
-
-_RESOURCE: Final = TypeAdapter[str](Resource)
-_CLAIMABLE: Final = TypeAdapter[str](ClaimableResource)
-_log = logging.getLogger("holdlog")
 
 
 class ClaimRequests:
@@ -107,7 +99,8 @@ class ClaimRequests:
             arguments["receipt"] = self._rules.receipt(receipt)
             receipts[arguments["receipt"]] = receipt
         command = checked(lambda: AcquireClaim(**arguments, wait=round(wait * SECOND)))
-        given = dict(zip(_resources_of(command), (resource, *also, *alternatives), strict=True))
+        named = (command.resource, *command.also, *command.alternatives)
+        given = dict(zip(named, (resource, *also, *alternatives), strict=True))
         for name in given:
             self._rules.require("claim", name)
         again = command.model_copy(update={"wait": 0}) if wait else command
@@ -332,10 +325,6 @@ class ClaimRequests:
         names = (outcome.resource, *(name for name, _ in outcome.also))
         missing = (given[name] for name in names if name in given and workspaces.is_missing(name, given[name]))
         return next((_custom(name) for name in missing), None)
-
-
-def _resources_of(command: AcquireClaim) -> tuple[str, ...]:
-    return (command.resource, *command.also, *command.alternatives)
 
 
 def _custom(given: str) -> str:

@@ -83,9 +83,7 @@ class ThreadValue(Result):
     value: Any
     data_version: int
 
-    @classmethod
-    def kept(cls) -> frozenset[str]:
-        return frozenset({"value"})
+    kept = frozenset({"value"})
 
 
 class ThreadData(Result):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -53,19 +53,16 @@ class Result(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    kept: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose null is meaningful."""
+
     lost: list[Lost] | None = None
 
     def body(self) -> dict[str, Any]:
         """The response as a JSON object that begins with its status."""
-        kept = self.kept()
         dumped = self.model_dump(mode="json").items()
-        fields = {name: value for name, value in dumped if value is not None or name in kept}
+        fields = {name: value for name, value in dumped if value is not None or name in self.kept}
         return {name: fields[name] for name in ("status",) if name in fields} | fields
-
-    @classmethod
-    def kept(cls) -> frozenset[str]:
-        """Fields whose null is meaningful."""
-        return frozenset()
 
 
 class StateRecord(Result):
@@ -80,9 +77,7 @@ class StateRecord(Result):
     expires_at: Time | None = None
     expires_in_seconds: float | None = None
 
-    @classmethod
-    def kept(cls) -> frozenset[str]:
-        return frozenset({"value"})
+    kept = frozenset({"value"})
 
 
 class NotFound(Result):
@@ -105,9 +100,7 @@ class SetResult(Result):
     previous_version: int | None
     position: int
 
-    @classmethod
-    def kept(cls) -> frozenset[str]:
-        return frozenset({"previous_version"})
+    kept = frozenset({"previous_version"})
 
 
 class Conflict(Result):
@@ -122,9 +115,7 @@ class Conflict(Result):
     actual_updated_at: Time | None = None
     hint: str
 
-    @classmethod
-    def kept(cls) -> frozenset[str]:
-        return frozenset({"actual_value"})
+    kept = frozenset({"actual_value"})
 
 
 class DeleteResult(Result):
@@ -209,9 +200,7 @@ class Past(Result):
     forced: Literal[True] | None = None
     guard: list[FencingConditionView] | None = None
 
-    @classmethod
-    def kept(cls) -> frozenset[str]:
-        return frozenset({"value"})
+    kept = frozenset({"value"})
 
 
 class History(Result):

@@ -39,7 +39,6 @@ def add_demo(commands: "Commands") -> None:
         help="see two agents work with and without holdlog, in ten seconds",
         description="Start two real servers with a new store in a temporary folder, and show what holdlog is for.",
         epilog="example:\n  holdlog demo --svg demo.svg",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     demo.add_argument(
         "--svg", metavar="FILE", type=_picture, help="also draw the measurements as a picture (default: no picture)"

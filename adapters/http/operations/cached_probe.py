@@ -29,7 +29,7 @@ class CachedProbe(Generic[Found]):
         now = time.monotonic()
         if self._found is None or (self._found.done() and now - self._probed_at >= self._fresh):
             found: Future[Found] = Future()
-            threading.Thread(target=self._answer, args=(found,), name="holdlog-look", daemon=True).start()
+            threading.Thread(target=self._answer, args=(found,), name="holdlog-probe", daemon=True).start()
             self._found = asyncio.wrap_future(found)
             self._found.add_done_callback(_ignore)
             self._probed_at = now

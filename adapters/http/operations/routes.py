@@ -171,16 +171,18 @@ class Operations:
             return reader.position()
 
     def _facts_now(self) -> ServerFacts:
-        main, *others = [engine.store for engine in self._spaces.engine()]
+        main, *others = [it.store for it in self._spaces.engines()]
         return ServerFacts(self._position(), main.size(), sum(map(_size, others)))
 
     def _gauges(self, facts: ServerFacts | None) -> Iterator[Metric]:
-        engine = self._spaces.engine()
-        yield _gauge("holdlog_writer_queue", "Commands that wait for a batch.", sum(it.writer.waiting for it in engine))
+        engines = self._spaces.engines()
         yield _gauge(
-            "holdlog_waiters", "Calls that are waiting now.", sum(it.lease_maintenance.waiters for it in engine)
+            "holdlog_writer_queue", "Commands that wait for a batch.", sum(it.writer.waiting for it in engines)
         )
-        yield _gauge("holdlog_spaces_open", "Spaces with an open store.", len(engine) - 1)
+        yield _gauge(
+            "holdlog_waiters", "Calls that are waiting now.", sum(it.lease_maintenance.waiters for it in engines)
+        )
+        yield _gauge("holdlog_spaces_open", "Spaces with an open store.", len(engines) - 1)
         yield _gauge("holdlog_store_up", "Whether the store responds.", float(facts is not None))
         if facts is not None:
             yield _gauge("holdlog_store_position", "Position of the newest event in the main store.", facts.position)

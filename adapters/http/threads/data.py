@@ -118,11 +118,7 @@ async def _changed(
 
     allowed = "If-Match with one version, and no other condition"
     result = await written_where(context, conditions, _only(conditions), call, attempt, allowed)
-    return _done(result) if isinstance(result, DataChanged) else result
-
-
-def _done(result: DataChanged) -> Response:
-    return answer(result, headers={"etag": etag(result.data_version)})
+    return answer(result, headers={"etag": etag(result.data_version)}) if isinstance(result, DataChanged) else result
 
 
 def _same(headers: dict[str, str]) -> Response:

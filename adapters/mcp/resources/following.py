@@ -40,14 +40,14 @@ class Changes:
         self._engine = engine
         self._touched = touched
         self._ended = ended
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
         self._open = ExitStack()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start to report new events. Raises refusals; nothing is left open then."""
         self._open.enter_context(self._engine.lease_maintenance.waiting())
-        self._open.enter_context(self._engine.log_tailer.subscribe(lambda _: self._rung.set()))
+        self._open.enter_context(self._engine.log_tailer.subscribe(lambda _: self._notified.set()))
         try:
             after = await self._engine.read_async(Query(lambda reader: reader.position()))
         except BaseException:
@@ -68,12 +68,12 @@ class Changes:
                         streams, after = found
                         self._touched(streams)
                 except UnavailableError:
-                    self._rung.set()
+                    self._notified.set()
                     await asyncio.sleep(AGAIN)
                 if self._engine.waiting_is_over():
                     break
-                await self._rung.wait()
-                self._rung.clear()
+                await self._notified.wait()
+                self._notified.clear()
         except HoldlogError as error:  # closed
             _log.info("stopped sending updates of resources: %s", error)
         except Exception:

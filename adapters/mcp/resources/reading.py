@@ -105,8 +105,7 @@ class Resources:
 
 
 def reading(address: Address, calls: Requests) -> Query[Result]:
-    """A function that reads a resource. Raises InvalidError and DeniedError immediately; the function raises
-    NotFoundError."""
+    """The query that reads a resource. Raises InvalidError and DeniedError; the query raises NotFoundError."""
     match address:
         case OfValue(namespace=namespace, key=key):
             return calls.values.get(namespace, key)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from types import TracebackType
 from typing import Self
 
 import anyio
@@ -40,9 +39,7 @@ class _Stream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         pass
 
 

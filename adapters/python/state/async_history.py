@@ -1,7 +1,6 @@
 """AgentKit's four history hooks of a network, for coroutines: `AsyncThreadHistory`."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from holdlog.adapters.api.request import CommandRequest, Query
@@ -52,9 +51,7 @@ class AsyncThreadHistory(HistoryHooks):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _append(self, command: Append) -> int:

@@ -2,7 +2,6 @@
 """AgentKit's four history hooks of a network, for threads: `ThreadHistory`."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from holdlog.adapters.api.request import CommandRequest, Query
@@ -53,9 +52,7 @@ class ThreadHistory(HistoryHooks):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _append(self, command: Append) -> int:

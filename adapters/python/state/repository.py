@@ -40,8 +40,7 @@ AnyMessage = Message | Mapping[str, Any]
 AnyResult = AgentResult | Mapping[str, Any]
 
 _NO_LIMIT: Final = Settings(max_value_bytes=2**31)
-"""The name of a store in memory that one run uses."""
-
+"""For a store in memory, which one run uses."""
 
 _dropped: Final[list[Engine]] = []
 """Stores without users that were not closed. Python may notice this at any point, even during a write to the same file,

@@ -4,7 +4,6 @@ State."""
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from holdlog.adapters.api.threads.conversation import AgentResult, Message
@@ -208,9 +207,7 @@ class State(Generic[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

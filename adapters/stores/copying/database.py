@@ -15,6 +15,7 @@ from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection, 
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
 from holdlog.adapters.stores.postgres.opening import create, lock_of, open_postgres, require_utf8, store_exists
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
+from holdlog.adapters.stores.postgres.schema import PUT_META
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.target import DatabaseTarget, database_target, name_of
 from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
@@ -22,7 +23,6 @@ from holdlog.domain.refusals import StoreError, UnavailableError
 
 _FOR_LONG: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
 """No timeout, because a copy may have to wait for the other store for a long time."""
-_PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _COUNT_TABLES: Final = """SELECT COUNT(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')"""
 
@@ -89,7 +89,7 @@ class DatabaseCopyTarget:
         connection = self._open()
         connection.execute("UPDATE meta SET value = %s WHERE name = 'store_id'", (store_id,))
         for row in meta.items():
-            connection.execute(_PUT_META, row)
+            connection.execute(PUT_META, row)
         self._publishing = True
         connection.execute("COMMIT")
         self._publishing = False

@@ -1,12 +1,13 @@
 """Audit of a log: is it consistent, and do the views agree with it? One pass by stream, in little memory. Repairs
 nothing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
+from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.ports import State
 from holdlog.domain.refusals import StoreError
@@ -45,42 +46,10 @@ class Faults:
         return "; ".join(self.examples) + (f"; and {more:,} more" if more else "")
 
 
-class Inspection(Protocol):
-    """One read-only snapshot of a store."""
-
-    def views(self) -> set[str]:
-        """Names of the views whose tables exist."""
-
-    def total(self) -> int:
-        """Number of events."""
-
-    def ends(self) -> tuple[int, int]:
-        """First and last position of the log; zeros if it is empty."""
-
-    def events(self) -> Iterator[Row]:
-        """All events in the form that `codec.decode` takes, in order of streams and versions."""
-
-    def rows_of(self, view: Table, keys: Sequence[Row]) -> dict[Row, Row]:
-        """The rows of these keys, by key."""
-
-    def all_rows(self, view: Table) -> Iterator[Row]: ...
-
-    def count(self, view: Table) -> int: ...
-
-    def known(self, streams: Sequence[str]) -> set[str]:
-        """Those of these streams that are in the log."""
-
-    def events_at(self, addresses: Sequence[tuple[str, Any]]) -> Iterator[Row]:
-        """The events at these streams and versions, in the form of `events`."""
-
-    def backwards(self) -> Iterator[tuple[int, int, str]]:
-        """Position, version and stream of events that are earlier than the event before."""
-
-
 class Audit:
     """Checks a log in one pass, and collects the faults that it finds."""
 
-    def __init__(self, inspection: Inspection, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, inspection: SqlInspection, progress: Callable[[int, int], None]) -> None:
         self.events = 0
         self.streams = 0
         self.positions = Faults()

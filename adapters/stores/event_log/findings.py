@@ -1,11 +1,12 @@
 """Findings of a doctor that do not depend on the kind of store."""
 
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.stores.event_log.audit import Audit, Faults, Inspection, Row
+from holdlog.adapters.stores.event_log.audit import Audit, Faults, Row
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
+from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.projections.claims import TICKETS, claim_of
 
 Level = Literal["ok", "warn", "bad"]
@@ -17,23 +18,6 @@ class Finding(NamedTuple):
     name: str
     level: Level
     text: str
-
-
-class ExaminedContents(Inspection, Protocol):
-    def meta(self, name: str) -> str | None:
-        """A value of the store's table `meta`."""
-
-    def counts(self) -> tuple[int, ...]:
-        """Numbers of events, of live records and of deleted records."""
-
-    def kept(self) -> tuple[int, ...]:
-        """The number of responses kept for repeated requests, and of recorded refusals."""
-
-    def leases(self) -> Iterator[Row]:
-        """Resource, version, `grant` or `ticket`, agent, principal."""
-
-    def active_claims(self) -> Iterator[Row]:
-        """Rows of the view `claims` that are held or queued for."""
 
 
 NOT_PROVEN = Finding(
@@ -50,7 +34,7 @@ REBUILD_LEFT = Finding(
 )
 
 
-def contents(inspection: ExaminedContents, size: int) -> list[Finding]:
+def contents(inspection: SqlInspection, size: int) -> list[Finding]:
     """Findings about the store's contents. `size`: bytes."""
     store_id = inspection.meta("store_id")
     if store_id is None:
@@ -69,7 +53,7 @@ def _seal(text: str | None) -> Iterator[Finding]:
         yield Finding("seal", "bad", "the store is sealed, but its seal cannot be read")
 
 
-def log(inspection: Inspection, progress: Callable[[int, int], None]) -> list[Finding]:
+def log(inspection: SqlInspection, progress: Callable[[int, int], None]) -> list[Finding]:
     audit = Audit(inspection, progress)
     audit.run()
     return [
@@ -88,7 +72,7 @@ def log(inspection: Inspection, progress: Callable[[int, int], None]) -> list[Fi
     ]
 
 
-def leases(inspection: ExaminedContents) -> Finding:
+def leases(inspection: SqlInspection) -> Finding:
     """Compare claims and leases. A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the
     grace period."""
     kept = {(resource, version): who for resource, version, *who in inspection.leases()}
@@ -126,7 +110,7 @@ def leases(inspection: ExaminedContents) -> Finding:
     )
 
 
-def retained(inspection: ExaminedContents) -> Finding:
+def retained(inspection: SqlInspection) -> Finding:
     requests, refusals = inspection.kept()
     return Finding("kept", "ok", f"responses to {counted(requests, 'request')}, {counted(refusals, 'refusal')}")
 

@@ -11,7 +11,7 @@ from holdlog.adapters.stores.postgres.catalog import MADE, TABLES, columns_there
 from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.faults import first_line, refusal_of
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
-from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, TYPES
+from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, PUT_META, TYPES
 from holdlog.adapters.stores.postgres.shadow_tables import fold_within, take_over_within
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.adapters.stores.sqlite.migrating import BEFORE_UPGRADE
@@ -49,7 +49,7 @@ def migrate(connection: Connection, recorder: PostgresEventRecorder, old: str) -
         for view in VIEWS:
             take_over_within(connection, view)
         for row in (("major", str(MAJOR)), ("minor", str(MINOR))):
-            connection.execute(_PUT_META, row)
+            connection.execute(PUT_META, row)
         if adds_sessions:
             salt = new_session_salt()
             connection.execute("INSERT INTO meta VALUES (%s, %s)", (SESSION_SALT, salt))
@@ -87,7 +87,6 @@ def _refused(old: str, refusal: HoldlogError, reason: str) -> HoldlogError:
 
 
 _ADD_TICKETS: Final = ("ALTER TABLE claims DROP COLUMN IF EXISTS line", "DROP INDEX IF EXISTS leases_waiting")
-_PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _ADD_SESSIONS: Final = (
     f"ALTER TABLE {EVENTS_TABLE} " + ", ".join(f"ADD COLUMN {name} {TYPES[COLUMNS[name]]}" for name in FORMAT_COLUMNS),
     f"""ALTER TABLE requests ADD COLUMN session {TYPES[str]} NOT NULL DEFAULT '', DROP CONSTRAINT requests_pkey,

@@ -11,7 +11,7 @@ from holdlog.adapters.stores.postgres.catalog import MADE, indexes_there, tables
 from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.migrating import OLDER, migrate
-from holdlog.adapters.stores.postgres.schema import ADDED, CREATE, MAJOR, MINOR, is_behind, require_major
+from holdlog.adapters.stores.postgres.schema import ADDED, CREATE, MAJOR, MINOR, PUT_META, is_behind, require_major
 from holdlog.adapters.stores.postgres.store import Clock, PostgresStore
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.adapters.stores.sql.tables import SESSION_SALT, new_session_salt
@@ -63,8 +63,7 @@ def _add_what_is_new(connection: Connection) -> None:
     missing = ADDED.keys() - tables_there(connection) - indexes_there(connection)
     for statement in (it for name, it in MADE.items() if name in missing):
         connection.execute(statement)
-    put = "INSERT INTO meta VALUES ('minor', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-    connection.execute(put, (str(MINOR),))
+    connection.execute(PUT_META, ("minor", str(MINOR)))
 
 
 def store_exists(url: str) -> bool:

@@ -152,3 +152,4 @@ PUT: Final = {
     table.name: put_into(table.name, table.columns, table.key) for table in (*VIEWS, LEASES, LOSSES, REFUSALS)
 }
 DROP: Final = {view.name: drop_rows(view) for view in VIEWS}
+PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"

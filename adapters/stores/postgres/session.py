@@ -78,16 +78,13 @@ class PostgresLiveness(Liveness):
 
     def others_of(self, session: str) -> list[str]:
         with self._store.reader() as reader:
-            number = _number_of_session(self._store.target.schema, session)
-            found = reader.connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF)).fetchall()
-        servers = [f"pg-{row[0] << 32 | row[1]:014x}" for row in found]
-        return [server for server in servers if server != self.name]
+            found = _connected(reader.connection, _number_of_session(self._store.target.schema, session))
+        return [server for server, *_ in found if server != self.name]
 
     def processes(self) -> list[Process]:
         with self._store.reader() as reader:
-            number = _number_of(self._store.target.schema)
-            found = reader.connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF)).fetchall()
-        return [_process(f"pg-{high << 32 | low:014x}", host, named) for high, low, host, _, named in found]
+            found = _connected(reader.connection, _number_of(self._store.target.schema))
+        return [_process(server, host, named) for server, host, _, named in found]
 
     def close(self) -> None:
         with self._starting:
@@ -160,9 +157,13 @@ class ConnectedSession(NamedTuple):
 
 def connected(connection: Connection, schema: str) -> list[ConnectedSession]:
     """The sessions of a store, the oldest first. Raises psycopg.Error."""
-    number = _number_of(schema)
-    rows = connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
-    return [ConnectedSession(f"pg-{high << 32 | low:014x}", host, started) for high, low, host, started, _ in rows]
+    return [ConnectedSession(*row[:3]) for row in _connected(connection, _number_of(schema))]
+
+
+def _connected(connection: Connection, number: int) -> list[tuple[str, str, str, str]]:
+    """Server, host, start and name of the connections that share the lock of this number."""
+    rows = connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF)).fetchall()
+    return [(f"pg-{high << 32 | low:014x}", *rest) for high, low, *rest in rows]
 
 
 def _described(what: str) -> str:

@@ -5,7 +5,6 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
 from typing import Final
 
 import psycopg
@@ -19,6 +18,7 @@ from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.schema import (
     MAJOR,
     MINOR,
+    PUT_META,
     create_view,
     drop_rows,
     insert_into,
@@ -96,7 +96,7 @@ class PostgresShadowTables:
             with self._transaction():
                 _require_known_schema(self._connection)
                 _create_shadow(self._connection)
-                execute(_PUT_META, (REBUILD, self._ours))
+                execute(PUT_META, (REBUILD, self._ours))
                 self._replaced = views_to_replace(self._connection)
                 recorder = self._store.recorder
                 return recorder.max_notification_id(PostgresReader(self._connection, recorder, 0)) or 0
@@ -197,9 +197,8 @@ def _require_known_schema(connection: Connection) -> None:
     major, minor = found.get("major", "unknown"), found.get("minor", "0")
     if major != str(MAJOR) or int(minor) > MINOR:
         raise StoreError(
-            f"the store has schema {major}.{minor}, but this holdlog supports {MAJOR}.{MINOR}; rebuild "
-            "with the newest holdlog"
-            " that uses this store"
+            f"the store has schema {major}.{minor}, but this holdlog supports {MAJOR}.{MINOR}; rebuild with the newest"
+            " holdlog that uses this store"
         )
 
 
@@ -243,12 +242,10 @@ def _replace(view: Table) -> tuple[str, ...]:
     )
 
 
-_numbers = count()
 _WAIT_BRIEFLY: Final = "SET LOCAL lock_timeout = '1s'"
 """For a table that is replaced: new readers queue behind this statement."""
 _READ_WHOLE_TABLES: Final = "SET LOCAL enable_seqscan = on"
 """Let the planner read whole tables; single rows are read by their keys, however small the table was at first."""
-_PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _PUT_SHADOW: Final = {view.name: put_into(shadow_name(view.name), view.columns, view.key) for view in VIEWS}
 _DROP_SHADOW: Final = {view.name: drop_rows(view, shadow_name(view.name)) for view in VIEWS}
 _SELECT_SHADOW: Final = {view.name: select_rows(view, shadow_name(view.name)) for view in VIEWS}

@@ -19,9 +19,8 @@ MAX_SCHEMA = 50
 """Bytes; PostgreSQL allows names of 63, and ours append to it."""
 
 _UNREADABLE: Final = (
-    "the URL cannot be parsed; write postgresql://user@host:5432/database, with %40 for @, %3A for :, "
-    "%2F for /, %3F for"
-    " ?, %23 for # and %25 for % in names and passwords"
+    "the URL cannot be parsed; write postgresql://user@host:5432/database, with %40 for @, %3A for :, %2F for /,"
+    " %3F for ?, %23 for # and %25 for % in names and passwords"
 )
 
 _WORD: Final = re.compile("[A-Za-z][A-Za-z0-9_-]{0,30}")

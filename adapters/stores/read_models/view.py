@@ -97,37 +97,35 @@ class ReadModelView(SQLiteTrackingRecorder):
                 cursor.execute(statement)
             cursor.execute(tables.FORGET_POSITIONS, (self.table_migration_identifier,))
 
-    # --- what the projection writes
+    # --- what the projection writes, within a transaction
+
+    def _execute(self, statement: str, values: Sequence[object]) -> None:
+        with self.transaction() as cursor:
+            cursor.execute(statement, tuple(values))
 
     def count(self, agent: str, principal: str | None, hour: int, topic: str) -> None:
-        with self.transaction() as cursor:
-            cursor.execute(tables.COUNT, (agent, principal or NO_PRINCIPAL, hour, topic))
+        self._execute(tables.COUNT, (agent, principal or NO_PRINCIPAL, hour, topic))
 
     def hold(self, hold: RecordedHold) -> None:
-        with self.transaction() as cursor:
-            cursor.execute(tables.PUT_HOLD, hold)
+        self._execute(tables.PUT_HOLD, hold)
 
     def end_hold(self, resource: str, version: int | None) -> None:
         """`version` None: all holds of the resource."""
-        with self.transaction() as cursor:
-            if version is None:
-                cursor.execute(tables.END_HOLDS, (resource,))
-            else:
-                cursor.execute(tables.END_HOLD, (resource, version))
+        if version is None:
+            self._execute(tables.END_HOLDS, (resource,))
+        else:
+            self._execute(tables.END_HOLD, (resource, version))
 
     def queue(self, ticket: RecordedTicket, behind: Sequence[Blocker], at: int) -> None:
-        with self.transaction() as cursor:
-            cursor.execute(tables.PUT_TICKET, ticket)
-            queued = (ticket.resource, ticket.version)
-            waiter = (ticket.agent, ticket.principal or NO_PRINCIPAL)
-            for resource, agent, principal in behind:
-                cursor.execute(tables.PUT_COLLISION, (*queued, resource, *waiter, agent, principal or NO_PRINCIPAL, at))
+        queued, waiter = (ticket.resource, ticket.version), (ticket.agent, ticket.principal or NO_PRINCIPAL)
+        self._execute(tables.PUT_TICKET, ticket)
+        for resource, agent, principal in behind:
+            self._execute(tables.PUT_COLLISION, (*queued, resource, *waiter, agent, principal or NO_PRINCIPAL, at))
 
     def unqueue(self, resource: str, ticket: int, at: int | None, granted: bool) -> None:
         """`at`: microseconds UTC; None: unknown."""
-        with self.transaction() as cursor:
-            cursor.execute(tables.END_TICKET, (resource, ticket))
-            cursor.execute(tables.END_COLLISIONS, (at, int(granted), resource, ticket))
+        self._execute(tables.END_TICKET, (resource, ticket))
+        self._execute(tables.END_COLLISIONS, (at, int(granted), resource, ticket))
 
     def holds_at(self, resources: Sequence[str]) -> list[RecordedHold]:
         """The holds that overlap these resources."""

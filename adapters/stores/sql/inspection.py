@@ -23,13 +23,24 @@ class SqlInspection:
         self._unit = unit
         self._recorder = unit.recorder
 
+    def views(self) -> set[str]:
+        """Names of the views whose tables exist."""
+        raise NotImplementedError
+
+    def rows_of(self, view: Table, keys: Sequence[Row]) -> dict[Row, Row]:
+        """The rows of these keys, by key."""
+        raise NotImplementedError
+
     def total(self) -> int:
+        """Number of events."""
         return self._recorder.count(self._unit)
 
     def ends(self) -> tuple[int, int]:
+        """First and last position of the log; zeros if it is empty."""
         return self._recorder.ends(self._unit)
 
     def events(self) -> Iterator[Row]:
+        """All events in the form that `codec.decode` takes, in order of streams and versions."""
         return self._recorder.all_by_stream(self._unit)
 
     def all_rows(self, view: Table) -> Iterator[Row]:
@@ -39,9 +50,11 @@ class SqlInspection:
         return int(self._unit.rows(f'SELECT COUNT(*) FROM "{view.name}"', NONE)[0][0])
 
     def known(self, streams: Sequence[str]) -> set[str]:
+        """Those of these streams that are in the log."""
         return self._recorder.known(streams, self._unit)
 
     def events_at(self, addresses: Sequence[tuple[str, Any]]) -> Iterator[Row]:
+        """The events at these streams and versions."""
         by_stream: dict[str, list[int]] = {}
         for stream, version in addresses:
             by_stream.setdefault(stream, []).append(version)
@@ -49,19 +62,24 @@ class SqlInspection:
             yield from self._recorder.select_versions(stream, versions, self._unit).values()
 
     def backwards(self) -> Iterator[Row]:
+        """Position, version and stream of events that are earlier than the event before."""
         return self._recorder.backwards(self._unit)
 
     def meta(self, name: str) -> str | None:
         return self._unit.meta(name)
 
     def counts(self) -> tuple[int, ...]:
+        """Numbers of events, of live records and of deleted records."""
         return (self.total(), *self._unit.rows(_SELECT_COUNTS, NONE)[0])
 
     def kept(self) -> tuple[int, ...]:
+        """The number of responses kept for repeated requests, and of recorded refusals."""
         return self._unit.rows(_SELECT_KEPT, NONE)[0]
 
     def leases(self) -> Iterator[Row]:
+        """Resource, version, `grant` or `ticket`, agent, principal."""
         return self._unit.stream(_SELECT_LEASES, NONE)
 
     def active_claims(self) -> Iterator[Row]:
+        """Rows of the view `claims` that are held or queued for."""
         return self._unit.stream(f"{select_from(CLAIMS)} WHERE held <> 0 OR waiting <> 0", NONE)

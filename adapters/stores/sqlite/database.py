@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from holdlog.adapters.operating_system.write_lock import OneWriter, WriteLock
 from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
@@ -15,47 +15,47 @@ RECOVERY: Final = 2.0
 """Busy timeout in seconds. Only a process that creates or removes the write-ahead log blocks readers."""
 
 
-class Database(Protocol):
+class Database:
     """Opens connections to the tables of one store."""
 
     write_lock: OneWriter
     damage_check: DamageCheck | None
-
-    @property
-    def uri(self) -> str:
-        """SQLite's name of it."""
+    uri: str
+    """SQLite's name of it."""
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection; the caller must hold the write lock to close it. Raises UnavailableError."""
+        raise NotImplementedError
 
     def connect_writer(self) -> sqlite3.Connection:
         """Open the connection that writes. Raises UnavailableError."""
+        raise NotImplementedError
 
     def commit(self, writer: sqlite3.Connection) -> None:
         """Commit, without an effect on reads that run. Raises sqlite3.Error, UnavailableError."""
+        raise NotImplementedError
 
     def require_same(self) -> None:
-        """Raise UnavailableError if new connections would reach something else."""
+        """Raise UnavailableError if new connections would reach something else. Nothing else can, in memory."""
 
     def size(self) -> int:
         """Bytes that it occupies."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Close what it has opened for itself."""
+        """Close what it has opened for itself: nothing, for a file."""
 
     def detach_after_fork(self) -> None:
-        """In a forked child: never open it again."""
+        """In a forked child: never open it again. Memory is copied, and freed when the child ends."""
 
 
-class DatabaseFile:
+class DatabaseFile(Database):
     """The file at `path`, with its write-ahead log."""
-
-    damage_check: DamageCheck | None
 
     def __init__(self, path: Path, write_lock: WriteLock) -> None:
         self.path = path
         self.uri = uri_of(path)
-        self.write_lock: OneWriter = write_lock
+        self.write_lock = write_lock
         self.damage_check = DamageCheck(path)
         self._path = str(path)  # os.stat of a Path costs another microsecond
         self._identity = identity_of(path)
@@ -82,9 +82,6 @@ class DatabaseFile:
 
     def size(self) -> int:
         return size_of(self.path)
-
-    def close(self) -> None:
-        """Do nothing: all connections are the store's."""
 
     def detach_after_fork(self) -> None:
         if self._identity is not None:

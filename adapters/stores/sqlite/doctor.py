@@ -18,6 +18,7 @@ from holdlog.adapters.stores.sqlite.database import size_of
 from holdlog.adapters.stores.sqlite.faults import is_damage
 from holdlog.adapters.stores.sqlite.inspection import SqliteInspection, any_text
 from holdlog.adapters.stores.sqlite.opening import require_ours
+from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR, version_of
 from holdlog.adapters.stores.sqlite.shadow_tables import left_over
 from holdlog.domain.refusals import StoreError
@@ -103,7 +104,7 @@ def _permissions(path: Path) -> Finding:
 
 def _connect(path: Path) -> sqlite3.Connection:
     # Read-only: closing such a connection writes nothing, so it needs no write lock.
-    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
+    connection = sqlite3.connect(uri_of(path, "ro"), uri=True, isolation_level=None, timeout=5.0)
     connection.text_factory = any_text
     return connection
 

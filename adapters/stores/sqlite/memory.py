@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from holdlog.adapters.operating_system import platform
-from holdlog.adapters.operating_system.write_lock import OneWriter, ThreadLock
-from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
+from holdlog.adapters.operating_system.write_lock import ThreadLock
+from holdlog.adapters.stores.sqlite.database import Database
 from holdlog.adapters.stores.sqlite.faults import is_busy, refusal_of
 from holdlog.adapters.stores.sqlite.schema import create_tables, make_ours
 from holdlog.adapters.stores.sqlite.store import SqliteStore
@@ -28,7 +28,7 @@ def open_memory(clock: Callable[[], int] = platform.now, steady: Callable[[], in
     return SqliteStore(MemoryDatabase(), clock, steady)
 
 
-class MemoryDatabase:
+class MemoryDatabase(Database):
     """A new database in SQLite's VFS `memdb`, which all connections of the process share by name.
 
     Each connection has a separate page cache, so what the writer changes is invisible until its commit. The writer
@@ -36,11 +36,11 @@ class MemoryDatabase:
     connection, `barrier`, takes them for the moment of the commit.
     """
 
-    damage_check: DamageCheck | None = None
+    damage_check = None
 
     def __init__(self) -> None:
         self.uri = f"file:/holdlog-{uuid.uuid4()}?vfs=memdb"
-        self.write_lock: OneWriter = ThreadLock()
+        self.write_lock = ThreadLock()
         self._barrier = self._connect(self.uri, _ATTEMPT)
         self._barrier.execute("BEGIN IMMEDIATE")
         create_tables(self._barrier)
@@ -76,18 +76,12 @@ class MemoryDatabase:
             else:
                 return
 
-    def require_same(self) -> None:
-        """Do nothing: no other process reaches it."""
-
     def size(self) -> int:
         pages, bytes_each = (self._barrier.execute(f"PRAGMA {it}").fetchone()[0] for it in ("page_count", "page_size"))
         return int(pages * bytes_each)
 
     def close(self) -> None:
         self._barrier.close()
-
-    def detach_after_fork(self) -> None:
-        """Do nothing: the store is closed in the child, which frees its copy of the memory when it ends."""
 
     def _connect(self, uri: str, timeout: float) -> sqlite3.Connection:
         try:

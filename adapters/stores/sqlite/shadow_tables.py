@@ -147,9 +147,8 @@ def _require_known_schema(connection: sqlite3.Connection) -> None:
     version = version_of(connection)
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         raise StoreError(
-            f"the store has schema {version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}, but this "
-            "holdlog supports"
-            f" {MAJOR}.{MINOR}; rebuild with the newest holdlog that uses this store"
+            f"the store has schema {version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}, but this holdlog"
+            f" supports {MAJOR}.{MINOR}; rebuild with the newest holdlog that uses this store"
         )
 
 
