@@ -17,12 +17,12 @@ from holdlog.adapters.python.async_held import held_async
 from holdlog.adapters.python.block import HeldClaim
 from holdlog.adapters.python.calls import (
     UPDATE_ATTEMPTS,
+    AnyAnswer,
     ClaimAnswer,
     ReleaseAnswer,
     WatchAnswer,
     back_off,
     hold_options,
-    with_lost,
 )
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
@@ -243,13 +243,13 @@ class AsyncStateStore:
             answer: ReleaseAnswer = await self._engine.write_async(call, self._caller(None, request_id))
         except HoldlogError as refusal:
             answer = self._requests.expected(refusal)  # type: ignore[assignment]
-        return with_lost(answer, await self._engine.lost_async(self._engine.caller))
+        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     async def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
         """Return the holder of a resource; `current` is True if the grant `version` is live. As in responses to `claim`
         and `release`, `lost` lists the claims that this session lost, each once."""
         answer = await self._engine.read_async(self._requests.claims.status(resource, version))
-        return with_lost(answer, await self._engine.lost_async(self._engine.caller))
+        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     async def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
         """List claims and queues, in pages by resource; with `agent`, only those of this agent and its sub-agents."""
@@ -282,7 +282,7 @@ class AsyncStateStore:
             answer: ClaimAnswer = await self._engine.claim_async(call, self._caller(None, request_id))
         except HoldlogError as refusal:
             answer = self._requests.expected(refusal)  # type: ignore[assignment]
-        return with_lost(answer, await self._engine.lost_async(self._engine.caller))
+        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     def _caller(self, reason: str | None, request_id: str | None) -> Caller:
         who = self._engine.caller
@@ -297,3 +297,8 @@ class AsyncStateStore:
         except NotFoundError:
             value, version = None, 0
         return await self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
+
+
+def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
+    """The response, with the claims that this session has lost since the previous one."""
+    return answer.model_copy(update={"lost": lost}) if lost else answer

@@ -45,8 +45,3 @@ def hold_options(
 def back_off(attempt: int) -> float:
     """Seconds to sleep after the conflict of an attempt (from 1)."""
     return random.uniform(0, min(attempt * BACK_OFF, MAX_BACK_OFF))
-
-
-def with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
-    """The response, with the claims that this session has lost since the previous one."""
-    return answer.model_copy(update={"lost": lost}) if lost else answer

@@ -1,6 +1,6 @@
 """Reads the views and the log: the part of the port that both databases share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -20,9 +20,11 @@ from holdlog.domain.ports import HistoryEntry, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.token import Token
+from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS
 from holdlog.projections.claims import CLAIMS, TICKETS, ticket_of
 from holdlog.projections.current import CURRENT
+from holdlog.projections.projection import Row, Table
 from holdlog.projections.tokens import TOKENS
 
 _ACTIVE: Final = "(held > 0 OR waiting > 0)"
@@ -81,6 +83,12 @@ class SqlReader(SqlThreads):
         self.recorder = recorder
         self._now = now
         self._at: int | None = None
+
+    def state(self, view: Table, row: Row) -> Any:
+        return fold.state_of(view, row)
+
+    def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
+        return list(map(fold.decoder(view), rows))
 
     @property
     def at(self) -> int:

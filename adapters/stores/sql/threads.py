@@ -12,7 +12,6 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream
 from holdlog.domain.threads.thread import Datum, ItemKind, Thread
-from holdlog.projections import fold
 from holdlog.projections.projection import Row, Table
 from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of
 
@@ -37,11 +36,11 @@ class SqlThreads(Statements):
 
     def state(self, view: Table, row: Row) -> Any:
         """The state of a row of a view."""
-        return fold.state_of(view, row)
+        raise NotImplementedError
 
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
         """The states of rows of a view."""
-        return list(map(fold.decoder(view), rows))
+        raise NotImplementedError
 
     def thread(self, thread: str) -> Thread:
         rows = self.rows(_SELECT_THREAD, {"thread": thread})
