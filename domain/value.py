@@ -65,6 +65,8 @@ class Json:
             raise ValueError(_why_not_json(error)) from None
         except PydanticSerializationError:
             raise ValueError("a string with a lone surrogate is not JSON text") from None
+        except TypeError:  # pydantic looks up the class of an object, and this one has no hash
+            raise ValueError(_NOT_JSON) from None
         if text.count("[") + text.count("{") > MAX_NESTING and _nesting(text) > MAX_NESTING:
             raise ValueError(f"a value may have at most {MAX_NESTING} levels of nesting")
         if len(text) > MAX_DIGITS:
@@ -175,4 +177,7 @@ def _why_not_json(error: ValidationError) -> str:
         return "a number must be finite"
     if kind == "string_type":
         return "the keys of an object must be strings"
-    return "a value must be JSON: null, true, false, a finite number, a string, a list or an object"
+    return _NOT_JSON
+
+
+_NOT_JSON: Final = "a value must be JSON: null, true, false, a finite number, a string, a list or an object"

@@ -124,7 +124,11 @@ def checked_argument(given: str | list[str], parameter: Parameter) -> Any:
         raise InvalidError(f"{parameter.name}: {_WORDS.get(finding['type']) or what_is_wrong(finding)}") from None
 
 
-_WORDS: Final = {"int_parsing": "must be a whole number", "float_parsing": "must be a number"}
+_WORDS: Final = {
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "has too many digits",
+    "float_parsing": "must be a number",
+}
 
 ANY_TEXT: Final = TypeAdapter(str)
 VERSION: Final = TypeAdapter(Annotated[int, Field(ge=0, le=MAX_VERSION)])

@@ -462,6 +462,7 @@ async def test_long_poll_ends_when_its_client_disconnects(here: Site) -> None:
         ("%1B%5B2J=1", "query: unknown argument"),
         ("limit=0", "limit"),
         ("limit=1001", "limit"),
+        pytest.param(f"limit={'9' * 5000}", "limit: has too many digits", id="5000 digits"),
         ("wait=-1", "wait"),
         ("wait=nan", "wait"),
         ("wait=x", "wait"),

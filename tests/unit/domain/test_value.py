@@ -172,6 +172,23 @@ def test_objects_without_a_json_form_are_refused(value: Any) -> None:
         Json.of(value)
 
 
+class Comparing(type):
+    """Compares classes, so these have no hash."""
+
+    def __eq__(cls, other: object) -> bool:
+        return cls is other
+
+
+class WithoutHash(metaclass=Comparing):
+    pass
+
+
+@pytest.mark.parametrize("value", [WithoutHash(), [1, {"a": WithoutHash()}]])
+def test_objects_whose_class_has_no_hash_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="must be JSON"):
+        Json.of(value)
+
+
 def test_number_with_more_digits_than_python_reads_is_refused() -> None:
     with pytest.raises(ValueError, match="digits"):
         Json.of(10**5000)
