@@ -1,5 +1,6 @@
 """A store of an older schema becomes one of this schema: whole, with a backup, whatever kills or refuses it."""
 
+import itertools
 import logging
 import os
 import shutil
@@ -23,20 +24,25 @@ from holdlog.adapters.stores.sqlite import migrating, schema
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from tests.processes.conftest import Start
-from tests.support.older import SCHEMA_1, SCHEMA_2, lay
+from tests.support.older import SCHEMA_1, SCHEMA_2, SCHEMA_3, lay
 from tests.support.processes.soundness import require_sound
 from tests.support.processes.strace import STRACE, Strace
 from tests.support.slow import slow
 
-FIXTURES = {1: SCHEMA_1, 2: SCHEMA_2}
-VERSIONS = {1: 1000, 2: 2002}
+FIXTURES = {1: SCHEMA_1, 2: SCHEMA_2, 3: SCHEMA_3}
+VERSIONS = {1: 1000, 2: 2002, 3: 3001}
 OF_SCHEMA_1 = pytest.mark.parametrize("old", [1], indirect=True)
 OF_SCHEMA_2 = pytest.mark.parametrize("old", [2], indirect=True)
+OF_SCHEMA_1_OR_2 = pytest.mark.parametrize("old", [1, 2], indirect=True)
+MOMENTS = [
+    *itertools.product((1, 2, 3), ("backup begun", "folding", "swapped")),
+    *itertools.product((1, 2), ("backup made", "tables made")),  # schema 3 needs no new tables of its own
+]
 KILLED = int(signal.SIGKILL)
 OURS = schema.MAJOR * schema.MINORS_PER_MAJOR + schema.MINOR
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[1, 2, 3])
 def old(request: pytest.FixtureRequest) -> int:
     """The major schema of the store."""
     return int(request.param)
@@ -332,7 +338,7 @@ def stopped(where: str, path: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("where", ["backup begun", "backup made", "tables made", "folding", "swapped"])
+@pytest.mark.parametrize(("old", "where"), MOMENTS, indirect=["old"])
 def test_killed_migration_changes_nothing_and_the_next_opener_migrates(path: Path, old: int, where: str) -> None:
     before = log(path)
     for _ in range(2):
@@ -420,6 +426,7 @@ def limited(path: Path, size: int) -> dict[str, Any]:
 
 
 @pytest.mark.check
+@OF_SCHEMA_1_OR_2
 @pytest.mark.parametrize(
     "kept",
     [pytest.param(False, marks=pytest.mark.slow, id="for the backup"), pytest.param(True, id="for the views")],
@@ -456,7 +463,7 @@ def test_migration_of_an_unreadable_log_changes_nothing(path: Path, old: int) ->
         connection.commit()
     before = log(path)
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"schema [12] and cannot be migrated to 4 .*unknown topic.*unchanged"):
+        with pytest.raises(StoreError, match=r"schema [123] and cannot be migrated to 4 .*unknown topic.*unchanged"):
             StateStore(path)
     assert (version(path), log(path), backups(path)) == (VERSIONS[old], before, [])
 
