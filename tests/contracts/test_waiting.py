@@ -91,7 +91,7 @@ class InCoroutine:
 
 def listeners(engine: Engine) -> int:
     """How many coroutines wait."""
-    return sum(follower._listeners for follower in engine._followers.values())
+    return sum(tailer._listeners for tailer in engine._log_tailers.values())
 
 
 @pytest.fixture(params=[InThread, InCoroutine])

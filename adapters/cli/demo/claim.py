@@ -99,4 +99,4 @@ async def _until_queued(holder: Agent, waiter: Agent) -> None:
 def _latency(sent: float, released: float, woken: float) -> str:
     if woken >= released:
         return f"{woken - released:.1f} ms after the release returned"
-    return f"{woken - sent:.1f} ms after the release was sent, before it returned"
+    return f"{woken - sent:.1f} ms after the release, before it returned"
