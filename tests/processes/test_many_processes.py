@@ -34,7 +34,7 @@ def test_eight_processes_that_start_at_once_make_one_store(path: Path, start: St
 
 @pytest.mark.check
 def test_eight_processes_compare_and_set_one_number_exactly_and_nobody_starves(path: Path, start: Start) -> None:
-    workers = [start("compete", path, "counter", 2) for _ in range(TOGETHER)]
+    workers = [start("compete", path, "counter", 2, 20 * TOGETHER) for _ in range(TOGETHER)]
     for worker in workers:
         worker.hear()
     for worker in workers:
