@@ -56,6 +56,11 @@ _WRITTEN_TOGETHER: Final = (
 """Scripts that Japanese, Chinese and Korean mix within a word (Unicode TS 39, "highly restrictive")."""
 
 
+def acts_for(name: str, agent: str) -> bool:
+    """Whether a name is that of the agent or of one of its sub-agents (`claude`, `claude/tests`)."""
+    return name == agent or name.startswith(agent + "/")
+
+
 @lru_cache(_REMEMBERED)
 def name(text: str) -> str:
     """Return a namespace, key or resource: NFC, 1 to 512 characters, visible, also at both ends. Raises ValueError."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdlog.domain.claims.claim import Mode
+from holdlog.domain.names import acts_for
 
 
 class RecordedHold(NamedTuple):
@@ -58,5 +59,6 @@ def _excludes(other: RecordedHold | RecordedTicket, waiter: RecordedTicket) -> b
     in the same session."""
     if other.mode == waiter.mode == "shared":
         return False
-    is_related = waiter.agent == other.agent or waiter.agent.startswith(f"{other.agent}/")
-    return not (is_related and (waiter.principal, waiter.session) == (other.principal, other.session))
+    return not (
+        acts_for(waiter.agent, other.agent) and (waiter.principal, waiter.session) == (other.principal, other.session)
+    )

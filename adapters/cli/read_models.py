@@ -1,7 +1,6 @@
 """`holdlog activity` and `holdlog collisions`: read models that catch up with the log before they answer."""
 
 import argparse
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,7 +54,7 @@ def add_read_models(commands: Commands, store: argparse.ArgumentParser, location
     add(
         "activity",
         "count the events that each agent caused, per hour",
-        "Count the events that each agent caused, per hour, newest first. Expiries count for nobody.",
+        "Count the events that each agent caused, per hour, newest first. Expiries are not counted.",
         _OF_ACTIVITY,
         _activity,
     )
@@ -90,7 +89,7 @@ def _run(options: argparse.Namespace, answer: Answer) -> int:
     """Run a command. Raises HoldlogError, LocationError."""
     from holdlog.adapters.api.validation import STORED_AGENT
     from holdlog.adapters.api.validation import text as checked_text
-    from holdlog.adapters.cli.texts import no_store, printable
+    from holdlog.adapters.cli.texts import no_store, print_json, printable
     from holdlog.adapters.compose import store_exists
 
     if options.agent is not None:
@@ -100,8 +99,10 @@ def _run(options: argparse.Namespace, answer: Answer) -> int:
         return no_store(location, expected=named_location(options.db) is not None)
     with _caught_up(location, options) as models:
         body, text = answer(models, options)
-    as_json = {"status": "ok", "position": models.position, **body}
-    print(printable(json.dumps(as_json, ensure_ascii=False) if options.json else text))
+    if options.json:
+        print_json({"status": "ok", "position": models.position, **body})
+    else:
+        print(printable(text))
     return 0
 
 
@@ -162,13 +163,15 @@ def _text_of_activity(found: list[dict[str, Any]]) -> str:
 
 
 def _collisions(models: CaughtUp, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from holdlog.domain.names import acts_for
+
     rules = models.engine.requests.rules
     resource = None if options.resource is None else rules.resource(options.resource, "--resource")
     rows = models.view.collisions(models.since, resource, options.agent, options.limit)
     with models.engine.store.reader() as reader:
         refusals = reader.refusals(_CODES, models.since, -1) if resource is None else []
     if options.agent is not None:
-        refusals = [it for it in refusals if f"{it.by}/".startswith(f"{options.agent}/")]
+        refusals = [it for it in refusals if acts_for(it.by, options.agent)]
     shown = rules.spelled or str
     found = [_collision(row, shown) for row in rows]
     refused = [_refusal(it) for it in refusals[: options.limit]]

@@ -56,7 +56,7 @@ class HoldlogFactory(InfrastructureFactory[TrackingRecorder]):
     def _require_other_views(self, store: Path) -> None:
         """Raise ProgrammingError if views are configured to be in the file of the store, which has one writer at a
         time."""
-        for name, value in {**os.environ, **self.env}.items():
+        for name, value in self.env.items():
             if name.endswith("SQLITE_DBNAME") and value and os.path.realpath(value) == os.path.realpath(store):
                 raise ProgrammingError(f"{name}: {shown(store)} is the store; use another file for your views")
 

@@ -41,7 +41,7 @@ class ReadModels(Projection[ReadModelView]):
 
     @process_event.register
     def value_expired(self, event: ValueExpiredEvent, tracking: Tracking) -> None:
-        self.view.reach(tracking, event.envelope.digest)  # nobody did it
+        self.view.reach(tracking, event.envelope.digest)  # no agent caused it
 
     @process_event.register
     def queued(self, event: ClaimQueuedEvent, tracking: Tracking) -> None:

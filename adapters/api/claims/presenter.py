@@ -12,7 +12,7 @@ from holdlog.domain.claims.board import ClaimBoard, LiveHold, Waiting
 from holdlog.domain.claims.claim import Grant, PastHold
 from holdlog.domain.claims.commands import ClaimAcquired, Queued, QueuedTicket, ReleaseOutcome
 from holdlog.domain.claims.lease import Lease, Loss
-from holdlog.domain.names import mixed_scripts
+from holdlog.domain.names import acts_for, mixed_scripts
 from holdlog.domain.refusals import Hold
 from holdlog.domain.times import utc
 
@@ -356,7 +356,7 @@ def _holders(holders: Sequence[tuple[str, str | None]]) -> dict[str, list[str] |
 
 def concerns(name: str, agent: str | None) -> bool:
     """Whether `name` is this agent or one of its sub-agents. Any name matches if `agent` is None."""
-    return agent is None or name == agent or name.startswith(agent + "/")
+    return agent is None or acts_for(name, agent)
 
 
 def _joined(*hints: object) -> str | None:

@@ -10,7 +10,7 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.names import thread_stream
+from holdlog.domain.names import acts_for, thread_stream
 from holdlog.domain.ports import State
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError
@@ -46,10 +46,7 @@ class EventFilter(NamedTuple):
 
     def fits(self, recorded: Recorded[Event]) -> bool:
         """Whether an event matches for which `may_fit` is true."""
-        if self.agent is None:
-            return True
-        by = done_by(recorded)
-        return by == self.agent or by.startswith(self.agent + "/")
+        return self.agent is None or acts_for(done_by(recorded), self.agent)
 
     @property
     def concerns(self) -> tuple[str, ...]:

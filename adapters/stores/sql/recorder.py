@@ -156,8 +156,8 @@ class LogRecorder(ApplicationRecorder):
         return unit.stream(f"{_LOG} ORDER BY notification_id", NONE)
 
     def restore(self, rows: Sequence[Row], unit: Any) -> None:
-        """Insert events of another log, each the fields of `EncodedEvent`, into a store that nobody uses
-        yet."""
+        """Insert events of another log, each the fields of `EncodedEvent`, into a store that no process
+        uses yet."""
         raise NotImplementedError
 
     def by_position(self, unit: Statements, after: int = 0, limit: int = ALL) -> Iterator[Row]:
