@@ -61,6 +61,7 @@ _NAMES_HERE: Final = {
     "wait_seconds": "--wait",
     "timeout_seconds": "--timeout",
     "ttl_seconds": "--ttl",
+    "correlation_id": "--correlation",
     "updated_by": "--by",
     "deleted_by": "--by",
     "expected_version": "--version",
@@ -99,6 +100,13 @@ def add_calls(commands: Commands, store: argparse.ArgumentParser, locations: arg
                 metavar="ID",
                 help="a name of your choice: commands with the same ID act as one holder until its claims expire"
                 " (default: a new session for each command; the agent's next command can resume its claims)",
+            )
+        if name in _OF_HOLDERS - {"wait"}:
+            parser.add_argument(
+                "--correlation",
+                metavar="ID",
+                default=os.environ.get("HOLDLOG_CORRELATION"),
+                help="a name for a task, recorded with each of its events (default: HOLDLOG_CORRELATION, or else none)",
             )
         if name in ("claim", "release"):
             parser.add_argument(
@@ -239,6 +247,7 @@ def _add_claims(add: Add) -> None:
 
 def _run(call: Call, options: argparse.Namespace) -> int:
     from holdlog.adapters.api.settings import Settings
+    from holdlog.adapters.api.validation import caller
     from holdlog.adapters.auth.identity import SessionId
     from holdlog.adapters.cli import response_texts, texts
     from holdlog.adapters.compose import named_session, open_holdlog, process_session, store_exists
@@ -257,6 +266,7 @@ def _run(call: Call, options: argparse.Namespace) -> int:
     engine = open_holdlog(location, settings, session, f"holdlog {options.command}", texts.print_note)
     engine.lives_by_leases = session.source == "option"
     try:
+        engine.caller = caller(engine.caller, correlation_id=getattr(options, "correlation", None))
         result = call(engine, options)
         if getattr(options, "session", None) is not None and (lost := engine.lost(engine.caller)):
             result = result.model_copy(update={"lost": lost})

@@ -71,6 +71,7 @@ class Authentication:
                 principal and principal.name,
                 headers.get(b"holdlog-session"),
                 headers.get(b"idempotency-key"),
+                headers.get(b"holdlog-correlation"),
             )
         except InvalidError as error:
             await failed(_by_header(str(error)), 400)(scope, receive, send)
@@ -109,7 +110,11 @@ class Authentication:
         return await self._verifier.verify(text) or not_valid()
 
 
-_HEADERS: Final = {"request_id": "Idempotency-Key", "session": "Holdlog-Session"}
+_HEADERS: Final = {
+    "request_id": "Idempotency-Key",
+    "correlation_id": "Holdlog-Correlation",
+    "session": "Holdlog-Session",
+}
 _SOON: Final = {"retry-after": "1"}
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="holdlog"'}
 _CHALLENGE_INVALID: Final = {"www-authenticate": 'Bearer realm="holdlog", error="invalid_token"'}
@@ -132,10 +137,19 @@ def _names_two_tokens(headers: dict[bytes, bytes]) -> bool:
     return len({_bearer_token(headers), _x_token(headers)} - {None}) > 1
 
 
-def _caller(identity: Identity, principal: str | None, session: bytes | None, request_id: bytes | None) -> Caller:
+def _caller(
+    identity: Identity,
+    principal: str | None,
+    session: bytes | None,
+    request_id: bytes | None,
+    correlation_id: bytes | None,
+) -> Caller:
     """The caller. Raises InvalidError."""
     known = _known_caller(identity, principal, session)
-    return known if request_id is None else caller(known, request_id=_text(request_id, "request_id"))
+    if request_id is None and correlation_id is None:
+        return known
+    facts = _text(request_id, "request_id"), _text(correlation_id, "correlation_id")
+    return caller(known, request_id=facts[0], correlation_id=facts[1])
 
 
 @lru_cache(1024)

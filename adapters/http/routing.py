@@ -147,6 +147,7 @@ WRITER: Final = (
     Parameter(
         "Idempotency-Key", "A repeated request with the same key runs once and gets the same response (24 h)", SESSION
     ),
+    Parameter("Holdlog-Correlation", "Joins the writes of one task, which can be reverted together", SESSION),
     CALLER,
 )
 WRITE_REFUSALS: Final = (*HttpOperation.refusals, 415, 422)

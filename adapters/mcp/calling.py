@@ -14,6 +14,7 @@ OPEN_REQUEST: Final = "open_request"
 """Key in the state of a scope: an ExitStack that closes with the request, for resources that live as long."""
 
 _SESSION_FACTS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
+_CALL_FACTS: Final = ("request_id", "correlation_id")
 
 
 class RequestMetadata(Protocol):
@@ -30,12 +31,10 @@ def context_of(request: RequestMetadata | None, local: Engine | None) -> Request
     """The context of a request. Its session is that of `_meta`, else Mcp-Session-Id, else that of the HTTP request or
     of this process. Raises InvalidError."""
     meta = (request.meta if request else None) or {}
-    request_id = meta.get("holdlog/request_id")
-    if request_id is not None and not isinstance(request_id, str):
-        raise InvalidError("holdlog/request_id: must be a string")
+    facts = _call_facts(meta)
     if local is not None:
         own = RequestContext(local, local.caller)
-        return own._replace(caller=caller(own.caller, session=_session_of(meta, None, own), request_id=request_id))
+        return own._replace(caller=caller(own.caller, session=_session_of(meta, None, own), **facts))
     assert request is not None
     assert request.request is not None
     state = request.request.scope["state"]
@@ -43,7 +42,16 @@ def context_of(request: RequestMetadata | None, local: Engine | None) -> Request
     session = _session_of(meta, state.get(MCP_SESSION), base)
     if session is not None and session != base.caller.session:
         state[OPEN_REQUEST].enter_context(base.engine.lease_maintenance.request_of(base.caller.principal, session))
-    return base._replace(caller=caller(base.caller, session=session, request_id=request_id))
+    return base._replace(caller=caller(base.caller, session=session, **facts))
+
+
+def _call_facts(meta: Mapping[str, Any]) -> dict[str, str | None]:
+    """The request id and the correlation id of a call."""
+    facts = {name: meta.get(f"holdlog/{name}") for name in _CALL_FACTS}
+    for name, fact in facts.items():
+        if fact is not None and not isinstance(fact, str):
+            raise InvalidError(f"holdlog/{name}: must be a string")
+    return facts
 
 
 def _session_of(meta: Mapping[str, Any], mcp_session: str | None, base: RequestContext) -> str | None:

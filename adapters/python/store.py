@@ -39,11 +39,20 @@ class StateStore:
     now; each method documents its other errors.
     """
 
-    def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        settings: Settings | None = None,
+        session: str | None = None,
+        correlation_id: str | None = None,
+    ) -> None:
         """Open or create the store at `path`: a file, `:memory:`, or a PostgreSQL URL. `session`: processes that pass
-        the same text count as one holder of claims; without it, each store object is a separate session. Raises
+        the same text count as one holder of claims; without it, each store object is a separate session.
+        `correlation_id`: recorded with every event that this object causes; it joins the writes of one task. Raises
         StoreError; its one-line message says what to do."""
         self._engine = open_holdlog(path, settings, named_session(session))
+        self._engine.caller = caller(self._engine.caller, correlation_id=correlation_id)
         if session is not None:
             self._engine.join()
         self._requests = self._engine.requests
