@@ -1,6 +1,7 @@
 """The requests of every surface, by subject: check the arguments, then define what to run and how to respond. Nothing
 is run here."""
 
+from holdlog.adapters.api.changes.requests import ChangeRequests
 from holdlog.adapters.api.claims.requests import ClaimRequests
 from holdlog.adapters.api.events.requests import EventRequests
 from holdlog.adapters.api.refusals import response_to
@@ -24,6 +25,7 @@ class Requests:
         self.threads = ThreadRequests(rules)
         self.thread_data = ThreadDataRequests(rules)
         self.events = EventRequests(rules)
+        self.changes = ChangeRequests(rules)
 
     def within(self, grants: Grants) -> "Requests":
         """Return the same requests, restricted to these grants."""

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdlog.adapters.api.changes.responses import Blame as Blame, Diff as Diff
     from holdlog.adapters.api.claims.responses import (
         AlreadyClaimed as AlreadyClaimed,
         AlreadyFree as AlreadyFree,
@@ -81,6 +82,7 @@ _NAMES_IN = {
     "holdlog.adapters.nats.errors": ("EventsLostError", "NatsError"),
     "holdlog.adapters.nats.payload": ("CloudEvent",),
     "holdlog.adapters.python.subscriber": ("Subscription", "subscribe"),
+    "holdlog.adapters.api.changes.responses": ("Blame", "Diff"),
     "holdlog.adapters.api.claims.responses": (
         "AlreadyClaimed",
         "AlreadyFree",

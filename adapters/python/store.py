@@ -5,9 +5,12 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
+from holdlog.adapters.api.changes.moments import moment
+from holdlog.adapters.api.changes.responses import Blame, Diff
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.settings import Settings
@@ -152,6 +155,48 @@ class StateStore:
     def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
         """Return all values of a namespace with their whole histories, at one position of the log."""
         return self._engine.read(self._requests.values.all_exported(namespace, include_deleted))
+
+    def diff(
+        self,
+        namespace: str,
+        key: str | None = None,
+        *,
+        from_version: int | None = None,
+        from_position: int | None = None,
+        from_time: datetime | str | None = None,
+        to_version: int | None = None,
+        to_position: int | None = None,
+        to_time: datetime | str | None = None,
+        limit: int = 1000,
+        after_key: str | None = None,
+    ) -> Diff:
+        """Return what differs between two moments: of one key, or of all keys of a namespace in pages (`next_after`).
+        One argument of each kind: a version of the key, a position in the log, or a time (a `datetime` with a time
+        zone, or RFC 3339); without one of the second kind, the difference to now. Keys that do not differ are not
+        listed. Each change has its `paths`, like a JSON Patch (RFC 6902) with the previous values."""
+        start = moment("from", from_version, from_position, from_time)
+        end = moment("to", to_version, to_position, to_time)
+        return self._engine.read(self._requests.changes.diff(namespace, key, start, end, limit, after_key))
+
+    def blame(
+        self,
+        namespace: str,
+        key: str,
+        *,
+        fields: bool = False,
+        version: int | None = None,
+        position: int | None = None,
+        time: datetime | str | None = None,
+        limit: int = 1000,
+        after_field: str | None = None,
+    ) -> Blame:
+        """Return who wrote, deleted or expired a key last, what that relied on (`based_on`, `forced`, `guard`), and
+        why. `fields`: also who changed each field of an object last. `version`, `position` or `time`: as it was then,
+        as for `diff`. Reads at most 10,000 versions; `unsettled` names fields that are older, and `next_version` is
+        the `version` to pass for them. Raises NotFoundError for a key that did not exist yet."""
+        at = moment("", version, position, time)
+        call = self._requests.changes.blame(namespace, key, at, fields, limit, after_field)
+        return self._engine.read(call)
 
     def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
         """Block until the key has a version above `since_version` (0: until it exists) or the timeout passes."""

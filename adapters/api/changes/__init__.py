@@ -1,0 +1,1 @@
+"""Differences, authorship and undo."""
