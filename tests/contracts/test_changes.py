@@ -9,7 +9,7 @@ import pytest
 
 from holdlog import InvalidError, NotFoundError, StateStore
 from holdlog.adapters.api.changes import blame as blame_limits
-from holdlog.adapters.api.changes.moments import Moment
+from holdlog.adapters.api.changes.moments import NamedMoment
 from holdlog.adapters.api.changes.responses import Diff
 from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.runtime.engine import Engine
@@ -248,7 +248,7 @@ def test_blame_stops_at_its_limit_and_continues_from_there(store: StateStore, mo
         put(store, "k", {"old": 0, "n": number}, by="two")
     monkeypatch.setattr(blame_limits, "MAX_VERSIONS", 12)
     found = store.blame("n", "k", fields=True)
-    assert ([it.field for it in found.fields or ()], found.unsettled, found.next_version) == (["n"], ["old"], 8)
+    assert ([it.field for it in found.fields or ()], found.older, found.next_version) == (["n"], ["old"], 8)
     rest = store.blame("n", "k", fields=True, version=found.next_version)
     assert {it.field: it.updated_by for it in rest.fields or ()}["old"] == "one"
 
@@ -284,10 +284,10 @@ def test_callers_see_only_what_their_grants_allow(engine: Engine) -> None:
     reads = engine.requests.within(Grants.parse(("read-values:n",))).changes
     administers = engine.requests.within(Grants.parse(("admin:n",))).changes
     denied = engine.requests.within(Grants.parse(("write:other",))).changes
-    now = Moment("")
+    now = NamedMoment("")
     assert engine.read(reads.blame("n", "k", now)).author.session is None
     assert engine.read(administers.blame("n", "k", now)).author.session is not None
     with pytest.raises(DeniedError):
         denied.blame("n", "k", now)
     with pytest.raises(DeniedError):
-        denied.diff("n", None, Moment("from", position=0))
+        denied.diff("n", None, NamedMoment("from", position=0))

@@ -23,11 +23,11 @@ class Origin(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """The origins of fields by name. `unsettled`: fields that are the same in all versions that were read; `last`: the
+    """The origins of fields by name. `older`: fields that are the same in all versions that were read; `last`: the
     oldest of these versions."""
 
     found: dict[str, Origin]
-    unsettled: list[str]
+    older: list[str]
     last: int
 
 
@@ -35,21 +35,21 @@ def origins(fields: dict[str, Any], newest: Recorded[Event], history: Iterable[R
     """Find the event that changed each field last. `fields`: of the object that `newest` wrote; `history`: the events
     before it, newest first. Reads as few of them as possible, and at most `MAX_VERSIONS` and `MAX_BYTES`."""
     found: dict[str, Origin] = {}
-    unsettled, last, spent = dict(fields), newest, 0
+    older, last, spent = dict(fields), newest, 0
     for count, recorded in enumerate(history):
         spent += event_bytes(recorded)
-        if not unsettled or count == MAX_VERSIONS or spent > MAX_BYTES:
+        if not older or count == MAX_VERSIONS or spent > MAX_BYTES:
             break
         members = _members(recorded.event)
-        for name, part in list(unsettled.items()):
+        for name, part in list(older.items()):
             if name not in members or not same(members[name], part):
                 found[name] = Origin(last, not recorded.redacted)
-                del unsettled[name]
+                del older[name]
         last = recorded
     else:  # there is no older version
-        found |= dict.fromkeys(unsettled, Origin(last))
-        unsettled = {}
-    return Origins(found, sorted(unsettled), last.envelope.version)
+        found |= dict.fromkeys(older, Origin(last))
+        older = {}
+    return Origins(found, sorted(older), last.envelope.version)
 
 
 def _members(event: Event) -> dict[str, Any]:

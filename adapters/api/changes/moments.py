@@ -14,7 +14,7 @@ from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import microseconds
 
 
-class Moment(NamedTuple):
+class NamedMoment(NamedTuple):
     """At most one is set; none: now. `time`: microseconds UTC. `argument`: how errors name it."""
 
     argument: str
@@ -51,14 +51,14 @@ class Known(NamedTuple):
 
 def moment(
     argument: str, version: object = None, position: object = None, time: datetime | str | None = None
-) -> Moment:
+) -> NamedMoment:
     """Check a moment. `argument`: what the names of its three arguments begin with; may be empty. Raises
     InvalidError."""
-    names = Moment(argument)
+    names = NamedMoment(argument)
     given = {names.named("version"): version, names.named("position"): position, names.named("time"): time}
     if len(several := [name for name, value in given.items() if value is not None]) > 1:
         raise InvalidError(f"{several[1]}: not together with {several[0]}; pass one of them")
-    return Moment(
+    return NamedMoment(
         argument,
         None if version is None else whole(version, names.named("version")),
         None if position is None else whole(position, names.named("position")),
@@ -77,7 +77,7 @@ def time_of(given: object, argument: str) -> int:
     raise InvalidError(f"{argument}: must be a time with its offset, such as 2026-11-23T14:03:00Z")
 
 
-def point(reader: Reader, moment: Moment) -> Point:
+def point(reader: Reader, moment: NamedMoment) -> Point:
     """Find the position of a moment that is not a version. Raises InvalidError for one that has not happened yet."""
     end = reader.position()
     if moment.position is not None:
@@ -95,7 +95,7 @@ def point(reader: Reader, moment: Moment) -> Point:
     return Point(low, moment.time)
 
 
-def known(reader: Reader, namespace: str, key: str, moment: Moment) -> Known:
+def known(reader: Reader, namespace: str, key: str, moment: NamedMoment) -> Known:
     """What a key was at a moment. Raises InvalidError for a version that it does not have."""
     if moment.version is None:
         return known_at(reader, namespace, key, point(reader, moment))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from holdlog.adapters.api.changes.blame import origins
-from holdlog.adapters.api.changes.moments import Known, Moment, Point, known, known_at, point
+from holdlog.adapters.api.changes.moments import Known, NamedMoment, Point, known, known_at, point
 from holdlog.adapters.api.changes.presenter import author, field_author, key_change
 from holdlog.adapters.api.changes.responses import Blame, Diff, KeyChange, PointView
 from holdlog.adapters.api.pagination import MAX_PAGE, ROW_BYTES, chunks, page
@@ -17,7 +17,7 @@ from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.times import utc
 
-NOW: Final = Moment("to")
+NOW: Final = NamedMoment("to")
 
 
 class ChangeRequests:
@@ -31,8 +31,8 @@ class ChangeRequests:
         self,
         namespace: str,
         key: str | None,
-        start: Moment,
-        end: Moment = NOW,
+        start: NamedMoment,
+        end: NamedMoment = NOW,
         limit: int = MAX_PAGE,
         after_key: str | None = None,
     ) -> Query[Diff]:
@@ -53,7 +53,7 @@ class ChangeRequests:
         def of_key(reader: Reader, key: str) -> Diff:
             first, second = known(reader, namespace, key, start), known(reader, namespace, key, end)
             changed = key_change(first, second)
-            before, after = _place(reader, start, first), _place(reader, end, second)
+            before, after = _with_version(reader, start, first), _with_version(reader, end, second)
             return Diff(namespace=namespace, before=before, after=after, changes=[changed] if changed else [])
 
         def of_namespace(reader: Reader) -> Diff:
@@ -73,7 +73,7 @@ class ChangeRequests:
         self,
         namespace: str,
         key: str,
-        moment: Moment,
+        moment: NamedMoment,
         fields: bool = False,
         limit: int = MAX_PAGE,
         after_field: str | None = None,
@@ -112,12 +112,12 @@ class ChangeRequests:
             lambda it: it.envelope.version,
         )
         known = origins({name: members[name] for name in names[:limit]}, newest, history)
-        settled = sorted(known.found.items())
+        authors = sorted(known.found.items())
         return {
-            "fields": [field_author(name, it, self._rules, record.namespace) for name, it in settled],
+            "fields": [field_author(name, it, self._rules, record.namespace) for name, it in authors],
             "next_after": names[limit - 1] if len(names) > limit else None,
-            "unsettled": known.unsettled or None,
-            "next_version": known.last if known.unsettled else None,
+            "older": known.older or None,
+            "next_version": known.last if known.older else None,
         }
 
 
@@ -143,7 +143,7 @@ def _records(reader: Reader, namespace: str, after: str | None) -> Iterator[Reco
     return heapq.merge(of(False), of(True), key=lambda record: record.key)
 
 
-def _place(reader: Reader, moment: Moment, found: Known) -> PointView:
+def _with_version(reader: Reader, moment: NamedMoment, found: Known) -> PointView:
     """A moment of a key, with the version that it had."""
     if moment.version is None:
         return _at(point(reader, moment)).model_copy(update={"version": found.record.version})

@@ -96,7 +96,7 @@ class Blame(Result):
     """Who made a value, and with `fields` who changed each of its fields last, by name. `missing`: there is no value;
     it was deleted or expired.
 
-    `unsettled`: fields that did not change in the versions that were read; pass `next_version` as `version` for them.
+    `older`: fields that did not change in the versions that were read; pass `next_version` as `version` for them.
     `next_after`: pass it as `after_field` for more fields."""
 
     status: Literal["ok"] = "ok"
@@ -107,7 +107,7 @@ class Blame(Result):
     author: Author
     fields: list[FieldAuthor] | None = None
     next_after: str | None = None
-    unsettled: list[str] | None = None
+    older: list[str] | None = None
     next_version: int | None = None
 
     kept = frozenset({"value"})

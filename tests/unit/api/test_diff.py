@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdlog.adapters.api.changes.diff import Step, difference, same
+from holdlog.adapters.api.changes.diff import DiffStep, difference, same
 
 NAMES = st.sampled_from(["a", "b", "a/b", "~", "", "0"])
 VALUES = st.recursive(
@@ -17,7 +17,7 @@ VALUES = st.recursive(
 )
 
 
-def applied(value: Any, steps: list[Step]) -> Any:
+def applied(value: Any, steps: list[DiffStep]) -> Any:
     """RFC 6902 for the operations that a difference has. Also checks that `previous` is what was there."""
     value = json.loads(json.dumps(value))
     for step in steps:
@@ -52,7 +52,7 @@ def test_steps_turn_the_first_value_into_the_second(before: Any, after: Any) -> 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), (1, 1.0), ("1", 1), ([], {}), (None, False)])
 def test_values_that_python_may_take_for_equal_differ(one: Any, other: Any) -> None:
-    assert difference({"k": [one]}, {"k": [other]}) == [Step("replace", "/k/0", other, one)]
+    assert difference({"k": [one]}, {"k": [other]}) == [DiffStep("replace", "/k/0", other, one)]
 
 
 def test_order_of_members_is_no_difference() -> None:
@@ -60,16 +60,16 @@ def test_order_of_members_is_no_difference() -> None:
 
 
 def test_an_item_inserted_first_is_one_step() -> None:
-    assert difference([1, 2, 3], [0, 1, 2, 3]) == [Step("add", "/0", 0)]
-    assert difference([1, 2, 3], [1, 3]) == [Step("remove", "/1", previous=2)]
+    assert difference([1, 2, 3], [0, 1, 2, 3]) == [DiffStep("add", "/0", 0)]
+    assert difference([1, 2, 3], [1, 3]) == [DiffStep("remove", "/1", previous=2)]
 
 
 def test_members_are_named_by_json_pointers() -> None:
     before, after = {"a/b": {"~": 1}}, {"a/b": {"~": 2}}
-    assert difference(before, after) == [Step("replace", "/a~1b/~0", 2, 1)]
+    assert difference(before, after) == [DiffStep("replace", "/a~1b/~0", 2, 1)]
 
 
 def test_difference_that_would_be_larger_than_the_limit_replaces_the_whole() -> None:
     before, after = {"n" * 1000: [0] * 50}, {"n" * 1000: [1] * 50}
     assert len(difference(before, after)) == 50
-    assert difference(before, after, limit=10_000) == [Step("replace", "", after, before)]
+    assert difference(before, after, limit=10_000) == [DiffStep("replace", "", after, before)]
