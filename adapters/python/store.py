@@ -192,8 +192,8 @@ class StateStore:
     ) -> Blame:
         """Return who wrote, deleted or expired a key last, what that relied on (`based_on`, `forced`, `guard`), and
         why. `fields`: also who changed each field of an object last. `version`, `position` or `time`: as it was then,
-        as for `diff`. Reads at most 10,000 versions; `older` names fields that changed before them, and `next_version` is
-        the `version` to pass for them. Raises NotFoundError for a key that did not exist yet."""
+        as for `diff`. Reads at most 10,000 versions; `older` names fields that changed before them, and `next_version`
+        is the `version` to pass for them. Raises NotFoundError for a key that did not exist yet."""
         at = moment("", version, position, time)
         call = self._requests.changes.blame(namespace, key, at, fields, limit, after_field)
         return self._engine.read(call)
