@@ -19,13 +19,14 @@ SCANNED_BYTES: Final = 4 * 1024 * 1024
 """Bytes that one page may scan; an entry that does not match counts as `ROW_BYTES`. The next page continues after
 it."""
 READ_AT_ONCE: Final = 32
+"""Events in memory at a time before they are converted: with 128 the garbage collector takes a fifth of the time."""
 
 Shown = TypeVar("Shown")
 
 
 class EventPage(NamedTuple, Generic[Shown]):
-    """Matching events, as `read_page` was asked to show them. `scanned`: every match up to this position is in this page
-    or an earlier one. `end`: position of the end of the log."""
+    """Matching events, as `read_page` was asked to show them. `scanned`: every match up to this position is in this
+    page or an earlier one. `end`: position of the end of the log."""
 
     events: list[Shown]
     scanned: int
@@ -75,7 +76,7 @@ def read_page(
 def _scan(reader: Reader, choice: EventFilter, after: int) -> Iterator[_Scanned]:
     """The log above a position, with the content of events that may match. Reads little more than what is consumed."""
     if choice.may_fit_all:
-        for recorded in chunks(lambda last, size: reader.log(last or 0, size), after, _position):
+        for recorded in chunks(lambda last, size: reader.log(last or 0, size), after, _position, READ_AT_ONCE):
             yield _Scanned(recorded.envelope.position, recorded.envelope.at, recorded)
         return
     entries = chunks(lambda last, size: reader.entries(last or 0, size), after, lambda entry: entry.position)
