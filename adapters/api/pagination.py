@@ -28,16 +28,20 @@ Cursor = TypeVar("Cursor", int, str)
 
 
 def chunks(
-    fetch: Callable[[Cursor | None, int], Sequence[Row]], start: Cursor | None, cursor_of: Callable[[Row], Cursor]
+    fetch: Callable[[Cursor | None, int], Sequence[Row]],
+    start: Cursor | None,
+    cursor_of: Callable[[Row], Cursor],
+    largest: int = LAST_CHUNK,
 ) -> Iterator[Row]:
-    """Iterate over all rows, fetching on demand. `fetch` gets the cursor of the previous row and the number of rows."""
+    """Iterate over all rows, fetching on demand. `fetch` gets the cursor of the previous row and the number of rows,
+    at most `largest`."""
     size = FIRST_CHUNK
     while True:
         rows = fetch(start, size)
         yield from rows
         if len(rows) < size:
             return
-        start, size = cursor_of(rows[-1]), min(2 * size, LAST_CHUNK)
+        start, size = cursor_of(rows[-1]), min(2 * size, largest)
 
 
 def page(rows: Iterable[Row], limit: int, size: Callable[[Row], int] = lambda row: 0) -> tuple[list[Row], bool]:

@@ -31,7 +31,7 @@ async def follow(engine: Engine, choice: EventFilter, after: int, every: float) 
         page = await _page(engine, choice, position)
         position = page.scanned
         if page.events:
-            yield _new_events(engine, page)
+            yield NewEvents(page.events, page.scanned)
         if position < page.end:
             continue
         yield NewEvents([], position)
@@ -40,7 +40,7 @@ async def follow(engine: Engine, choice: EventFilter, after: int, every: float) 
                 page = await _page(engine, choice, position)
                 position = page.scanned
                 if page.events:
-                    yield _new_events(engine, page)
+                    yield NewEvents(page.events, page.scanned)
             while not engine.waiting_is_over():
                 events = await backlog.take(every)
                 if backlog.overflowed:
@@ -50,13 +50,11 @@ async def follow(engine: Engine, choice: EventFilter, after: int, every: float) 
                 yield NewEvents(fresh, position)
 
 
-async def _page(engine: Engine, choice: EventFilter, after: int) -> EventPage:
-    def read() -> EventPage:
+async def _page(engine: Engine, choice: EventFilter, after: int) -> EventPage[RenderedEvent]:
+    spelled = engine.requests.rules.spelled
+
+    def read() -> EventPage[RenderedEvent]:
         with engine.store.reader() as reader:
-            return read_page(reader, choice, after, PAGE)
+            return read_page(reader, choice, after, PAGE, lambda recorded: RenderedEvent(recorded, spelled))
 
     return await asyncio.to_thread(read)
-
-
-def _new_events(engine: Engine, page: EventPage) -> NewEvents:
-    return NewEvents([RenderedEvent(recorded, engine.requests.rules.spelled) for recorded in page.events], page.scanned)

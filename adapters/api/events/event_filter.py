@@ -1,7 +1,7 @@
 """Filter of events: what the caller wants and may see."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator, TypeAdapter, WithJsonSchema
@@ -49,6 +49,11 @@ class EventFilter(NamedTuple):
         return self.agent is None or acts_for(done_by(recorded), self.agent)
 
     @property
+    def may_fit_all(self) -> bool:
+        """Whether `may_fit` is true of every event."""
+        return self.topics is None and self.sees is None and not self._needs_stream
+
+    @property
     def concerns(self) -> tuple[str, ...]:
         """What must change before more events can match (projections/waiting.py)."""
         streams = () if self.namespace is None else whole_namespace(self.namespace)
@@ -78,10 +83,16 @@ def done_by(recorded: Recorded[Event]) -> str:
     """The agent that caused an event: the author of a value or thread item, the agent that registered, the holder or
     waiter of a claim, or the person who forcibly released it. What expired is attributed to its owner."""
     event = recorded.event
-    for field in ("forced_by", "by", "agent"):
-        if name := getattr(event, field, None):
+    for field in _authors(type(event)):
+        if name := getattr(event, field):
             return str(name)
     return names_in(recorded.envelope.stream).get("agent", "")
+
+
+@cache
+def _authors(kind: type[Event]) -> tuple[str, ...]:
+    """The fields of a kind of event that name who caused it, the first choice first."""
+    return tuple(field for field in ("forced_by", "by", "agent") if field in kind.model_fields)
 
 
 def names_in(stream: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The view of an event on all surfaces."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, get_origin
 
 from holdlog.adapters.api.authors import principal_of
 from holdlog.adapters.api.events.event_filter import done_by, names_in
@@ -17,10 +18,10 @@ _TIMES: Final = ("expires_at", "due", "overlap_until")
 _OTHERS: Final = ("also", "alternatives")
 _ONE_OTHER: Final[dict[str, Callable[[str], str]]] = {"moved_to": claim_stream, "parent": thread_stream}
 """Fields that name one other stream, and how to get its name."""
-_KEYS: Final = ("written", "deleted")
-"""Keys of a thread's data."""
 _CALLER: Final = ("request_id", "correlation_id", "reason")
 """Fields of the caller that a view shows. Not the session: a caller that knew it could act as that session."""
+_NAMES: Final = ("agent", "resource", "moved_to")
+"""Fields of a view whose scripts are checked, like those of `by`."""
 
 
 def event_view(
@@ -28,18 +29,24 @@ def event_view(
 ) -> EventView:
     """Convert an event of the log to a view. `shown`: spells resources. `sees`: which streams the view may name; the
     names of others are left out."""
-    envelope, event, payload = recorded.envelope, recorded.event, recorded.event.payload_field
-    fields: dict[str, Any] = {**names_in(envelope.stream)}
-    fields |= event.model_dump(
-        mode="json", exclude={"by", "principal", payload or "by", *event.private_fields}, exclude_none=True
-    )
-    for name in _TIMES:
-        if name in fields:
-            fields[name] = utc(fields[name]).isoformat(timespec="microseconds")
-    _hide(fields, sees)
+    envelope, event, redacted = recorded
+    fields: dict[str, Any] = names_in(envelope.stream)
+    names, lists, times = _fields_of(type(event))
+    for name in names:
+        if (value := getattr(event, name)) is not None:
+            fields[name] = value
+    for name in lists:
+        if value := getattr(event, name):
+            fields[name] = list(value)
+    for name in times:
+        if (at := getattr(event, name)) is not None:
+            fields[name] = utc(at).isoformat(timespec="microseconds")
+    if sees is not None:
+        _hide(fields, sees)
     if shown is not None:
         _respell(fields, shown)
-    if recorded.redacted:
+    payload = event.payload_field
+    if redacted:
         fields |= {"redacted": True, str(payload): None}
     elif payload is not None and (content := getattr(event, payload)) is not None:
         fields[payload] = content.value if isinstance(content, Json) else content
@@ -50,32 +57,45 @@ def event_view(
             fields[name] = fact
     fields |= relied_on(envelope, shown, sees)
     by = done_by(recorded)
-    if any(map(mixed_scripts, (by, *(fields[name] for name in ("agent", "resource", "moved_to") if name in fields)))):
+    if mixed_scripts(by) or any(name in fields and mixed_scripts(fields[name]) for name in _NAMES):
         fields["mixed_scripts"] = True
-    return EventView(
-        **fields,
-        position=envelope.position,
-        id=f"{envelope.stream}@{envelope.version}",
-        stream=envelope.stream,
-        version=envelope.version,
-        kind=envelope.topic,
-        at=utc(envelope.at),
-        by=by,
-    )
+    fields |= {
+        "position": envelope.position,
+        "id": f"{envelope.stream}@{envelope.version}",
+        "stream": envelope.stream,
+        "version": envelope.version,
+        "kind": envelope.topic,
+        "at": utc(envelope.at),
+        "by": by,
+    }
+    return EventView.model_validate(fields)
+
+
+@cache
+def _fields_of(kind: type[Event]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The fields of a kind of event that a view shows as they are, the lists that it shows if they have members, and
+    the times."""
+    hidden = {"by", "principal", kind.payload_field, *kind.private_fields}
+    shown = {name: field.annotation for name, field in kind.model_fields.items() if name not in hidden}
+    lists = tuple(name for name, type_ in shown.items() if get_origin(type_) is tuple)
+    times = tuple(name for name in shown if name in _TIMES)
+    return tuple(name for name in shown if name not in (*lists, *times)), lists, times
 
 
 def relied_on(
     envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
 ) -> dict[str, Any]:
     """What a write relied on, as JSON, without fields that were not recorded or do not apply."""
-    guard = conditions(envelope.guard or (), shown, sees)
-    fields = {
-        "operation": envelope.operation,
-        "based_on": envelope.based_on,
-        "forced": envelope.forced or None,
-        "guard": None if guard is None else [it.model_dump() for it in guard],
-    }
-    return {name: field for name, field in fields.items() if field is not None}
+    fields: dict[str, Any] = {}
+    if envelope.operation is not None:
+        fields["operation"] = envelope.operation
+    if envelope.based_on is not None:
+        fields["based_on"] = envelope.based_on
+    if envelope.forced:
+        fields["forced"] = True
+    if envelope.guard and (guard := conditions(envelope.guard, shown, sees)) is not None:
+        fields["guard"] = [it.model_dump() for it in guard]
+    return fields
 
 
 def names_others(recorded: Recorded[Event]) -> bool:
@@ -83,14 +103,14 @@ def names_others(recorded: Recorded[Event]) -> bool:
     return bool(recorded.envelope.guard) or any(getattr(recorded.event, name, None) for name in (*_OTHERS, *_ONE_OTHER))
 
 
-def _hide(fields: dict[str, Any], sees: Callable[[str], bool] | None) -> None:
+def _hide(fields: dict[str, Any], sees: Callable[[str], bool]) -> None:
     for name in _OTHERS:
-        fields[name] = [it for it in fields.get(name, ()) if sees is None or sees(claim_stream(it))]
-    for name in (*_OTHERS, *_KEYS):
-        if not fields.get(name):
-            fields.pop(name, None)
+        if name in fields and not (seen := [it for it in fields[name] if sees(claim_stream(it))]):
+            del fields[name]
+        elif name in fields:
+            fields[name] = seen
     for name, stream_of in _ONE_OTHER.items():
-        if name in fields and sees is not None and not sees(stream_of(fields[name])):
+        if name in fields and not sees(stream_of(fields[name])):
             del fields[name]
     if "parent" not in fields:
         fields.pop("parent_version", None)

@@ -78,6 +78,6 @@ class EventRequests:
         return BlockingQuery(read, timed_out, seconds, choice.concerns, large=True)
 
     def _page(self, reader: Reader, choice: EventFilter, after: int, limit: int) -> Events:
-        page = read_page(reader, choice, after, limit)
-        events = [event_view(recorded, self._rules.spelled, choice.sees) for recorded in page.events]
-        return Events(events=events, next_position=page.scanned, bookmark=page.end)
+        shown, sees = self._rules.spelled, choice.sees
+        page = read_page(reader, choice, after, limit, lambda recorded: event_view(recorded, shown, sees))
+        return Events(events=page.events, next_position=page.scanned, bookmark=page.end)

@@ -170,7 +170,7 @@ def event_of(stream: str, version: int, topic: str, state: bytes, payload: str |
             fields["value"] = Json(payload if payload is not None else "null")
         elif known.payload_field is not None and payload is not None:
             fields[known.payload_field] = from_json(payload)
-        return known(**fields)
+        return known.model_validate(fields)
     except (ValueError, TypeError, AttributeError):  # also pydantic's ValidationError, which is a ValueError
         raise StoreError(f"event {stream}@{version} cannot be read: its body does not match {topic}") from None
 
