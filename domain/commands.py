@@ -19,12 +19,14 @@ from holdlog.domain.claims.commands import (
     TouchSessions,
 )
 from holdlog.domain.record import ClearNamespace, Transact, Written
+from holdlog.domain.revert import Revert, Reverted
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.token import TokenChanged, TokenCommand
 
 AnyCommand = (
     Transact
     | ClearNamespace
+    | Revert
     | AcquireClaim
     | ReleaseClaim
     | StopWaiting
@@ -48,6 +50,7 @@ class RecordsChanged(NamedTuple):
 
 Outcome = (
     RecordsChanged
+    | Reverted
     | ClaimAcquired
     | Queued
     | ReleaseOutcome

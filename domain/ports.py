@@ -40,6 +40,14 @@ class HistoryEntry(NamedTuple):
     at: int
 
 
+class WriteEntry(NamedTuple):
+    """An event that wrote or deleted a value: its stream, its version, and its author."""
+
+    stream: str
+    version: int
+    by: str
+
+
 class Leases(Protocol):
     """Liveness, outside the log. Times: microseconds of the store's steady clock. Rows may already have expired;
     callers must check `deadline`."""
@@ -229,6 +237,12 @@ class Reader(Protocol):
 
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         """The events of all streams in order, above a position. Raises StoreError for an unknown topic."""
+
+    def writes_of(
+        self, sessions: Sequence[str], correlation_id: str | None, since: int, after: int, upto: int
+    ) -> list[WriteEntry]:
+        """The values that any of these sessions wrote or deleted, or else those under a correlation id, at or after a
+        time (microseconds UTC), at positions above `after` and up to another. Reads all events between these."""
 
     def entries(self, after: int, limit: int) -> list[HistoryEntry]:
         """Like `log`, but only the place of each event: about 2 µs each at any size; unknown topics are allowed."""

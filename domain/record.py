@@ -5,6 +5,7 @@ from typing import ClassVar, Final, NamedTuple
 from pydantic import Field
 
 from holdlog.domain.claims.resource import Resource
+from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Command, Event, Message
 from holdlog.domain.names import Agent, AllowedAgent, Label, Name, record_stream
 from holdlog.domain.refusals import ConflictDetail, ConflictError, NotFoundError, TooLargeError
@@ -19,18 +20,23 @@ MAX_TTL_SECONDS: Final = 10 * 365 * 24 * 60 * 60
 
 
 class ValueWritten(Event):
-    """A value was written. `expires_at`: microseconds UTC, if the value has a time to live."""
+    """A value was written. `expires_at`: microseconds UTC, if the value has a time to live. `undoes`: positions of the
+    first and last event that it undoes (revert.py)."""
 
     topic: ClassVar[str] = "ValueWritten"
     payload_field: ClassVar[str | None] = "value"
     value: Json
     by: Agent
     expires_at: int | None = None
+    undoes: tuple[int, int] | None = None
 
 
 class ValueDeleted(Event):
+    """A value was deleted. `undoes`: as in ValueWritten."""
+
     topic: ClassVar[str] = "ValueDeleted"
     by: Agent
+    undoes: tuple[int, int] | None = None
 
 
 class ValueExpired(Event):
@@ -190,6 +196,15 @@ def evolve(record: Record, event: RecordEvent, at: int, principal: str | None = 
             return Record(namespace, key, version, False, NULL, by, at, None, principal)
         case ValueExpired(due=due, by=by):
             return Record(namespace, key, version, False, NULL, by, due, due, record.principal)
+
+
+def state_after(namespace: str, key: str, recorded: Recorded[Event]) -> Record:
+    """The record after one of its events, which alone determines it."""
+    envelope, event = recorded.envelope, recorded.event
+    assert isinstance(event, RecordEvent)
+    principal = event.principal if isinstance(event, ValueExpired) else None
+    before = Record(namespace, key, envelope.version - 1, principal=principal)
+    return evolve(before, event, envelope.at, envelope.caller.principal)
 
 
 # --- rules

@@ -2,6 +2,7 @@
 is run here."""
 
 from holdlog.adapters.api.changes.requests import ChangeRequests
+from holdlog.adapters.api.changes.reverts import RevertRequests
 from holdlog.adapters.api.claims.requests import ClaimRequests
 from holdlog.adapters.api.events.requests import EventRequests
 from holdlog.adapters.api.refusals import response_to
@@ -26,6 +27,7 @@ class Requests:
         self.thread_data = ThreadDataRequests(rules)
         self.events = EventRequests(rules)
         self.changes = ChangeRequests(rules)
+        self.reverts = RevertRequests(rules)
 
     def within(self, grants: Grants) -> "Requests":
         """Return the same requests, restricted to these grants."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdlog.adapters.api.changes.moments import moment
-from holdlog.adapters.api.changes.responses import Blame, Diff
+from holdlog.adapters.api.changes.responses import Blame, Diff, RevertResult
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.settings import Settings
@@ -197,6 +197,34 @@ class StateStore:
         at = moment("", version, position, time)
         call = self._requests.changes.blame(namespace, key, at, fields, limit, after_field)
         return self._engine.read(call)
+
+    def revert(
+        self,
+        *,
+        reverted_by: str,
+        session: str | None = None,
+        correlation_id: str | None = None,
+        agent: str | None = None,
+        since: datetime | str | None = None,
+        namespace: str | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> RevertResult:
+        """Undo what a run wrote: a session, as `blame` shows it or as its client named it, or the writes under a
+        correlation id. `agent`: only those of this agent and its sub-agents; `since`: only from this time on;
+        `namespace`: only there. Every key gets the value that it had before the versions that the run wrote last
+        without interruption, or is deleted if it had none: new events in one transaction, which the returned
+        `correlation_id` undoes, too. `kept_as_is` lists the keys that were left as they are, and why: others changed
+        or claim them, or a value is redacted. At most 1,000 keys. Files, threads and claims are not changed.
+        `dry_run`: change nothing, only return what would happen. Stop the run first: what it writes during the call
+        may remain."""
+        who = self._caller(reason, request_id)
+        calls = self._requests.reverts
+        writes = self._engine.read(calls.find(session, correlation_id, agent, since, namespace))
+        if dry_run:
+            return self._engine.read(calls.preview(writes, reverted_by, who))
+        return self._engine.write(calls.revert(writes, reverted_by), who)
 
     def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
         """Block until the key has a version above `since_version` (0: until it exists) or the timeout passes."""

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from holdlog.domain import agent, record, token
+from holdlog.domain import agent, record, revert, token
 from holdlog.domain.agent import Profile, Register, RegisterOutcome
 from holdlog.domain.claims import fencing
 from holdlog.domain.claims.acquire import Claimant, acquire
@@ -43,6 +43,7 @@ from holdlog.domain.record import (
     Written,
 )
 from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, ReusedError
+from holdlog.domain.revert import Revert, Reverted
 from holdlog.domain.threads.changing import change_thread, checksums_of, named
 from holdlog.domain.threads.commands import (
     Append,
@@ -70,6 +71,7 @@ _CHANGED, _THREAD_CHANGED = TypeAdapter(RecordsChanged), TypeAdapter(ThreadChang
 _REPEATABLE: Final[dict[type[AnyCommand], Repeatable]] = {
     Transact: Repeatable("Transact", _CHANGED),
     ClearNamespace: Repeatable("ClearNamespace", _CHANGED),
+    Revert: Repeatable("Revert", TypeAdapter(Reverted)),
     AcquireClaim: Repeatable("Take", TypeAdapter(ClaimAcquired)),
     ReleaseClaim: Repeatable("Release", TypeAdapter(ReleaseOutcome)),
     Register: Repeatable("Register", TypeAdapter(RegisterOutcome)),
@@ -95,6 +97,8 @@ def prefetch(commands: Iterable[AnyCommand]) -> Prefetch:
         if isinstance(command, Transact):
             records |= {(operation.namespace, operation.key): None for operation in command.operations}
             agents[command.by] = None
+        elif isinstance(command, Revert):
+            records |= {(block.namespace, block.key): None for block in command.blocks}
         elif isinstance(command, ThreadCommand):
             threads |= dict.fromkeys(named(command))
             results |= {(command.thread, checksum): None for checksum in checksums_of(command)}
@@ -169,6 +173,8 @@ def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Ou
             live = transaction.records(namespace, prefix="", after=None, limit=-1, deleted=False)
             operations = tuple(Delete(namespace=namespace, key=found.key) for found in live)
             return _change_records(operations, by, caller, transaction, clears=True)
+        case Revert():
+            return _revert(command, caller, transaction)
         case AcquireClaim():
             return _acquire(command, caller, transaction)
         case ReleaseClaim():
@@ -246,6 +252,15 @@ def _change_records(
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     transaction.leases.record_call(who, caller.server, transaction.steady)
     return RecordsChanged(tuple(results), position)
+
+
+def _revert(command: Revert, caller: Caller, transaction: Transaction) -> Reverted:
+    who = Who(command.by, caller.principal, caller.session)
+    changes, undone, kept = revert.decide(command, who, transaction, transaction.steady)
+    if changes:
+        transaction.append(changes, caller.model_copy(update={"correlation_id": command.correlation_id}))
+    transaction.leases.record_call(who, caller.server, transaction.steady)
+    return Reverted(tuple(undone), tuple(kept), command.correlation_id, transaction.position())
 
 
 def expire_values(transaction: Transaction, limit: int) -> bool:

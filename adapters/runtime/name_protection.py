@@ -14,6 +14,7 @@ from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import Caller
 from holdlog.domain.record import ClearNamespace, Delete, Transact
 from holdlog.domain.refusals import InvalidError
+from holdlog.domain.revert import Revert
 from holdlog.domain.threads.commands import Append, ChangeData, ForkThread, ReplaceResults, StartThread
 from holdlog.domain.token import token_name
 
@@ -81,6 +82,8 @@ def _name_in(command: AnyCommand) -> tuple[str, str] | None:
             return ("deleted_by" if all(isinstance(it, Delete) for it in operations) else "updated_by"), by
         case ClearNamespace(by=by):
             return "deleted_by", by
+        case Revert(by=by):
+            return "reverted_by", by
         case AcquireClaim(agent=agent) | Register(agent=agent) | ReleaseClaim(agent=agent, forced=True):
             return "agent", agent
         case StartThread(by=by) | ForkThread(by=by) | Append(by=by) | ChangeData(by=by) | ReplaceResults(by=by):

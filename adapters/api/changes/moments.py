@@ -4,12 +4,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from holdlog.adapters.api.validation import whole
-from holdlog.domain import record
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import record_stream
 from holdlog.domain.ports import Reader
-from holdlog.domain.record import Record, RecordEvent, seen
+from holdlog.domain.record import Record, seen, state_after
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import microseconds
 
@@ -117,15 +116,7 @@ def _known(reader: Reader, namespace: str, key: str, version: int) -> Known:
     if version == 0:
         return Known(Record(namespace, key))
     (recorded,) = reader.history(record_stream(namespace, key), version + 1, 1)
-    return Known(after(recorded, namespace, key), recorded)
-
-
-def after(recorded: Recorded[Event], namespace: str, key: str) -> Record:
-    """The record after one of its events."""
-    envelope, event = recorded.envelope, recorded.event
-    assert isinstance(event, RecordEvent)
-    before = Record(namespace, key, envelope.version - 1, principal=getattr(event, "principal", None))
-    return record.evolve(before, event, envelope.at, envelope.caller.principal)
+    return Known(state_after(namespace, key, recorded), recorded)
 
 
 def _time_at(reader: Reader, position: int) -> int:

@@ -12,9 +12,10 @@ from holdlog.adapters.api.values.presenter import past
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import Event
+from holdlog.domain.revert import Reverted
 from holdlog.domain.times import utc
 
-_SALTED: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
+SALTED_SESSION: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
 """A session as auth/identity.py hashes it. Release 0.1 recorded some as they were given, which act as credentials."""
 
 
@@ -74,8 +75,61 @@ def _facts(recorded: Recorded[Event], rules: RequestRules, namespace: str) -> di
 def session_of(envelope: Envelope) -> str | None:
     """The session that made an event, if it is recorded as a salted hash."""
     session = envelope.caller.session
-    return session if session is not None and _SALTED.fullmatch(session) else None
+    return session if session is not None and SALTED_SESSION.fullmatch(session) else None
+
+
+def revert_result(outcome: Reverted, rules: RequestRules, dry_run: bool = False) -> responses.RevertResult:
+    shown = rules.spelled or str
+    return responses.RevertResult(
+        dry_run=True if dry_run else None,
+        correlation_id=None if dry_run or not outcome.undone else outcome.correlation_id,
+        reverted=[
+            responses.RevertedKey(
+                namespace=it.namespace,
+                key=it.key,
+                change="deleted" if it.restored is None else "restored",
+                version=None if dry_run else it.version,
+                undone_versions=it.versions,
+                undone_positions=it.positions,
+                restored_version=it.restored,
+            )
+            for it in outcome.undone
+        ],
+        kept_as_is=[
+            responses.KeptKeyView(
+                namespace=it.namespace,
+                key=it.key,
+                version=it.version,
+                reason=it.reason,
+                by=it.by,
+                principal=it.principal,
+                resource=None if it.resource is None else shown(it.resource),
+            )
+            for it in outcome.kept
+        ],
+        position=outcome.position,
+        hint=_hint(outcome, dry_run),
+    )
+
+
+def _hint(outcome: Reverted, dry_run: bool) -> str:
+    if not outcome.undone and not outcome.kept:
+        return _NOTHING_WRITTEN
+    if dry_run:
+        return _DRY_RUN
+    return _REVERTED if outcome.undone else _NOTHING_REVERTED
 
 
 def _administers(rules: RequestRules, namespace: str) -> bool:
     return rules.grants is EVERYTHING or rules.grants.allows("admin", namespace)
+
+
+_REVERTED: Final = (
+    "Only values were restored: files, threads and claims are as they were. To undo this, revert its correlation_id."
+)
+_DRY_RUN: Final = "Nothing was changed. A revert changes only values: files, threads and claims stay as they are."
+_NOTHING_REVERTED: Final = "Nothing was changed: each key that the run wrote is listed with the reason."
+_NOTHING_WRITTEN: Final = (
+    "Nothing was changed: the run wrote no value. The blame of a key shows the session and the correlation id of its"
+    " last write."
+)

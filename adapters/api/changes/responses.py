@@ -1,4 +1,4 @@
-"""Responses about changes: differences and authorship."""
+"""Responses about changes: differences, authorship, undo."""
 
 from typing import Any, Final, Literal
 
@@ -111,3 +111,44 @@ class Blame(Result):
     next_version: int | None = None
 
     kept = frozenset({"value"})
+
+
+class RevertedKey(Part):
+    """A key that was restored. `version`: its new one; missing in a dry run. `undone_versions` and `undone_positions`:
+    the first and last that were undone. `restored_version`: the version whose value it has again; missing if it was
+    deleted."""
+
+    namespace: str
+    key: str
+    change: Literal["restored", "deleted"]
+    version: int | None = None
+    undone_versions: tuple[int, int]
+    undone_positions: tuple[int, int]
+    restored_version: int | None = None
+
+
+class KeptKeyView(Part):
+    """A key that was left as it is. `version`: its newest. `changed_since`: others changed it since (`by`);
+    `base_written_by_run`: what would be restored was written on top of an earlier write of the run; `redacted`: a value
+    is no longer in the log; `claimed`: `by` holds a claim that concerns it (`resource`); `unchanged`: it is as it
+    was."""
+
+    namespace: str
+    key: str
+    version: int
+    reason: Literal["changed_since", "base_written_by_run", "redacted", "claimed", "unchanged"]
+    by: str | None = None
+    principal: str | None = None
+    resource: str | None = None
+
+
+class RevertResult(Result):
+    """What a revert did, or would do (`dry_run`). `correlation_id`: of its events; reverting that undoes it."""
+
+    status: Literal["ok"] = "ok"
+    dry_run: Literal[True] | None = None
+    correlation_id: str | None = None
+    reverted: list[RevertedKey]
+    kept_as_is: list[KeptKeyView]
+    position: int
+    hint: str

@@ -5,6 +5,8 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from pydantic_core import from_json
+
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
 from holdlog.adapters.stores.sql.recorder import LogRecorder
@@ -16,7 +18,7 @@ from holdlog.domain.claims.claim import Claim, Ticket
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.ports import HistoryEntry, Refusal
+from holdlog.domain.ports import HistoryEntry, Refusal, WriteEntry
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.token import Token
@@ -193,6 +195,13 @@ class SqlReader(SqlThreads):
     def entries(self, after: int, limit: int) -> list[HistoryEntry]:
         found = self.recorder.select_notifications(after + 1, bound(limit), payload=False, unit=self)
         return [HistoryEntry(it.id, it.originator_id, it.topic, it.at) for it in found]
+
+    def writes_of(
+        self, sessions: Sequence[str], correlation_id: str | None, since: int, after: int, upto: int
+    ) -> list[WriteEntry]:
+        column, names = ("session", sessions) if correlation_id is None else ("correlation_id", [correlation_id])
+        found = self.recorder.writes_of(column, names, since, after, upto, self)
+        return [WriteEntry(stream, version, from_json(bytes(body))["by"]) for stream, version, body in found]
 
     def version_at(self, stream: str, position: int | None, at: int | None) -> int:
         return self.recorder.version_at(stream, position, at, self)

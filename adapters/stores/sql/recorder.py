@@ -38,6 +38,12 @@ _BY_STREAM: Final = (
     " ORDER BY originator_id, originator_version LIMIT :limit"
 )
 _BY_POSITION: Final = f"{_STEPS} WHERE notification_id > :after ORDER BY notification_id LIMIT :limit"
+_SELECT_WRITES: Final = {
+    column: f"SELECT originator_id, originator_version, state FROM {EVENTS_TABLE}"
+    " WHERE notification_id > :after AND notification_id <= :upto AND at >= :since"
+    f" AND topic IN ('ValueWritten', 'ValueDeleted') AND {column} = ANY(:names)"
+    for column in ("session", "correlation_id")
+}
 _COUNT: Final = f"SELECT COUNT(*) FROM {EVENTS_TABLE}"
 _ENDS: Final = f"SELECT MIN(notification_id), MAX(notification_id) FROM {EVENTS_TABLE}"
 _KNOWN: Final = f"SELECT DISTINCT originator_id FROM {EVENTS_TABLE} WHERE originator_id = ANY(:names)"
@@ -139,6 +145,13 @@ class LogRecorder(ApplicationRecorder):
         column = "at" if position is None else "notification_id"
         bound = position if position is not None else ALL if at is None else at
         return int(unit.rows(_seek(column), {"stream": stream, "bound": bound})[0][0])
+
+    def writes_of(
+        self, column: str, names: Sequence[str], since: int, after: int, upto: int, unit: Statements
+    ) -> list[Row]:
+        """Stream, version and body of events that wrote or deleted a value, at or after a time, between two positions,
+        whose column `session` or `correlation_id` has one of these texts."""
+        return unit.rows_in(_SELECT_WRITES[column], names, {"since": since, "after": after, "upto": upto})
 
     def by_stream(
         self, unit: Statements, after: tuple[str, int] = ("", 0), stop: int = ALL, limit: int = ALL
