@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 FILES = {
     "adapters/runtime/async_calls.py": "adapters/runtime/calls.py",
+    "adapters/python/async_changes.py": "adapters/python/changes.py",
     "adapters/python/async_held.py": "adapters/python/held.py",
     "adapters/python/async_store.py": "adapters/python/store.py",
     "adapters/python/state/async_history.py": "adapters/python/state/history.py",
@@ -22,18 +23,25 @@ FILES = {
 NAMES = {
     "AbstractAsyncContextManager": "AbstractContextManager",
     "AsyncCalls": "Calls",
+    "AsyncEventIterator": "EventIterator",
     "AsyncIterator": "Iterator",
     "AsyncStateStore": "StateStore",
     "asynccontextmanager": "contextmanager",
     "AsyncThreadHistory": "ThreadHistory",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+    "StopAsyncIteration": "StopIteration",
 }
 TEXTS = {
     "holdlog.adapters.python.async_held import held_async": "holdlog.adapters.python.held import held",
     "asyncio.sleep(": "time.sleep(",
     "import asyncio\n": "import time\n",
     "async with store.": "with store.",
+    "`async for event": "`for event",
+    "holdlog.adapters.python.async_changes import": "holdlog.adapters.python.changes import",
+    "; a cancelled step can be repeated": "",
     "`AsyncStateStore`": "`StateStore`",
     "`AsyncThreadHistory`": "`ThreadHistory`",
     "The calls of coroutines": "The calls of threads",

@@ -16,6 +16,7 @@ from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import caller
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import named_session, open_holdlog
+from holdlog.adapters.python.async_changes import AsyncEventIterator
 from holdlog.adapters.python.async_held import held_async
 from holdlog.adapters.python.block import HeldClaim
 from holdlog.adapters.python.calls import (
@@ -256,6 +257,27 @@ class AsyncStateStore:
         if wait_seconds:
             return await self._engine.wait_async(self._requests.events.next_page(choice, after, limit, wait_seconds))
         return await self._engine.read_async(self._requests.events.page(choice, after, limit))
+
+    def changes(
+        self,
+        after: int | str | None = None,
+        *,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        thread: str | None = None,
+        agent: str | None = None,
+        wait_seconds: float | None = None,
+    ) -> AsyncEventIterator:
+        """Iterate over events, each once and in order: `async for event in store.changes(namespace="orders"): …`.
+        Waits for new ones until none came for `wait_seconds` (None: until the store is closed; 0: do not wait), also
+        through outages of the store. `after`: a position (0: from the beginning) or a `bookmark` of such an iterator,
+        to continue behind it; None: only new events. Filters as for `events`. The iterator raises InvalidError for a
+        bookmark of another store.
+        """
+        choice = self._requests.events.choice(namespace, prefix, kinds, resource, agent, thread)
+        return AsyncEventIterator(self._engine, choice, after, wait_seconds)
 
     async def claim(
         self,

@@ -27,6 +27,7 @@ from holdlog.adapters.python.calls import (
     back_off,
     hold_options,
 )
+from holdlog.adapters.python.changes import EventIterator
 from holdlog.adapters.python.held import held
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
@@ -253,6 +254,27 @@ class StateStore:
         if wait_seconds:
             return self._engine.wait(self._requests.events.next_page(choice, after, limit, wait_seconds))
         return self._engine.read(self._requests.events.page(choice, after, limit))
+
+    def changes(
+        self,
+        after: int | str | None = None,
+        *,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        thread: str | None = None,
+        agent: str | None = None,
+        wait_seconds: float | None = None,
+    ) -> EventIterator:
+        """Iterate over events, each once and in order: `for event in store.changes(namespace="orders"): …`.
+        Waits for new ones until none came for `wait_seconds` (None: until the store is closed; 0: do not wait), also
+        through outages of the store. `after`: a position (0: from the beginning) or a `bookmark` of such an iterator,
+        to continue behind it; None: only new events. Filters as for `events`. The iterator raises InvalidError for a
+        bookmark of another store.
+        """
+        choice = self._requests.events.choice(namespace, prefix, kinds, resource, agent, thread)
+        return EventIterator(self._engine, choice, after, wait_seconds)
 
     def claim(
         self,

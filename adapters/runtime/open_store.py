@@ -75,6 +75,7 @@ class OpenStore:
         self._process = os.getpid()
         self._log_tailers: dict[asyncio.AbstractEventLoop, LogTailer] = {}
         self._waits_end = False
+        self.closed = False
         self.token_changes = 0
         """Counts the changes that this process made to tokens."""
 
@@ -189,6 +190,7 @@ class OpenStore:
         if self.writer.leads_here():
             self.writer.refuse()  # in a signal handler: waiting would deadlock; process exit closes the store
         elif self._process == os.getpid():
+            self.closed = True
             self.lease_maintenance.close()
             self._announce_exit()
             self.writer.close()

@@ -14,6 +14,8 @@ from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
 
 EVENTS_PAGE: Final = 100
+MAX_DIGITS: Final = 19
+"""Of a position in a bookmark."""
 
 
 class EventRequests:
@@ -52,6 +54,21 @@ class EventRequests:
             self._rules.require_to_see(choice.resource)
         return choice
 
+    def start(self, after: int | str | None) -> Query[tuple[str, int]]:
+        """The id of the store, and the position after which to read: that of `after`, a position or a bookmark (the two
+        as `ID:POSITION`), or the end of the log. The query raises InvalidError for a bookmark of another store."""
+        store_id, position = _parsed(after)
+
+        def answer(reader: Reader) -> tuple[str, int]:
+            opened = reader.meta("store_id") or ""
+            if store_id not in (None, opened):
+                raise InvalidError(
+                    "after: is a bookmark of another store; open that store, or pass a position of this one"
+                )
+            return opened, reader.position() if position is None else position
+
+        return Query(answer)
+
     def page(self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE) -> Query[Events]:
         """A page as it is now. The query raises InvalidError for a position beyond the end of the log."""
         position, size = whole(after, "after"), page_size(limit)
@@ -81,3 +98,13 @@ class EventRequests:
         shown, sees = self._rules.spelled, choice.sees
         page = read_page(reader, choice, after, limit, lambda recorded: event_view(recorded, shown, sees))
         return Events(events=page.events, next_position=page.scanned, bookmark=page.end)
+
+
+def _parsed(after: object) -> tuple[str | None, int | None]:
+    """The store id and the position that a bookmark, a position or None names. Raises InvalidError."""
+    if not isinstance(after, str):
+        return None, None if after is None else whole(after, "after")
+    store_id, _, position = after.rpartition(":")
+    if not (store_id and position.isascii() and position.isdigit() and len(position) <= MAX_DIGITS):
+        raise InvalidError("after: must be a position, or a bookmark that changes() returned")
+    return store_id, whole(int(position), "after")
