@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from holdlog.adapters.api.changes.moments import NamedMoment
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import checked
@@ -174,6 +175,7 @@ def within(engine: Engine, *texts: str) -> Requests:
 
 
 SAID = {"type": "text", "role": "user", "content": "hello"}
+POINT = NamedMoment("start", position=0)
 GUARD = [{"resource": "src/a.py", "version": 1}]
 NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ("values.get", lambda it: it.values.get("n", "k"), ["read-values:n"]),
@@ -204,6 +206,10 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ("values.export", lambda it: it.values.export("n"), ["read-values:n"]),
     ("values.all_exported", lambda it: it.values.all_exported("n"), ["read-values:n"]),
     ("values.watch", lambda it: it.values.watch("n", "k", 0), ["read-values:n"]),
+    ("changes.diff", lambda it: it.changes.diff("n", "k", POINT), ["read-values:n"]),
+    ("changes.blame", lambda it: it.changes.blame("n", "k", POINT), ["read-values:n"]),
+    ("reverts.find", lambda it: it.reverts.find(session="s", namespace="n"), ["admin:n"]),
+    ("reverts.find", lambda it: it.reverts.find(correlation_id="c"), ["admin:*"]),
     ("claims.claim", lambda it: it.claims.claim("src/a.py", "ann"), ["claim:src/a.py"]),
     ("claims.claim", lambda it: it.claims.claim("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
     ("claims.claim", lambda it: it.claims.claim("a", "ann", (), ["b", "src/"]), ["claim:a", "claim:b", "claim:src/"]),
@@ -243,6 +249,8 @@ FREE = {
     "claims.agents": "shows what may be seen",
     "claims.lost": "of the caller's own claims",
     "claims.spellings": "checks arguments",
+    "reverts.preview": "of what reverts.find found",
+    "reverts.revert": "of what reverts.find found",
 }
 """What anybody may call, and why."""
 
