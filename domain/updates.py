@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from holdlog.domain.refusals import InapplicableError, TooLargeError, TooMuchWorkError
 from holdlog.domain.value import MAX_DIGITS, MAX_NESTING, Json, nesting
 
-MAX_WORK: Final = 3_000_000
+MAX_WORK: Final = 2_500_000
 """What the updates of one transaction may cost; a unit takes at most about 10 ns."""
 _PARSED: Final = 2
 """Work for each byte that is parsed, or compared."""

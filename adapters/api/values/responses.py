@@ -332,8 +332,8 @@ class Failed(Result):
     """An invalid argument or a bug; over MCP with `isError`. `operation`: as in NotFound."""
 
     status: Literal["error"] = "error"
-    operation: int | None = None
     message: str
+    operation: int | None = None
 
 
 class Denied(Result):
