@@ -1,16 +1,19 @@
 """A record: one value under a namespace and key, with a version that is never skipped or reused."""
 
-from typing import ClassVar, Final, NamedTuple
+import hashlib
+from typing import Any, ClassVar, Final, NamedTuple
 
 from pydantic import Field
+from pydantic_core import to_json
 
 from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Command, Event, Message
 from holdlog.domain.names import Agent, AllowedAgent, Label, Name, record_stream
-from holdlog.domain.refusals import ConflictDetail, ConflictError, NotFoundError, TooLargeError
+from holdlog.domain.refusals import ConflictDetail, ConflictError, NotFoundError
 from holdlog.domain.times import utc
-from holdlog.domain.value import NULL, Json, merged
+from holdlog.domain.updates import Work, append, increment, merge
+from holdlog.domain.value import NULL, Json
 
 MAX_GUARDS: Final = 100
 MIN_TTL_SECONDS: Final = 0.000_001
@@ -58,9 +61,10 @@ RecordEvent = ValueWritten | ValueDeleted | ValueExpired
 class Operation(Message):
     """A step of a transaction. `expected_version`: N exactly; 0 = must not exist now; None = any.
 
-    `kind` names it in the log and never changes."""
+    `kind` names it in the log and never changes. `is_update`: it computes a value from the current one."""
 
     kind: ClassVar[str]
+    is_update: ClassVar[bool] = False
     namespace: Name
     key: Name
     expected_version: int | None = Field(default=None, ge=0)
@@ -81,10 +85,43 @@ class Merge(Operation):
     `max_bytes`: limit of the result, as JSON."""
 
     kind: ClassVar[str] = "merge"
+    is_update: ClassVar[bool] = True
     patch: Json
     max_bytes: int
     ttl_seconds: float | None = Field(default=None, ge=MIN_TTL_SECONDS, le=MAX_TTL_SECONDS)
     keeps_end: bool = True
+
+
+class Increment(Operation):
+    """Add a number to the current number, or to 0 if there is none. An existing value keeps its expiry."""
+
+    kind: ClassVar[str] = "increment"
+    is_update: ClassVar[bool] = True
+    by: Json
+
+
+class AppendItem(Operation):
+    """Append a value to the current list, or to an empty one if there is none. An existing value keeps its expiry.
+    `unique`: do nothing if the list has an equal item. `max_bytes`: limit of the result, as JSON."""
+
+    kind: ClassVar[str] = "append"
+    is_update: ClassVar[bool] = True
+    value: Json
+    unique: bool = False
+    max_bytes: int
+
+
+class Patch(Operation):
+    """Apply a JSON patch (RFC 6902), which `json_patch.require_patch` accepts, to the current value, which keeps its
+    expiry. `max_bytes`: limit of the result of every step, as JSON."""
+
+    kind: ClassVar[str] = "patch"
+    is_update: ClassVar[bool] = True
+    patch: Json
+    max_bytes: int
+
+
+Update = Merge | Increment | AppendItem | Patch
 
 
 class Delete(Operation):
@@ -95,6 +132,9 @@ class Check(Operation):
     """Change nothing; the transaction is refused if the version differs."""
 
     kind: ClassVar[str] = "check"
+
+
+AnyOperation = Set | Merge | Delete | Check | Increment | AppendItem | Patch
 
 
 class FencingCondition(Message):
@@ -109,12 +149,23 @@ class FencingCondition(Message):
 class Transact(Command):
     """Apply all operations or none, in order; each sees the effects of earlier ones.
 
-    Refused unless the writer now holds every claim of `guard` in the given version."""
+    Refused unless the writer now holds every claim of `guard` in the given version. `numbered`: refusals name the index
+    of their operation, because the caller gave a list."""
 
     kind: ClassVar[str] = "transact"
-    operations: tuple[Set | Merge | Delete | Check, ...]
+    operations: tuple[AnyOperation, ...]
     by: AllowedAgent
     guard: tuple[FencingCondition, ...] = Field(default=(), max_length=MAX_GUARDS)
+    numbered: bool = False
+
+    @property
+    def request_digest(self) -> str | None:
+        """Identifies a repeated request without parsing its values, while other writers wait; None: few and small."""
+        if not self.numbered and not isinstance(self.operations[0], Increment | AppendItem | Patch):
+            return None
+        operations = [[it.kind, *map(_text, vars(it).values())] for it in self.operations]
+        guard = [[claim.resource, claim.version] for claim in self.guard]
+        return hashlib.sha256(to_json([self.by, guard, operations])).hexdigest()
 
 
 class ClearNamespace(Command):
@@ -126,12 +177,14 @@ class ClearNamespace(Command):
 
 
 class Written(NamedTuple):
-    """What an operation did. `previous_version`: None if there was no value before."""
+    """What an operation did. `previous_version`: None if there was no value before. `value`: the JSON text that an
+    update computed."""
 
     namespace: str
     key: str
     version: int
     previous_version: int | None
+    value: str | None = None
 
 
 # --- state
@@ -161,14 +214,16 @@ class Record(NamedTuple):
 # --- decide, evolve
 
 
-def decide(operation: Operation, by: str, record: Record, at: int) -> list[RecordEvent]:
+def decide(operation: Operation, by: str, record: Record, at: int, work: Work | None = None) -> list[RecordEvent]:
     """Decide what the operation does at a time (microseconds UTC); the expiry of a value that was due comes first.
+    `work`: what the updates of its transaction may still cost.
 
-    Raises NotFoundError, then ConflictError, then TooLargeError; each means that nothing happens.
+    Raises NotFoundError, then ConflictError, then InapplicableError, TooLargeError or TooMuchWorkError; each means that
+    nothing happens.
     """
     ended = end_of(record, at)
     current = record if ended is None else evolve(record, ended, at)
-    if isinstance(operation, Delete) and not current.live:
+    if isinstance(operation, Delete | Patch) and not current.live:
         raise not_found(current)
     if operation.expected_version is not None:
         _require_version(operation.expected_version, current)
@@ -176,10 +231,12 @@ def decide(operation: Operation, by: str, record: Record, at: int) -> list[Recor
         case Set(value=value, ttl_seconds=ttl):
             written = ValueWritten(value=value, by=by, expires_at=None if ttl is None else _after(ttl, at))
             return [written] if ended is None else [ended, written]
-        case Merge(ttl_seconds=ttl, keeps_end=keeps):
-            expires_at = current.expires_at if keeps and current.live else None if ttl is None else _after(ttl, at)
-            written = ValueWritten(value=_merged(operation, current), by=by, expires_at=expires_at)
-            return [written] if ended is None else [ended, written]
+        case Merge() | Increment() | AppendItem() | Patch():
+            computed = _computed(operation, current, work or Work())
+            if computed is None:
+                return []
+            updated = ValueWritten(value=computed, by=by, expires_at=_kept_end(operation, current, at))
+            return [updated] if ended is None else [ended, updated]
         case Delete():
             return [ValueDeleted(by=by)]
         case _:
@@ -236,15 +293,34 @@ def not_found(record: Record) -> NotFoundError:
     )
 
 
+def _text(field: Any) -> Any:
+    return field.text if isinstance(field, Json) else field
+
+
 def _after(ttl: float, at: int) -> int:
     return at + round(ttl * 1_000_000)
 
 
-def _merged(operation: Merge, record: Record) -> Json:
-    value = merged(record.value, operation.patch)
-    if value.is_above(operation.max_bytes):
-        raise TooLargeError(operation.max_bytes)
-    return value
+def _computed(operation: Update, record: Record, work: Work) -> Json | None:
+    """The value that the operation computes; None if it changes nothing."""
+    match operation:
+        case Merge(patch=change, max_bytes=most):
+            return merge(record.value, change, most, work)
+        case Increment(by=number):
+            return increment(record.value if record.live else Json("0"), number, work)
+        case AppendItem(value=item, unique=unique, max_bytes=most):
+            return append(record.value if record.live else Json("[]"), item, unique, most, work)
+        case Patch(patch=steps, max_bytes=most):
+            from holdlog.domain.json_patch import patch
+
+            return patch(record.value, steps, most, work)
+
+
+def _kept_end(operation: Update, record: Record, at: int) -> int | None:
+    if record.live and not (isinstance(operation, Merge) and not operation.keeps_end):
+        return record.expires_at
+    ttl = operation.ttl_seconds if isinstance(operation, Merge) else None
+    return None if ttl is None else _after(ttl, at)
 
 
 def _require_version(expected: int, record: Record) -> None:

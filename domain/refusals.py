@@ -13,12 +13,18 @@ class HoldlogError(Exception):
     `rpc_code` (JSON-RPC 2.0) are those of responses that carry only an error.
 
     `servers`: the processes whose liveness the refusal depends on; if one has ended, the same command may succeed.
+    `operation`: index of the operation of a transaction that was refused; None: the call has only one.
     """
 
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
     rpc_code: ClassVar[int] = -32603
     servers: tuple[str, ...] = ()
+    operation: int | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.operation is None else f"operations[{self.operation}]: {text}"
 
 
 class InvalidError(HoldlogError, ValueError):
@@ -46,6 +52,26 @@ class TooLargeError(InvalidError):
 
     def __init__(self, limit: int, argument: str = "value") -> None:
         super().__init__(f"{argument}: must have at most {limit} bytes as JSON; split it, or store a reference to it")
+
+
+class TooMuchWorkError(InvalidError):
+    """Updates in the store would keep other writers waiting for too long."""
+
+    code = "too_large"
+    http_status = 413
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this takes too much work in the store; split it, or read the value and write the result with its version"
+        )
+
+
+class InapplicableError(HoldlogError):
+    """An update does not apply to the current value. The message names what does not, never the value."""
+
+    code = "inapplicable"
+    http_status = 409
+    rpc_code = -32602
 
 
 class ReusedError(InvalidError):
@@ -82,13 +108,13 @@ class ConflictDetail(Message):
 
 
 class ConflictError(HoldlogError):
-    """The record changed since the version that the caller knows. `operation`: its index in the transaction; `deletes`:
-    it would delete the value. `is_own`: the caller itself made the current version."""
+    """The record changed since the version that the caller knows. `repeatable`: the operation does not contain
+    the whole value, so the same call may be right for another version. `is_own`: the caller made the current one."""
 
     code = "conflict"
     http_status = 409
 
-    def __init__(self, detail: ConflictDetail, operation: int = 0) -> None:
+    def __init__(self, detail: ConflictDetail) -> None:
         name, expected, actual = f"{detail.namespace}/{detail.key}", detail.expected_version, detail.actual_version
         super().__init__(
             f"{name}: expected version {expected}, found {actual}; merge your change into detail.actual_value and"
@@ -97,8 +123,7 @@ class ConflictError(HoldlogError):
             else f"{name}: expected version {expected}, but there is no value now, which counts as version 0"
         )
         self.detail = detail
-        self.operation = operation
-        self.deletes = False
+        self.repeatable = False
         self.is_own = False
 
 

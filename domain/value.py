@@ -1,5 +1,6 @@
 """A JSON value and its compact text."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ MAX_DIGITS: Final = 4300
 """Digits of an integer: Python can write more, but not read them
 (https://docs.python.org/3/library/stdtypes.html#int-max-str-digits)."""
 
+_NO_BRACKETS: Final = re.compile(r"[^][{}]+")
 _STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True, "allow_inf_nan": False}).validator
 
 
@@ -67,7 +69,7 @@ class Json:
             raise ValueError("a string with a lone surrogate is not JSON text") from None
         except TypeError:  # pydantic looks up the class of an object, and this one has no hash
             raise ValueError(_NOT_JSON) from None
-        if text.count("[") + text.count("{") > MAX_NESTING and _nesting(text) > MAX_NESTING:
+        if text.count("[") + text.count("{") > MAX_NESTING and nesting(text) > MAX_NESTING:
             raise ValueError(f"a value may have at most {MAX_NESTING} levels of nesting")
         if len(text) > MAX_DIGITS:
             _require_readable(text)
@@ -115,21 +117,17 @@ def joined(members: Mapping[str, Json]) -> Json:
     return Json(f"{{{','.join(f'{to_json(name).decode()}:{part.text}' for name, part in members.items())}}}")
 
 
-def merged(value: Json, patch: Json) -> Json:
-    """Apply a JSON merge patch to a value (RFC 7396 section 2)."""
-    return Json.of(_merged(value.value, patch.value))
-
-
-def _merged(value: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(value) if isinstance(value, dict) else {}
-    for name, part in patch.items():
-        if part is None:
-            result.pop(name, None)
-        else:
-            result[name] = _merged(result.get(name), part)
-    return result
+def nesting(text: str) -> int:
+    """Levels of lists and objects in a compact JSON text."""
+    if "[" not in text and "{" not in text:
+        return 0
+    outside_strings = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]
+    brackets = _NO_BRACKETS.sub("", "".join(outside_strings)).replace("{", "[").replace("}", "]")
+    levels = 0
+    while "[]" in brackets:
+        brackets = brackets.replace("[]", "")  # the innermost of each branch
+        levels += 1
+    return levels
 
 
 def _validated(value: Any) -> Any:
@@ -137,28 +135,6 @@ def _validated(value: Any) -> Any:
         return _PLAIN_JSON.validate_python(value)
     except ValidationError:
         return _STRICT_JSON.validate_python(value)
-
-
-def _nesting(text: str) -> int:
-    """Levels of lists and objects in a JSON text."""
-    depth = deepest = 0
-    inside_string = escaped = False
-    for character in text:
-        if inside_string:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                inside_string = False
-        elif character == '"':
-            inside_string = True
-        elif character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    return deepest
 
 
 def _require_readable(text: str) -> None:

@@ -16,11 +16,11 @@ def response_to(refusal: HoldlogError, moment: Moment) -> Result:
     """The response to a refusal; `Failed` or `Denied` unless it is an expected outcome of a call."""
     match refusal:
         case refusals.ConflictError(detail=detail):
-            return values.Conflict(**detail.model_dump(), hint=_conflict_hint(refusal))
+            return values.Conflict(**detail.model_dump(), operation=refusal.operation, hint=_conflict_hint(refusal))
         case refusals.DataConflictError(detail=changed):
             return threads.DataConflict(**changed.model_dump(), hint=_DATA_CONFLICT)
         case refusals.NotFoundError(facts=facts):
-            return _not_found(facts)
+            return _not_found(facts, refusal.operation)
         case refusals.FencedError():
             return values.Fenced(
                 resource=refusal.resource,
@@ -62,15 +62,15 @@ def response_to(refusal: HoldlogError, moment: Moment) -> Result:
         case refusals.DeniedError(needed=needed):
             return values.Denied(needed=needed, message=str(refusal))
         case _:
-            return values.Failed(message=str(refusal))
+            return values.Failed(message=str(refusal), operation=refusal.operation)
 
 
-def _not_found(facts: Mapping[str, Any]) -> Result:
+def _not_found(facts: Mapping[str, Any], operation: int | None) -> Result:
     if "resource" in facts:
         return claims.NeverClaimed(**facts, hint=_NEVER_CLAIMED)
     if "thread_id" in facts:
         return threads.ThreadNotFound(**facts, hint=_NO_KEY if "key" in facts else _NO_THREAD)
-    return values.NotFound(**facts, hint=_NO_VALUE)
+    return values.NotFound(**facts, operation=operation, hint=_NO_VALUE)
 
 
 def _fenced_hint(refusal: refusals.FencedError) -> str:
@@ -87,8 +87,10 @@ def _conflict_hint(refusal: refusals.ConflictError) -> str:
     detail = refusal.detail
     if detail.actual_version == 0:
         return _NEVER_WRITTEN if detail.actual_updated_by is None else _GONE
-    if refusal.deletes:
-        hint = _DELETE_CONFLICT_OWN if refusal.is_own else _DELETE_CONFLICT
+    if refusal.operation is not None:
+        return _CONFLICT_IN_TRANSACTION.format(detail.actual_version)
+    if refusal.repeatable:
+        hint = _REPEATABLE_CONFLICT_OWN if refusal.is_own else _REPEATABLE_CONFLICT
     else:
         hint = _CONFLICT_OWN if refusal.is_own else _CONFLICT
     return hint.format(detail.actual_version)
@@ -103,11 +105,15 @@ _CONFLICT_OWN = (
     "An agent with your name wrote version {0}. If actual_value contains your change, you are done; otherwise merge it"
     " and call set() again with expected_version={0}."
 )
-_DELETE_CONFLICT = (
+_CONFLICT_IN_TRANSACTION = (
+    "Nothing changed: the key of this operation has version {0}. Adapt the operation to actual_value, then repeat the"
+    " whole call."
+)
+_REPEATABLE_CONFLICT = (
     "Nothing changed: another agent wrote version {0}. Read actual_value; if your call still applies, repeat it with"
     " expected_version={0}."
 )
-_DELETE_CONFLICT_OWN = (
+_REPEATABLE_CONFLICT_OWN = (
     "Nothing changed: an agent with your name wrote version {0}. Read actual_value; if your call still applies, repeat"
     " it with expected_version={0}."
 )

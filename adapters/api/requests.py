@@ -11,6 +11,7 @@ from holdlog.adapters.api.threads.data_requests import ThreadDataRequests
 from holdlog.adapters.api.threads.requests import ThreadRequests
 from holdlog.adapters.api.values.requests import ValueRequests
 from holdlog.adapters.api.values.responses import Denied, Failed, Result, Unavailable
+from holdlog.adapters.api.values.transactions import TransactionRequests
 from holdlog.adapters.auth.grants import Grants
 from holdlog.domain.refusals import HoldlogError
 
@@ -22,6 +23,7 @@ class Requests:
     def __init__(self, rules: RequestRules) -> None:
         self.rules = rules
         self.values = ValueRequests(rules)
+        self.transactions = TransactionRequests(rules)
         self.claims = ClaimRequests(rules)
         self.threads = ThreadRequests(rules)
         self.thread_data = ThreadDataRequests(rules)

@@ -74,14 +74,14 @@ def text(given: str, argument: str, rule: TypeAdapter[str]) -> str:
     return found
 
 
-def json_value(given: object, limit: int) -> Json:
+def json_value(given: object, limit: int, argument: str = "value") -> Json:
     """Convert to JSON of at most `limit` bytes. Also raises TooLargeError."""
     try:
         value = Json.of(given)
     except ValueError as error:
-        raise InvalidError(f"value: {error}") from None
+        raise InvalidError(f"{argument}: {error}") from None
     if value.is_above(limit):
-        raise TooLargeError(limit)
+        raise TooLargeError(limit, argument)
     return value
 
 

@@ -15,12 +15,11 @@ from holdlog.adapters.langgraph.filters import matches, require_known
 from holdlog.adapters.langgraph.items import VersionedSearchItem, found_item, is_item, item
 from holdlog.adapters.langgraph.namespaces import Labels, below, listed, text_of
 from holdlog.domain.ports import Reader
-from holdlog.domain.record import Check, Delete, Merge, Record, Set, Transact, seen
+from holdlog.domain.record import AnyOperation, Delete, Record, Transact, seen
 from holdlog.domain.refusals import InvalidError, NotFoundError
 
 StoreRead = Callable[[Reader], Result]
 ItemAddress = tuple[str, str]
-Operation = Set | Merge | Delete | Check
 
 _MINUTE: Final = 60.0
 
@@ -89,7 +88,7 @@ class Batch:
         found = {_address(it): reader.record(it.namespace, it.key) for it in self._optional}
         self._existing = {address for address, record in found.items() if seen(record, reader.at).live}
 
-    def _needed(self) -> Iterator[Operation]:
+    def _needed(self) -> Iterator[AnyOperation]:
         """All writes except deletions of missing items, which LangGraph ignores."""
         existing = set(self._existing)
         for operation in self._writes:
@@ -120,7 +119,7 @@ def _read_of(calls: Requests, operation: Op) -> StoreRead:
             raise InvalidError("operations: must be GetOp, PutOp, SearchOp or ListNamespacesOp")
 
 
-def _written(calls: Requests, by: str, put: PutOp) -> Operation:
+def _written(calls: Requests, by: str, put: PutOp) -> AnyOperation:
     if not put.namespace:
         raise InvalidNamespaceError("a namespace must have at least one label")
     namespace, expected = text_of(put.namespace), getattr(put, "expected_version", None)
@@ -168,5 +167,5 @@ def _seconds(minutes: float | None) -> float | None:
         raise InvalidError("ttl: must be a number of minutes above 0, at most ten years") from None
 
 
-def _address(operation: Operation) -> ItemAddress:
+def _address(operation: AnyOperation) -> ItemAddress:
     return operation.namespace, operation.key

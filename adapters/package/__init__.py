@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         Past as Past,
         SetResult as SetResult,
         StateRecord as StateRecord,
+        TransactionResult as TransactionResult,
+        UpdateResult as UpdateResult,
         WatchTimeout as WatchTimeout,
     )
     from holdlog.adapters.nats.errors import EventsLostError as EventsLostError, NatsError as NatsError
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
         DeadlockError as DeadlockError,
         FencedError as FencedError,
         HoldlogError as HoldlogError,
+        InapplicableError as InapplicableError,
         InvalidError as InvalidError,
         NotFoundError as NotFoundError,
         SealedError as SealedError,
@@ -105,6 +108,8 @@ _NAMES_IN = {
         "Past",
         "SetResult",
         "StateRecord",
+        "TransactionResult",
+        "UpdateResult",
         "WatchTimeout",
     ),
     "holdlog.adapters.api.threads.conversation": (
@@ -129,6 +134,7 @@ _NAMES_IN = {
         "DeadlockError",
         "FencedError",
         "HoldlogError",
+        "InapplicableError",
         "InvalidError",
         "NotFoundError",
         "SealedError",

@@ -15,6 +15,7 @@ from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import caller
 from holdlog.adapters.api.values import responses
+from holdlog.adapters.api.values.transactions import NOT_GIVEN
 from holdlog.adapters.compose import named_session, open_holdlog
 from holdlog.adapters.python.async_changes import AsyncEventIterator
 from holdlog.adapters.python.async_held import held_async
@@ -27,6 +28,7 @@ from holdlog.adapters.python.calls import (
     WatchAnswer,
     back_off,
     hold_options,
+    require_function_alone,
 )
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
@@ -112,18 +114,62 @@ class AsyncStateStore:
         who = self._caller(reason, request_id)
         return await self._engine.write_async(self._requests.values.clear(namespace, deleted_by), who)
 
+    async def transact(
+        self,
+        operations: Sequence[Mapping[str, Any]],
+        *,
+        updated_by: str,
+        guard: Sequence[Mapping[str, Any]] = (),
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> responses.TransactionResult:
+        """Run up to 1,000 operations in one transaction: all or none. Each has `op` (`set`, `delete`, `check`, `merge`,
+        `increment`, `append` or `patch`), `namespace`, `key` and the fields of docs/library.md, and sees the effects of
+        the ones before it. `guard`: as for `set`. Raises ConflictError, NotFoundError, FencedError, InapplicableError
+        (an update does not apply) and InvalidError; their `.operation` is the index of the operation."""
+        who = self._caller(reason, request_id)
+        return await self._engine.write_async(self._requests.transactions.transact(operations, updated_by, guard), who)
+
     async def update(
-        self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
-    ) -> responses.SetResult:
-        """Read, compute and write a value; repeat if another write came in between. `function` gets the value (None if
-        there is none) and returns the next one. Sleeps up to 50 ms after a conflict; raises ConflictError after 100
-        attempts."""
+        self,
+        namespace: str,
+        key: str,
+        function: Callable[[Any], Any] | None = None,
+        *,
+        updated_by: str,
+        merge: Any = NOT_GIVEN,
+        patch: Any = NOT_GIVEN,
+        increment: Any = NOT_GIVEN,
+        append: Any = NOT_GIVEN,
+        unique: bool = False,
+        expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] = (),
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> responses.UpdateResult:
+        """Compute a value from the current one. The store does it, in the transaction that writes it, for one of
+        `merge` (a JSON merge patch, RFC 7396), `patch` (a JSON patch, RFC 6902), `increment` (a number to add) and
+        `append` (a value for the end of a list; `unique`: unless the list has it). The value keeps its expiry.
+        `expected_version`, `guard`: as for `set`. Raises ConflictError, FencedError, InapplicableError if the update
+        does not apply to the value, and NotFoundError if there is none to patch.
+
+        With `function`, this process computes it: `function` gets the value (None if there is none) and returns the
+        next one; if another write came in between, it is called again. Sleeps up to 50 ms after a conflict; raises
+        ConflictError after 100 attempts. Cannot be combined with the other arguments but `guard` and `reason`.
+        """
+        if function is None:
+            call = self._requests.transactions.update(
+                namespace, key, updated_by, expected_version, guard,
+                merge=merge, patch=patch, increment=increment, append=append, unique=unique,
+            )  # fmt: skip
+            return await self._engine.write_async(call, self._caller(reason, request_id))
+        require_function_alone(merge, patch, increment, append, unique, expected_version, request_id)
         for attempt in range(1, UPDATE_ATTEMPTS):
             try:
-                return await self._update_once(namespace, key, function, updated_by, reason)
+                return await self._update_once(namespace, key, function, updated_by, guard, reason)
             except ConflictError:
                 await asyncio.sleep(back_off(attempt))
-        return await self._update_once(namespace, key, function, updated_by, reason)
+        return await self._update_once(namespace, key, function, updated_by, guard, reason)
 
     async def list_records(
         self,
@@ -393,14 +439,24 @@ class AsyncStateStore:
         return who if reason is None and request_id is None else caller(who, reason=reason, request_id=request_id)
 
     async def _update_once(
-        self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
-    ) -> responses.SetResult:
+        self,
+        namespace: str,
+        key: str,
+        function: Callable[[Any], Any],
+        by: str,
+        guard: Sequence[Mapping[str, Any]],
+        reason: str | None,
+    ) -> responses.UpdateResult:
         try:
             record = await self._engine.read_async(self._requests.values.get(namespace, key))
             value, version = record.value, record.version
         except NotFoundError:
             value, version = None, 0
-        return await self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
+        value = function(value)
+        done = await self.set(
+            namespace, key, value, updated_by=by, expected_version=version, guard=guard, reason=reason
+        )
+        return responses.UpdateResult(**done.__dict__, value=value)
 
 
 def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:

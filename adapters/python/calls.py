@@ -9,7 +9,9 @@ from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.validation import number_of_seconds
 from holdlog.adapters.api.values import responses
+from holdlog.adapters.api.values.transactions import NOT_GIVEN
 from holdlog.adapters.python.block import HoldOptions
+from holdlog.domain.refusals import InvalidError
 
 UPDATE_ATTEMPTS: Final = 100
 """How often `update` tries before it raises the conflict."""
@@ -40,6 +42,12 @@ def hold_options(
         return calls.claims.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
 
     return HoldOptions(request, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
+
+
+def require_function_alone(*others: Any) -> None:
+    """Raises InvalidError if an update by a function has other arguments: each is NOT_GIVEN, None or False."""
+    if any(it is not NOT_GIVEN and it is not None and it is not False for it in others):
+        raise InvalidError("function: can only be combined with guard and reason")
 
 
 def back_off(attempt: int) -> float:

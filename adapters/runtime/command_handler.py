@@ -42,7 +42,7 @@ from holdlog.domain.record import (
     ValueExpired,
     Written,
 )
-from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, ReusedError
+from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, HoldlogError, NotFoundError, ReusedError
 from holdlog.domain.revert import Revert, Reverted
 from holdlog.domain.threads.changing import change_thread, checksums_of, named
 from holdlog.domain.threads.commands import (
@@ -55,6 +55,7 @@ from holdlog.domain.threads.commands import (
     ThreadCommand,
 )
 from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, TokenChanged, TokenCommand
+from holdlog.domain.updates import Work
 
 
 class Repeatable(NamedTuple):
@@ -82,9 +83,9 @@ _REPEATABLE: Final[dict[type[AnyCommand], Repeatable]] = {
     ChangeData: Repeatable("ChangeData", _THREAD_CHANGED),
 }
 
-_NOT_IN_DIGEST: Final = {"wait", "most", "receipt", "new_receipt"}
-"""Fields that do not distinguish requests: the final attempt of a queued claim has `wait` 0, `most` is a setting, and
-receipts identify the caller."""
+_NOT_IN_DIGEST: Final = {"wait", "most", "receipt", "new_receipt", "numbered"}
+"""Fields that do not distinguish requests: the final attempt of a queued claim has `wait` 0, `most` is a setting,
+receipts identify the caller, and `numbered` is about refusals."""
 
 
 def prefetch(commands: Iterable[AnyCommand]) -> Prefetch:
@@ -167,8 +168,8 @@ def _still_held(outcome: ClaimAcquired, command: AnyCommand, caller: Caller, tra
 
 def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Outcome:
     match command:
-        case Transact(operations=operations, by=by, guard=guard):
-            return _change_records(operations, by, caller, transaction, guard)
+        case Transact(operations=operations, by=by, guard=guard, numbered=numbered):
+            return _change_records(operations, by, caller, transaction, guard, numbered=numbered)
         case ClearNamespace(namespace=namespace, by=by):
             live = transaction.records(namespace, prefix="", after=None, limit=-1, deleted=False)
             operations = tuple(Delete(namespace=namespace, key=found.key) for found in live)
@@ -222,23 +223,29 @@ def _change_records(
     transaction: Transaction,
     guard: tuple[FencingCondition, ...] = (),
     clears: bool = False,
+    numbered: bool = False,
 ) -> RecordsChanged:
     who = Who(by, caller.principal, caller.session)
     fenced, conditions = _checked(guard, who, transaction) if guard else (None, ())
     records: dict[tuple[str, str], Record] = {}
     changes: list[Change] = []
     results: list[Written] = []
+    work = Work() if numbered else None
     for index, operation in enumerate(operations):
         address = (operation.namespace, operation.key)
         before = records.get(address) or transaction.record(*address)
         after = before
         try:
-            events = record.decide(operation, by, before, transaction.at)
-        except ConflictError as conflict:
-            conflict.operation, conflict.deletes = index, isinstance(operation, Delete)
-            made_by = conflict.detail.actual_updated_by, conflict.detail.actual_principal
-            conflict.is_own = made_by == (by, caller.principal)
-            raise fenced or conflict from None
+            events = record.decide(operation, by, before, transaction.at, work)
+        except HoldlogError as refusal:
+            refusal.operation = index if numbered else None
+            if isinstance(refusal, ConflictError):
+                refusal.repeatable = isinstance(operation, Delete) or operation.is_update
+                made_by = refusal.detail.actual_updated_by, refusal.detail.actual_principal
+                refusal.is_own = made_by == (by, caller.principal)
+            if fenced is None or isinstance(refusal, NotFoundError):
+                raise
+            raise fenced from None
         expected = operation.expected_version
         basis = Basis("clear" if clears else operation.kind, expected, expected is None, conditions)
         for event in events:
@@ -246,7 +253,8 @@ def _change_records(
             changes.append(Change(last, event, after, None if isinstance(event, ValueExpired) else basis))
         records[address] = after
         existed = before.live and record.end_of(before, transaction.at) is None
-        results.append(Written(*address, after.version, before.version if existed else None))
+        computed = after.value.text if operation.is_update else None
+        results.append(Written(*address, after.version, before.version if existed else None, computed))
     if fenced:
         raise fenced
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()

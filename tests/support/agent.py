@@ -73,7 +73,7 @@ class Agent:
 def message_of(text: str) -> str:
     """The message of an error's text, which has nothing else, no line break and no address of pydantic's."""
     error = json.loads(text)
-    assert list(error) == ["status", "message"]
+    assert list(error) in (["status", "message"], ["status", "message", "operation"])
     assert error["status"] == "error"
     assert error["message"]
     assert "\n" not in error["message"]

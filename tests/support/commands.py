@@ -65,7 +65,7 @@ def check(key: str, expected: int | None, namespace: str = "n") -> Check:
 
 
 def transact(*operations: Operation, by: str = "ann") -> Transact:
-    return Transact(operations=operations, by=by)
+    return Transact(operations=operations, by=by, numbered=True)
 
 
 def clear(namespace: str = "n", by: str = "ann") -> ClearNamespace:

@@ -12,8 +12,9 @@ from holdlog.domain.commands import Outcome, RecordsChanged
 from holdlog.domain.envelope import CheckedClaim, Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
-from holdlog.domain.record import Record, RecordEvent, ValueDeleted, ValueExpired, ValueWritten, not_found
+from holdlog.domain.record import Record, RecordEvent, ValueDeleted, ValueExpired, ValueWritten, Written, not_found
 from holdlog.domain.times import utc
+from holdlog.domain.value import Json
 
 
 def set_result(outcome: Outcome) -> results.SetResult:
@@ -26,6 +27,23 @@ def set_result(outcome: Outcome) -> results.SetResult:
         previous_version=written.previous_version,
         position=outcome.position,
     )
+
+
+def update_result(outcome: Outcome) -> results.UpdateResult:
+    assert isinstance(outcome, RecordsChanged)
+    (written,) = outcome.results
+    assert written.value is not None
+    return results.UpdateResult(**set_result(outcome).__dict__, value=Json(written.value).value)
+
+
+def transaction_result(outcome: Outcome) -> results.TransactionResult:
+    assert isinstance(outcome, RecordsChanged)
+    return results.TransactionResult(results=list(map(_part, outcome.results)), position=outcome.position)
+
+
+def _part(written: Written) -> results.TransactionPart:
+    computed = {} if written.value is None else {"value": Json(written.value).value}
+    return results.TransactionPart(namespace=written.namespace, key=written.key, version=written.version, **computed)
 
 
 def delete_result(outcome: Outcome, by: str) -> results.DeleteResult:

@@ -81,7 +81,10 @@ class StateRecord(Result):
 
 
 class NotFound(Result):
+    """`operation`: index of the operation of a transaction that was refused."""
+
     status: Literal["not_found"] = "not_found"
+    operation: int | None = None
     namespace: str
     key: str
     version: int | None = None
@@ -103,8 +106,42 @@ class SetResult(Result):
     kept = frozenset({"previous_version"})
 
 
+class UpdateResult(SetResult):
+    """`value`: what the update made of the previous one."""
+
+    value: Any
+
+    kept = frozenset({"value", "previous_version"})
+
+
+class TransactionPart(BaseModel):
+    """What an operation did. `version`: of the key after it. `value`: only of an update, which computed it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    namespace: str
+    key: str
+    version: int
+    value: Any = None
+
+    @model_serializer(mode="wrap")
+    def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if name in self.model_fields_set}
+
+
+class TransactionResult(Result):
+    """One result for each operation, in their order."""
+
+    status: Literal["ok"] = "ok"
+    results: list[TransactionPart]
+    position: int
+
+
 class Conflict(Result):
+    """`operation`: as in NotFound."""
+
     status: Literal["conflict"] = "conflict"
+    operation: int | None = None
     namespace: str
     key: str
     expected_version: int
@@ -183,8 +220,8 @@ class FencingConditionView(Part):
 
 class Past(Result):
     """One entry of a history. `operation` and the fields after it are missing if they were not recorded.
-    `operation`: `set`, `merge`, `delete` or `clear`; `based_on`: the version that the write expected; `forced`: it
-    accepted any version; `guard`: the claims that it relied on.
+    `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete` or `clear`; `based_on`: the version that the
+    write expected; `forced`: it accepted any version; `guard`: the claims that it relied on.
     """
 
     version: int
@@ -292,10 +329,11 @@ class Unavailable(Result):
 
 
 class Failed(Result):
-    """An invalid argument or a bug; over MCP with `isError`."""
+    """An invalid argument or a bug; over MCP with `isError`. `operation`: as in NotFound."""
 
     status: Literal["error"] = "error"
     message: str
+    operation: int | None = None
 
 
 class Denied(Result):

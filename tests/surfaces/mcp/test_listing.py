@@ -23,7 +23,7 @@ def test_tool_groups_are_selected_by_their_names_and_those_of_the_seed() -> None
             chosen_groups(wrong)
 
 
-@pytest.mark.parametrize("groups", [("claims",), ("state",), ("threads",), ALL])
+@pytest.mark.parametrize("groups", [("claims",), ("state",), ("power",), ("threads",), ALL])
 async def test_tool_group_lists_its_tools_and_mentions_no_others(groups: tuple[str, ...]) -> None:
     tools, instructions = await listing(groups)
     names = {tool["name"] for tool in tools}
@@ -53,6 +53,7 @@ async def test_every_tool_declares_its_side_effects() -> None:
         "history",
         "export",
         "watch",
+        "events",
         "read_state",
         "thread_read",
         "thread_get",
@@ -62,6 +63,8 @@ async def test_every_tool_declares_its_side_effects() -> None:
         "set",
         "delete",
         "clear_namespace",
+        "transact",
+        "update",
         "save_state",
         "thread_set",
         "thread_delete",
@@ -69,6 +72,8 @@ async def test_every_tool_declares_its_side_effects() -> None:
     assert {name for name, annotations in told.items() if not annotations["idempotentHint"]} == {
         "set",
         "delete",
+        "transact",
+        "update",
         "save_state",
         "thread_start",
         "thread_append",
@@ -86,7 +91,8 @@ async def test_tools_for_claims_are_marked_as_always_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "most"), [(("claims",), 6_000), (("claims", "state"), 14_000), (("threads",), 9_000)]
+    ("groups", "most"),
+    [(("claims",), 6_000), (("claims", "state"), 14_000), (("power",), 7_000), (("threads",), 9_000)],
 )
 async def test_tool_list_stays_within_its_size_limit(groups: tuple[str, ...], most: int) -> None:
     tools, _ = await listing(groups)
@@ -99,6 +105,7 @@ async def test_tool_list_stays_within_its_size_limit(groups: tuple[str, ...], mo
     [
         (("claims",), "claim"),
         (("state",), "get"),
+        (("power",), "transact"),
         (("kv",), "save_state"),
         (("threads",), "thread_start"),
         (ALL, "claim"),
@@ -114,6 +121,9 @@ async def test_tool_descriptions_are_short_and_begin_with_when_to_use_them(group
         assert all(len(text) <= 100 for text in said if text)
 
 
+ANY_JSON = {("holdlog_set", "value"), ("holdlog_thread_set", "value"), ("holdlog_update", "append")}
+
+
 async def test_tool_arguments_are_described_once_and_unknown_ones_refused() -> None:
     tools, _ = await listing(ALL)
     said = [
@@ -127,7 +137,7 @@ async def test_tool_arguments_are_described_once_and_unknown_ones_refused() -> N
     for tool in tools:
         for name, argument in tool["inputSchema"]["properties"].items():
             # Only what may be any JSON has alternatives, and what has none says its type: hosts ask for it.
-            any_json = name == "value" and tool["name"] in ("holdlog_set", "holdlog_thread_set")
+            any_json = (tool["name"], name) in ANY_JSON
             assert ("anyOf" in argument) == any_json, name
             assert any_json or argument.keys() & {"type", "enum"}, name
 
