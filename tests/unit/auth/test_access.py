@@ -175,6 +175,8 @@ def within(engine: Engine, *texts: str) -> Requests:
 
 
 SAID = {"type": "text", "role": "user", "content": "hello"}
+SET = {"op": "set", "namespace": "n", "key": "k", "value": 1}
+CHECK = {"op": "check", "namespace": "n", "key": "k", "expected_version": 1}
 POINT = NamedMoment("start", position=0)
 GUARD = [{"resource": "src/a.py", "version": 1}]
 NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
@@ -206,6 +208,18 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ("values.export", lambda it: it.values.export("n"), ["read-values:n"]),
     ("values.all_exported", lambda it: it.values.all_exported("n"), ["read-values:n"]),
     ("values.watch", lambda it: it.values.watch("n", "k", 0), ["read-values:n"]),
+    ("transactions.transact", lambda it: it.transactions.transact([SET], "ann"), ["write-values:n"]),
+    ("transactions.transact", lambda it: it.transactions.transact([CHECK], "ann"), ["read-values:n"]),
+    (
+        "transactions.update",
+        lambda it: it.transactions.update("n", "k", "ann", increment=1),
+        ["write-values:n"],
+    ),
+    (
+        "transactions.update",
+        lambda it: it.transactions.update("n", "k", "ann", guard=GUARD, increment=1),
+        ["write-values:n", "claim:src/a.py"],
+    ),
     ("changes.diff", lambda it: it.changes.diff("n", "k", POINT), ["read-values:n"]),
     ("changes.blame", lambda it: it.changes.blame("n", "k", POINT), ["read-values:n"]),
     ("reverts.find", lambda it: it.reverts.find(session="s", namespace="n"), ["admin:n"]),
@@ -249,6 +263,7 @@ FREE = {
     "claims.agents": "shows what may be seen",
     "claims.lost": "of the caller's own claims",
     "claims.spellings": "checks arguments",
+    "events.start": "a position of the log",
     "reverts.preview": "of what reverts.find found",
     "reverts.revert": "of what reverts.find found",
 }
