@@ -17,7 +17,7 @@ from holdlog.domain.commands import AnyCommand, Outcome, RecordsChanged
 from holdlog.domain.envelope import NO_DIGEST, Recorded
 from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.ports import Change, Reader, Refusal, State, Store, Transaction
-from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen
+from holdlog.domain.record import AnyOperation, Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
@@ -41,9 +41,6 @@ async def until_async(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-Operation = Set | Delete | Check
-
-
 def until(condition: Callable[[], bool]) -> None:
     """Wait for what another thread is about to bring about. Fails when it never comes."""
     deadline = time.monotonic() + PATIENCE
@@ -64,7 +61,7 @@ def check(key: str, expected: int | None, namespace: str = "n") -> Check:
     return Check(namespace=namespace, key=key, expected_version=expected)
 
 
-def transact(*operations: Operation, by: str = "ann") -> Transact:
+def transact(*operations: AnyOperation, by: str = "ann") -> Transact:
     return Transact(operations=operations, by=by, numbered=True)
 
 
@@ -92,7 +89,7 @@ def run(store: Store, command: AnyCommand, caller: Caller = HERE) -> Outcome:
         return handle(command, caller, transaction)
 
 
-def change(store: Store, *operations: Operation, by: str = "ann", caller: Caller = NOBODY) -> list[Written]:
+def change(store: Store, *operations: AnyOperation, by: str = "ann", caller: Caller = NOBODY) -> list[Written]:
     """What the operations did, in one transaction."""
     outcome = run(store, transact(*operations, by=by), caller)
     assert isinstance(outcome, RecordsChanged)

@@ -154,6 +154,33 @@ def count_up(path: str, key: str, times: str) -> None:
         say(done=True)
 
 
+def increment(path: str, key: str, times: str) -> None:
+    """Add one to a number in the store, so many times, each with one call."""
+    with StateStore(path) as store:
+        say(ready=True)
+        hear()
+        values = [store.update("n", key, updated_by="worker", increment=1).value for _ in range(int(times))]
+        say(values=values)
+
+
+def transfer(path: str, accounts: str, seed: str) -> None:
+    """Move random amounts between accounts until killed, and say each transfer once it is acknowledged."""
+    dice = random.Random(int(seed))
+    with StateStore(path) as store:
+        while True:
+            source, target = dice.sample(range(int(accounts)), 2)
+            amount = dice.randrange(1, 100)
+            done = store.transact(
+                [
+                    {"op": "increment", "namespace": "bank", "key": f"account/{source}", "by": -amount},
+                    {"op": "increment", "namespace": "bank", "key": f"account/{target}", "by": amount},
+                    {"op": "append", "namespace": "bank", "key": f"book/{seed}", "value": [source, target, amount]},
+                ],
+                updated_by=f"clerk-{seed}",
+            )
+            say(entries=len(done.results[2].value), position=done.position)
+
+
 def compete(path: str, key: str, seconds: str, enough: str) -> None:
     """Compare and set one number for so many seconds, and longer on a slow machine: until it is `enough`. Say how often
     it went well."""
