@@ -55,9 +55,9 @@ def _of_value(event: Event, who: str) -> str:
     match event["kind"]:
         case "ValueWritten":
             value = "" if event.get("redacted") else f": {short(event['value'])}"
-            return f"{who} wrote {_record(event)}{value}{_until(event)}{_reason(event)}"
+            return f"{who} wrote {_record(event)}{value}{_until(event)}{_undone(event)}{_reason(event)}"
         case "ValueDeleted":
-            return f"{who} deleted {_record(event)}{_reason(event)}"
+            return f"{who} deleted {_record(event)}{_undone(event)}{_reason(event)}"
         case "ValueExpired":
             return f"{who}'s value expired: {_record(event)}"
         case _:
@@ -122,6 +122,10 @@ _DATA_CHANGES: Final = {"wrote": "written", "deleted": "deleted"}
 
 def _until(event: Event) -> str:
     return f", until {moment(datetime.fromisoformat(event['expires_at']))}" if "expires_at" in event else ""
+
+
+def _undone(event: Event) -> str:
+    return f", undoing positions {event['undoes'][0]} to {event['undoes'][1]}" if "undoes" in event else ""
 
 
 def _resource(event: Event) -> str:

@@ -20,6 +20,7 @@ from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_op
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.cli.thread import add_thread
 from holdlog.adapters.cli.token import add_token
+from holdlog.adapters.cli.undo import add_undo
 from holdlog.adapters.cli.up import add_up
 from holdlog.adapters.operating_system.location import LocationError
 from holdlog.domain.refusals import HoldlogError, UnavailableError
@@ -37,6 +38,7 @@ _GROUPS: Final = {
     "work with claims": ("claims", "claim", "release", "status", "wait"),
     "work with values": ("get", "set", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
+    "see and undo changes": ("diff", "blame", "revert"),
     "audit and administration": ("log", "agents", "activity", "collisions", "token", "doctor"),
     "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "rebuild"),
 }
@@ -56,6 +58,8 @@ examples:
   holdlog log --last 20                         the last 20 events
   holdlog set order-1 status '"paid"' --version 0
   holdlog history order-1 status
+  holdlog blame order-1 status                  who wrote it last, and on what basis
+  holdlog revert --session build-7 --dry-run    what undoing that session would change
   holdlog thread read run-7                     messages and results of agents in one run
   holdlog doctor                                check the store, and list connected processes
   holdlog --db 'postgresql://ann@db.example/team?schema=project' claims
@@ -175,6 +179,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_calls(commands, store, locations)
     add_thread(commands, store)
     add_log(commands, store, locations)
+    add_undo(commands, store, locations)
     add_read_models(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from holdlog.adapters.http.answers import failed, refused
 from holdlog.adapters.http.authentication import Authentication, TokenVerifier
+from holdlog.adapters.http.changes import routes as changes
 from holdlog.adapters.http.claims import routes as claims
 from holdlog.adapters.http.edge.limits import RequestLimits
 from holdlog.adapters.http.edge.request_checks import Guards, too_large
@@ -64,6 +65,7 @@ def build_app(
             Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]),
             *operations.routes,
             *key_value,
+            *changes,
             *claims,
             *events,
             *threads,

@@ -120,8 +120,9 @@ def test_difference_between_times_is_that_between_the_positions_then(store: Stat
         diff = store.diff("n", from_time=time)
         assert steps(diff) == [{"op": "replace", "path": "", "value": 2, "previous": 1}]
         assert diff.before.position == 1
-    before = between - timedelta(microseconds=1)
-    assert [it.change for it in store.diff("n", from_time=before, to_time=between).changes] == ["added"]
+    put(store, "later", 1)
+    assert [it.key for it in store.diff("n", from_time=between).changes] == ["k", "later"]
+    assert [it.key for it in store.diff("n", from_position=0, to_time=between).changes] == ["k"]
 
 
 def test_value_that_expired_between_two_moments_was_removed(store: StateStore) -> None:
@@ -142,7 +143,8 @@ def test_value_that_expired_between_two_moments_was_removed(store: StateStore) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "from_version: required"),
+        ({}, "from_position: required"),
+        ({"key": "k"}, "from_version: required"),
         ({"key": "k", "from_version": 9}, "from_version: is 9, but the key has version 1"),
         ({"from_version": 1}, "from_version: needs key"),
         ({"from_position": 0, "to_version": 1}, "to_version: needs key"),
@@ -153,6 +155,7 @@ def test_value_that_expired_between_two_moments_was_removed(store: StateStore) -
         ({"from_time": "yesterday"}, "from_time: must be a time"),
         ({"from_time": datetime(2026, 1, 1)}, "from_time: must be a time"),  # noqa: DTZ001  # what is tested
         ({"from_time": datetime.now(UTC) + timedelta(days=1)}, "from_time: has not come yet"),
+        ({"from_time": datetime(1999, 1, 1, tzinfo=UTC)}, "from_time: is before the first event"),
         ({"from_position": 0, "limit": 0}, "limit: must be"),
     ],
 )

@@ -31,10 +31,12 @@ class NamedMoment(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A position of the log, and the time that decides which values have expired: microseconds UTC."""
+    """A position of the log, and its time: microseconds UTC. `expires`: values that were due at this time had expired;
+    False: only those whose expiry is recorded up to the position."""
 
     position: int
     at: int
+    expires: bool = True
 
 
 class Known(NamedTuple):
@@ -82,11 +84,13 @@ def point(reader: Reader, moment: NamedMoment) -> Point:
     if moment.position is not None:
         if moment.position > end:
             raise InvalidError(f"{moment.named('position')}: is {moment.position}, but the log ends at position {end}")
-        return Point(moment.position, _time_at(reader, moment.position))
+        return Point(moment.position, _time_at(reader, moment.position), expires=False)
     if moment.time is None:
         return Point(end, reader.at)
     if moment.time > reader.at:
         raise InvalidError(f"{moment.named('time')}: has not come yet")
+    if not end or moment.time < _time_at(reader, 1):
+        raise InvalidError(f"{moment.named('time')}: is before the first event")
     low, high = 0, end
     while low < high:  # the last position whose event is not later
         middle = (low + high + 1) // 2
@@ -105,10 +109,10 @@ def known(reader: Reader, namespace: str, key: str, moment: NamedMoment) -> Know
 
 
 def known_at(reader: Reader, namespace: str, key: str, point: Point) -> Known:
-    """What a key was at a position. A value that was due then had expired, whether recorded or not."""
+    """What a key was at a position."""
     version = reader.version_at(record_stream(namespace, key), point.position, None)
     found = _known(reader, namespace, key, version)
-    return found._replace(record=seen(found.record, point.at))
+    return found._replace(record=seen(found.record, point.at)) if point.expires else found
 
 
 def _known(reader: Reader, namespace: str, key: str, version: int) -> Known:

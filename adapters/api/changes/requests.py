@@ -40,9 +40,9 @@ class ChangeRequests:
         come yet."""
         size, after_key = page_size(limit), after_argument(after_key, "after_key")
         if start.is_now:
-            raise InvalidError(
-                f"{start.named('version')}: required, or {start.named('position')} or {start.named('time')}"
-            )
+            kinds = ("position", "time") if key is None else ("version", "position", "time")
+            first, *others = map(start.named, kinds)
+            raise InvalidError(f"{first}: required, or {' or '.join(others)}")
         namespace = text(namespace, "namespace", NAME)
         if key is not None:
             key = text(key, "key", NAME)

@@ -1,0 +1,224 @@
+"""`holdlog diff`, `blame` and `revert`: what changed, who changed it, and how to undo it."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from holdlog.adapters.cli.commands import user
+from holdlog.adapters.cli.parsers import Commands, as_option
+from holdlog.adapters.cli.settings import location_of, one_or_more, workspaces_of
+from holdlog.domain.refusals import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.api.changes.moments import NamedMoment
+    from holdlog.adapters.api.changes.responses import Blame, Diff, RevertResult
+    from holdlog.adapters.api.values.responses import Result
+    from holdlog.adapters.runtime.engine import Engine
+
+Call = Callable[["Engine", argparse.Namespace], "Result"]
+Describe = Callable[[Any], str]
+
+_NAMES: Final = {
+    "namespace": "NAMESPACE",
+    "key": "KEY",
+    "reverted_by": "--by",
+    "correlation_id": "--correlation",
+    "from_version": "FROM",
+    "from_position": "FROM",
+    "from_time": "FROM",
+    "to_version": "TO",
+    "to_position": "TO",
+    "to_time": "TO",
+    "version": "--at",
+    "position": "--at",
+    "time": "--at",
+}
+_MOMENTS: Final = """\
+A moment is a version of the key (v3), a time (14:03, "yesterday 9:00", 2026-11-23T14:03:00Z, "10 minutes ago", now) or
+a position in the log (1234)."""
+_OF_DIFF: Final = """\
+examples:
+  holdlog diff campaign budget v1 v3
+  holdlog diff campaign budget "yesterday 9:00" now
+  holdlog diff campaign 14:00 14:30
+  holdlog diff campaign 1200 now --json
+"""
+_OF_BLAME: Final = """\
+examples:
+  holdlog blame campaign budget
+  holdlog blame campaign plan --fields
+  holdlog blame campaign budget --at 14:03
+  holdlog blame campaign budget --at v2 --json
+"""
+_OF_REVERT: Final = """\
+examples:
+  holdlog revert --session mcp-3f9a0b1c2d4e5f60 --dry-run
+  holdlog revert --session mcp-3f9a0b1c2d4e5f60 --reason 'wrong currency'
+  holdlog revert --session build-7 --agent claude/tests --since 14:00
+  holdlog revert --correlation task-7 --namespace campaign
+  holdlog revert --correlation revert-0a1b2c3d4e5f          undo a revert
+
+The session is that of `holdlog blame`, or the text that its client named, such as --session build-7.
+"""
+
+
+def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
+    """Add the commands; `run` of their namespace returns the exit code."""
+
+    def add(
+        name: str, help_text: str, description: str, epilog: str, call: Call, describe: str
+    ) -> argparse.ArgumentParser:
+        parser = commands.add_parser(
+            name, parents=[store, locations], help=help_text, description=description, epilog=epilog
+        )
+        parser.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
+        parser.set_defaults(run=lambda options: _run(options, call, describe))
+        return parser
+
+    diff = add(
+        "diff",
+        "show what changed between two moments",
+        f"Show what changed between two moments: of a key, or of all keys of a namespace.\n\n{_MOMENTS}",
+        _OF_DIFF,
+        _diff,
+        "describe_diff",
+    )
+    diff.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
+    diff.add_argument("words", metavar="[KEY] FROM TO", nargs="+", help="the key, if only one; then two moments")
+    diff.add_argument("--limit", type=one_or_more, default=1000, metavar="N", help="at most N keys (default: 1000)")
+    diff.add_argument("--after", metavar="KEY", help="continue after this key (default: from the first)")
+
+    blame = add(
+        "blame",
+        "show who wrote a value last, and what that relied on",
+        "Show who wrote a value last, in which session, on the basis of which version and claims, and why.\n\n"
+        f"{_MOMENTS}",
+        _OF_BLAME,
+        _blame,
+        "describe_blame",
+    )
+    blame.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
+    blame.add_argument("key", metavar="KEY", help="the name of the value")
+    blame.add_argument("--fields", action="store_true", help="also who changed each field of an object last")
+    blame.add_argument("--at", metavar="MOMENT", help="as it was then (default: now)")
+    blame.add_argument("--after", dest="after_field", metavar="FIELD", help="continue after this field")
+
+    revert = add(
+        "revert",
+        "undo what a session or task wrote",
+        "Undo what a run wrote: a session, or the writes under a correlation id. Each key gets the value that it had\n"
+        "before the versions that the run wrote last without interruption, or is deleted if it had none. Keys that\n"
+        "others changed or claimed since are listed and left as they are. Files, threads and claims are not changed.\n"
+        "Exit code 1: nothing was reverted.",
+        _OF_REVERT,
+        _revert,
+        "describe_revert",
+    )
+    which = revert.add_mutually_exclusive_group(required=True)
+    which.add_argument("--session", metavar="ID", help="undo what this session wrote")
+    which.add_argument("--correlation", metavar="ID", help="undo what was written under this correlation id")
+    revert.add_argument("--agent", metavar="NAME", help="with --session: only of this agent and its sub-agents")
+    revert.add_argument("--since", metavar="TIME", help="only what was written from then on (default: all)")
+    revert.add_argument("--namespace", metavar="NAMESPACE", help="only keys of this namespace (default: all)")
+    revert.add_argument("--dry-run", action="store_true", help="change nothing; show what would be done")
+    revert.add_argument(
+        "--by", default=user(), metavar="NAME", help="the author (default: HOLDLOG_AGENT, or else your user name)"
+    )
+    revert.add_argument("--reason", metavar="TEXT", help="why, for the history (default: none)")
+    revert.add_argument(
+        "--request-id", metavar="ID", help="repeat the command with the same ID within 24 hours: it is done once"
+    )
+
+
+def _run(options: argparse.Namespace, call: Call, describe: str) -> int:
+    """Run a command. Raises HoldlogError, LocationError."""
+    from holdlog.adapters.api.settings import Settings
+    from holdlog.adapters.auth.identity import SessionId
+    from holdlog.adapters.cli import texts, undo_texts
+    from holdlog.adapters.compose import open_holdlog, process_session, store_exists
+
+    location = location_of(options.db)
+    if not store_exists(location):
+        return texts.no_store(location)
+    settings, session = Settings(workspaces=workspaces_of(options)), SessionId("shell", process_session())
+    engine = open_holdlog(location, settings, session, f"holdlog {options.command}", texts.print_note)
+    try:
+        result = call(engine, options)
+    except InvalidError as error:
+        raise InvalidError(as_option(str(error), _NAMES)) from None
+    except NotFoundError as missing:
+        texts.print_note(str(missing))
+        return 1
+    finally:
+        engine.close()
+    if options.json:
+        texts.print_json(result.body())
+    else:
+        print(getattr(undo_texts, describe)(result))
+    return 1 if getattr(result, "reverted", None) == [] else 0
+
+
+def _diff(engine: "Engine", options: argparse.Namespace) -> "Diff":
+    *key, start, end = options.words if len(options.words) > 1 else (*options.words, "now")
+    if len(key) > 1:
+        raise InvalidError("too many arguments: give NAMESPACE, at most one KEY, FROM and TO")
+    try:
+        first, second = _moment(start, "from", "FROM"), _moment(end, "to", "TO")
+    except InvalidError as error:
+        raise InvalidError(f"{error}; for one key, give NAMESPACE KEY FROM TO") from None
+    requests = engine.requests.changes
+    return engine.read(
+        requests.diff(options.namespace, key[0] if key else None, first, second, options.limit, options.after)
+    )
+
+
+def _blame(engine: "Engine", options: argparse.Namespace) -> "Blame":
+    moment = _moment(options.at or "now", "", "--at")
+    requests = engine.requests.changes
+    return engine.read(
+        requests.blame(options.namespace, options.key, moment, options.fields, after_field=options.after_field)
+    )
+
+
+def _revert(engine: "Engine", options: argparse.Namespace) -> "RevertResult":
+    from holdlog.adapters.api.validation import caller
+    from holdlog.adapters.cli.store import Bar
+
+    bar = Bar(sys.stderr, "revert")
+    who, requests = engine.caller, engine.requests.reverts
+    who = caller(who, reason=options.reason, request_id=options.request_id)
+    since = None if options.since is None else _since(options.since)
+    try:
+        writes = engine.read(
+            requests.find(options.session, options.correlation, options.agent, since, options.namespace, bar.draw)
+        )
+    finally:
+        bar.clear()
+    if options.dry_run:
+        return engine.read(requests.preview(writes, options.by, who))
+    return engine.write(requests.revert(writes, options.by), who)
+
+
+def _moment(text: str, argument: str, shown: str) -> "NamedMoment":
+    from holdlog.adapters.api.changes.moments import moment
+    from holdlog.adapters.cli.moments import parse_moment
+
+    if text[:1] == "v" and text[1:].isascii() and text[1:].isdigit() and len(text) < 20:
+        return moment(argument, version=int(text[1:]))
+    if text == "now":
+        return moment(argument)
+    found = parse_moment(text, shown)
+    return moment(argument, time=found) if isinstance(found, datetime) else moment(argument, position=found)
+
+
+def _since(text: str) -> datetime:
+    """The beginning of the millisecond that a time names: commands print times cut to milliseconds, and the event that
+    was printed with this time counts."""
+    from holdlog.adapters.cli.moments import parse_moment
+
+    found = parse_moment(text, "--since")
+    if not isinstance(found, datetime):
+        raise InvalidError("--since: must be a time, not a position")
+    return found.replace(microsecond=found.microsecond // 1000 * 1000)
