@@ -338,6 +338,11 @@ class UnavailableError(HoldlogError):
         self.in_doubt = in_doubt
 
 
+class ConnectionLostError(UnavailableError):
+    """The connection to the store was lost, and no events were written: the same commands may run again. `in_doubt`:
+    leases may have been renewed."""
+
+
 class OverLimitError(UnavailableError):
     """The store's quota is exhausted; delete something first."""
 

@@ -23,7 +23,7 @@ from holdlog.adapters.runtime.observer import CommandObserver
 from holdlog.domain.commands import AnyCommand, Outcome
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Notifier, Refusal, Store
-from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
+from holdlog.domain.refusals import ConnectionLostError, HoldlogError, SealedError, StoreError, UnavailableError
 
 MAX_BATCH: Final = 256
 MAX_WAITING: Final = 10_000
@@ -33,6 +33,10 @@ COMMIT_TIMEOUT: Final = 5.0
 CLOSING_TIMEOUT: Final = 0.5
 """Minimum seconds that a batch waits for the store: after a suspension all deadlines have passed, but it must still try
 once before it refuses."""
+
+MAX_ATTEMPTS: Final = 5
+ATTEMPT_PAUSE: Final = 0.02
+"""A batch whose connection was lost runs again, after so many seconds times the number of its attempts."""
 
 _log = logging.getLogger("holdlog")
 
@@ -251,8 +255,9 @@ class Writer:
                 next_job.baton.release()
             return False
 
-    def _commit(self, batch: Sequence[Job]) -> None:
-        """Set the outcome of each job. If an unexpected error rolls the batch back, run its commands one by one.
+    def _commit(self, batch: Sequence[Job], attempt: int = 1) -> None:
+        """Set the outcome of each job. If an unexpected error rolls the batch back, run its commands one by one. If the
+        connection to the store is lost meanwhile, run them again.
 
         StopIteration is replaced by RuntimeError, because a future rejects StopIteration: setting it would raise here,
         and the other callers would never get an outcome.
@@ -280,7 +285,12 @@ class Writer:
                 wrote, grew, topics = transaction.wrote, transaction.grew, transaction.topics
         except Exception as error:
             doubt = isinstance(error, UnavailableError) and error.in_doubt
-            if begun and not doubt and len(batch) > 1:
+            lost = isinstance(error, ConnectionLostError)
+            if begun and lost and attempt < MAX_ATTEMPTS:
+                time.sleep(attempt * ATTEMPT_PAUSE)
+                self._commit(batch, attempt + 1)
+                return
+            if begun and not doubt and not lost and len(batch) > 1:
                 for job in batch:
                     self._commit([job])
                 return

@@ -7,7 +7,14 @@ import psycopg
 from psycopg import errors
 
 from holdlog.adapters.stores.event_log.sealing import SEALED_STATE
-from holdlog.domain.refusals import HoldlogError, InvalidError, SealedError, StoreError, UnavailableError
+from holdlog.domain.refusals import (
+    ConnectionLostError,
+    HoldlogError,
+    InvalidError,
+    SealedError,
+    StoreError,
+    UnavailableError,
+)
 
 _CONNECTING: Final = ("connection failed: ", "connection is bad: ", "failed to resolve host", "connection timeout")
 _LOGIN: Final = re.compile(
@@ -45,7 +52,8 @@ def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
                 f"{names}: together are too long for an index of PostgreSQL (2,704 bytes); use shorter names"
             )
         case _:
-            return UnavailableError(f"the database reported an error: {first_line(error)}", in_doubt=in_doubt)
+            kind = ConnectionLostError if is_lost(error) and not in_doubt else UnavailableError
+            return kind(f"the database reported an error: {first_line(error)}", in_doubt=in_doubt)
 
 
 def _connection_refusal(text: str) -> HoldlogError:

@@ -27,14 +27,15 @@ from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
 from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
 from holdlog.domain.ports import NOTHING, Prefetch
-from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.domain.refusals import ConnectionLostError, HoldlogError, StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
 FIRST_PAUSE: Final = 0.02
 LAST_PAUSE: Final = 1.0
 """Maximum seconds between attempts to connect; each pause is twice the one before."""
-RESOLVE_SECONDS: Final = 5.0
-"""Seconds to find out the fate of a commit whose answer was lost."""
+RESOLVE_SECONDS: Final = 15.0
+"""Seconds to find out the fate of a commit whose answer was lost: enough for most restarts of a database
+(docs/decisions/0045-lost-commits.md)."""
 
 Clock = Callable[[], int]
 
@@ -220,26 +221,21 @@ class PostgresStore:
     def _resolved(self, transaction: PostgresTransaction, lost: psycopg.Error) -> bool:
         """Whether the transaction whose answer was lost was committed. Raises UnavailableError in doubt.
 
-        After a crash, PostgreSQL reuses the numbers of transactions that left nothing on disk, so another transaction
-        may have been committed under ours: only our own last event is proof, and without events there is none.
+        While this process holds the log's lock, no other transaction writes: ours has ended, and its last event is
+        in the log or never will be. (PostgreSQL's status of the transaction is no proof: after a crash, it gives the
+        numbers of transactions that left nothing on disk to others.) Without events there is no proof.
         """
         deadline = time.monotonic() + RESOLVE_SECONDS
-        doubt = UnavailableError(f"the connection was lost at the commit: {first_line(lost)}", in_doubt=True)
-        while time.monotonic() < deadline:
-            try:
-                with self.connect(deadline) as connection:
-                    fate = _cell(connection, "SELECT pg_xact_status(%s::text::xid8)", transaction.number)
-                    if fate == "committed" and transaction.grew:  # only now: an earlier snapshot might not see it
-                        unit = PostgresReader(connection, self.recorder, 0)
-                        return self.recorder.digest_at(transaction.position(), unit) == transaction.last_digest
-            except (psycopg.Error, UnavailableError, StoreError):
-                fate = None
-            if fate == "aborted":
-                return False
-            if fate == "committed":
-                break
-            time.sleep(FIRST_PAUSE)  # the server has not noticed yet that this client is gone
-        raise doubt from lost
+        while transaction.grew and (left := deadline - time.monotonic()) > 0:
+            with suppress(psycopg.Error, UnavailableError, StoreError), self.connect(deadline) as connection:
+                connection.execute("BEGIN")
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{max(1, round(left * 1000))}ms",))
+                connection.execute(self.recorder.lock)
+                unit = PostgresReader(connection, self.recorder, 0)
+                return self.recorder.digest_at(transaction.position(), unit) == transaction.last_digest
+            time.sleep(FIRST_PAUSE)
+        kind = UnavailableError if transaction.grew else ConnectionLostError
+        raise kind(f"the connection was lost at the commit: {first_line(lost)}", in_doubt=True) from lost
 
     def forget(self) -> None:
         writing, self._writing = self._writing, None
@@ -266,11 +262,6 @@ _inherited: list[Any] = []
 def _stopped(writing: PostgresTransaction | None) -> float:
     """Seconds that this process was stopped while it waited for this connection."""
     return writing.connection.stopped if writing and isinstance(writing.connection, TimeoutConnection) else 0.0
-
-
-def _cell(connection: Connection, select: str, parameter: object) -> object:
-    row = connection.execute(select, (parameter,)).fetchone()
-    return row[0] if row else None
 
 
 class _OwnedLock:

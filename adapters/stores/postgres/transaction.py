@@ -36,7 +36,7 @@ FETCHED: Final = 200
 """Rows of a stream that are fetched at once."""
 _numbers = count()
 _PREPARE_PREFETCH: Final = f"""PREPARE prefetch (text[], text[], text[]) AS
-    SELECT {SELECT_NOW}, pg_current_xact_id()::text,
+    SELECT {SELECT_NOW},
     (SELECT value FROM meta WHERE name = 'major'), (SELECT value FROM meta WHERE name = '{SEAL}'),
     last.notification_id, last.at,
     ARRAY(SELECT DISTINCT agent FROM leases WHERE agent = ANY($1)), record.*
@@ -140,9 +140,7 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         lock = recorder.lock.replace("%", "%%")
         self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE prefetch(%s, %s, %s)"
         self.last_digest = b""
-        """Digest of the last event, once there is one."""
-        self.number = ""
-        """PostgreSQL's number of the transaction: with it and the last event, its fate can be determined later."""
+        """Digest of the last event, once there is one: no other event has it, so it proves a commit."""
 
     def begin(self, deadline: float, prefetch: Prefetch) -> int:
         """Acquire the log's lock, and read the clock and what the commands will read. Returns the database's clock.
@@ -150,13 +148,13 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         Raises psycopg.Error; UnavailableError if the lock is not free in time; StoreError for another schema.
         """
         rows, cursor = self._fetched(deadline, prefetch)
-        now, self.number, major, seal, position, last, busy = rows[0][:7]
+        now, major, seal, position, last, busy = rows[0][:6]
         require_major(major)
         self.sealed = line_of(seal)
         clock = self._clock() if self._clock else now
         self.started(clock, self._steady() if self._steady else now, last or 0)
         self._know_threads(prefetch, cursor)
-        found: list[Record] = self.states(CURRENT, [row[7:] for row in rows if row[7] is not None])
+        found: list[Record] = self.states(CURRENT, [row[6:] for row in rows if row[6] is not None])
         self._records = {it: Record(*it) for it in prefetch.records}
         self._records |= {(it.namespace, it.key): it for it in found}
         self._lease_writes.idle = set(prefetch.agents).difference(busy)
