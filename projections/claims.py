@@ -7,7 +7,7 @@ count grants and tickets; `grants` and `past` (how the last hold ended) contain 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
@@ -42,6 +42,17 @@ TICKETS = Table(
     },
     key=2,
 )
+
+SNAPSHOTS = Table("snapshots", {"position": int}, key=1)
+"""The positions at which the board was copied: soon after each multiple of `SNAPSHOT_EVERY`. To read the board of an
+earlier position, the log is folded from the snapshot before it. The log can replace every snapshot."""
+PAST_CLAIMS = Table("past_claims", {"position": int, **CLAIMS.columns}, key=2)
+"""The rows of `claims` that were held or waited for at the position of a snapshot."""
+PAST_TICKETS = Table("past_tickets", {"position": int, **TICKETS.columns}, key=3)
+"""The rows of `tickets` at the position of a snapshot."""
+SNAPSHOT_TABLES = (SNAPSHOTS, PAST_CLAIMS, PAST_TICKETS)
+SNAPSHOT_EVERY: Final = 10_000
+"""Positions."""
 
 
 def row_of_claim(claim: Claim, digest: bytes) -> Row:

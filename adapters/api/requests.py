@@ -4,6 +4,7 @@ is run here."""
 from holdlog.adapters.api.changes.requests import ChangeRequests
 from holdlog.adapters.api.claims.requests import ClaimRequests
 from holdlog.adapters.api.events.requests import EventRequests
+from holdlog.adapters.api.past.requests import PastRequests
 from holdlog.adapters.api.refusals import response_to
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.threads.data_requests import ThreadDataRequests
@@ -26,6 +27,7 @@ class Requests:
         self.thread_data = ThreadDataRequests(rules)
         self.events = EventRequests(rules)
         self.changes = ChangeRequests(rules)
+        self.past = PastRequests(rules)
 
     def within(self, grants: Grants) -> "Requests":
         """Return the same requests, restricted to these grants."""

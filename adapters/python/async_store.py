@@ -11,12 +11,14 @@ from typing import Any, Self
 from holdlog.adapters.api.changes.moments import moment
 from holdlog.adapters.api.changes.responses import Blame, Diff
 from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import caller
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import named_session, open_holdlog
 from holdlog.adapters.python.async_held import held_async
+from holdlog.adapters.python.async_past_store import AsyncPastStore
 from holdlog.adapters.python.block import HeldClaim
 from holdlog.adapters.python.calls import (
     UPDATE_ATTEMPTS,
@@ -152,6 +154,11 @@ class AsyncStateStore:
     ) -> list[responses.Past]:
         """Return the changes of a key, newest first; empty if there are none."""
         return await self._engine.read_async(self._requests.values.all_history(namespace, key, limit, before_version))
+
+    def at(self, *, position: int | None = None, time: datetime | str | None = None) -> AsyncPastStore:
+        """Return the store as it was, to read from: after the event at a position, or at a time (aware, else UTC; or
+        RFC 3339 text), which means the last position until then. Raises InvalidError unless one of them is passed."""
+        return AsyncPastStore(self._engine, point_in_time(position, time))
 
     async def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
         """Return all values of a namespace with their whole histories, at one position of the log."""
