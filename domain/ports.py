@@ -330,6 +330,12 @@ class Transaction(Reader, Protocol):
     def put_meta(self, name: str, value: str) -> None:
         """Write metadata, replacing its current value."""
 
+    def put_snapshot(self, position: int, claims: Sequence[Claim], tickets: Sequence[Ticket]) -> None:
+        """Store a snapshot of the board at a position: the claims that were held or waited for, and their tickets."""
+
+    def drop_snapshots(self) -> None:
+        """Remove all snapshots of the board."""
+
     def note_refusals(self, refusals: Sequence["Refusal"]) -> None:
         """Keep the newest 10 000 refusals for an auditor, outside the log and its guarantees."""
 

@@ -4,12 +4,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def microseconds(time: datetime) -> int:
-    """Microseconds since 1970 of an aware time."""
-    return (time - _EPOCH) // _MICROSECOND
 
 
 def utc(at: int) -> datetime:

@@ -26,7 +26,7 @@ from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
 from holdlog.projections import fold
 
-_CLAIM_TOPICS: Final = tuple(event.topic for event in get_args(ClaimEvent))
+CLAIM_TOPICS: Final = tuple(event.topic for event in get_args(ClaimEvent))
 _ENDINGS: Final = tuple(event.topic for event in (ClaimReleased, ClaimExpired, ClaimResumed, ClaimGranted))
 """Topics of events that can end a grant."""
 _PAGE: Final = 2_000
@@ -59,7 +59,7 @@ def past_board(reader: Reader, position: int) -> PastBoard:
     after, claims, found = reader.snapshot_before(position)
     states = {claim.resource: claim for claim in claims}
     tickets = {ticket[:2]: ticket for ticket in found}
-    while page := reader.log_of(_CLAIM_TOPICS, after, position, _PAGE):
+    while page := reader.log_of(CLAIM_TOPICS, after, position, _PAGE):
         fold_board(states, tickets, page)
         after = page[-1].envelope.position
     return PastBoard({name: it for name, it in states.items() if it.grants or it.waiting}, tickets)

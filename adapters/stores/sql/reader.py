@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, cast
+from typing import Any, Final, Protocol, Self
 
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
@@ -22,7 +22,7 @@ from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS
-from holdlog.projections.claims import CLAIMS, PAST_CLAIMS, PAST_TICKETS, SNAPSHOTS, TICKETS, ticket_of
+from holdlog.projections.claims import CLAIMS, PAST_CLAIMS, PAST_TICKETS, SNAPSHOTS, TICKETS, past_claim_of, ticket_of
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, Table
 from holdlog.projections.tokens import TOKENS
@@ -191,9 +191,9 @@ class SqlReader(SqlThreads):
         found: int | None = self.rows(_SELECT_SNAPSHOT, {"position": position})[0][0]
         if found is None:
             return 0, [], []
-        claims = [fold.state_of(CLAIMS, row[1:]) for row in self.rows(_SELECT_PAST_CLAIMS, {"position": found})]
+        claims = list(map(past_claim_of, self.rows(_SELECT_PAST_CLAIMS, {"position": found})))
         tickets = [ticket_of(row[1:]) for row in self.rows(_SELECT_PAST_TICKETS, {"position": found})]
-        return found, cast("list[Claim]", claims), tickets
+        return found, claims, tickets
 
     def registered(self, after: str | None, limit: int) -> list[str]:
         found = self.rows(_SELECT_REGISTERED, {"after": after or "", "limit": bound(limit)})

@@ -62,7 +62,7 @@ def new_session_salt() -> str:
 
 def copy_at_position(table: Table, into: Table, condition: str) -> str:
     """Copy rows of a table into one that keeps them with a position."""
-    columns = ", ".join(f'"{column}"' for column in table.columns)
+    columns = ", ".join(f'"{column}"' for column in list(into.columns)[1:])
     return (
         f'INSERT INTO "{into.name}" (position, {columns}) SELECT CAST(:position AS BIGINT), {columns}'
         f' FROM "{table.name}" WHERE {condition} ON CONFLICT DO NOTHING'

@@ -11,13 +11,24 @@ from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
 from holdlog.adapters.stores.sql.reader import SELECT_DUE, SqlReader
 from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.adapters.stores.sql.tables import IS_ACTIVE, REFUSALS, copy_at_position
-from holdlog.adapters.stores.sql.text import PendingStatements, bound
+from holdlog.adapters.stores.sql.text import NONE, PendingStatements, bound
+from holdlog.domain.claims.claim import Claim, Ticket
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
 from holdlog.projections import fold
-from holdlog.projections.claims import CLAIMS, PAST_CLAIMS, PAST_TICKETS, SNAPSHOT_EVERY, SNAPSHOTS, TICKETS
+from holdlog.projections.claims import (
+    CLAIMS,
+    PAST_CLAIMS,
+    PAST_TICKETS,
+    SNAPSHOT_EVERY,
+    SNAPSHOT_TABLES,
+    SNAPSHOTS,
+    TICKETS,
+    row_of_past_claim,
+    row_of_past_ticket,
+)
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, RowChange, Table
 
@@ -140,6 +151,15 @@ class SqlTransaction(SqlReader, PendingStatements):
 
     def put_meta(self, name: str, value: str) -> None:
         self.later(_PUT_META, {"name": name, "value": value})
+
+    def put_snapshot(self, position: int, claims: Sequence[Claim], tickets: Sequence[Ticket]) -> None:
+        self.put(SNAPSHOTS, [(position,)])
+        self.put(PAST_CLAIMS, [row_of_past_claim(position, claim) for claim in claims])
+        self.put(PAST_TICKETS, [row_of_past_ticket(position, ticket) for ticket in tickets])
+
+    def drop_snapshots(self) -> None:
+        for table in SNAPSHOT_TABLES:
+            self.later(f'DELETE FROM "{table.name}"', NONE)
 
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:
         self.put(REFUSALS, list(refusals))
