@@ -16,6 +16,7 @@ FILES = {
     "adapters/runtime/async_calls.py": "adapters/runtime/calls.py",
     "adapters/python/async_changes.py": "adapters/python/changes.py",
     "adapters/python/async_held.py": "adapters/python/held.py",
+    "adapters/python/async_past_store.py": "adapters/python/past_store.py",
     "adapters/python/async_store.py": "adapters/python/store.py",
     "adapters/python/state/async_history.py": "adapters/python/state/history.py",
 }
@@ -25,6 +26,7 @@ NAMES = {
     "AsyncCalls": "Calls",
     "AsyncEventIterator": "EventIterator",
     "AsyncIterator": "Iterator",
+    "AsyncPastStore": "PastStore",
     "AsyncStateStore": "StateStore",
     "asynccontextmanager": "contextmanager",
     "AsyncThreadHistory": "ThreadHistory",
@@ -36,6 +38,8 @@ NAMES = {
 }
 TEXTS = {
     "holdlog.adapters.python.async_held import held_async": "holdlog.adapters.python.held import held",
+    "holdlog.adapters.python.async_past_store": "holdlog.adapters.python.past_store",
+    "`AsyncStateStore.at`": "`StateStore.at`",
     "asyncio.sleep(": "time.sleep(",
     "import asyncio\n": "import time\n",
     "async with store.": "with store.",

@@ -48,6 +48,14 @@ class WriteEntry(NamedTuple):
     by: str
 
 
+class LogTime(NamedTuple):
+    """The time of an event. `at`: microseconds UTC; `clock`: the writer's clock, if `at` was ahead of it."""
+
+    position: int
+    at: int
+    clock: int | None
+
+
 class Leases(Protocol):
     """Liveness, outside the log. Times: microseconds of the store's steady clock. Rows may already have expired;
     callers must check `deadline`."""
@@ -154,6 +162,12 @@ class Reader(Protocol):
         """The records of a namespace that have a value at `at` (with `deleted`: had one) and keys that start with
         `prefix`, by key, after a key."""
 
+    def written_keys(self, namespace: str, prefix: str, after: str | None, limit: int) -> list[str]:
+        """The keys of a namespace that were ever written, as in `records`."""
+
+    def written_namespaces(self, after: str | None, limit: int) -> list[str]:
+        """The namespaces in which a key was ever written, by name, after a name."""
+
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
         """Namespaces with records that have a value at `at`, with their number, by name, after a name."""
 
@@ -187,8 +201,15 @@ class Reader(Protocol):
     def is_queued(self, resource: str, version: int) -> bool:
         """Whether the ticket is still in its queue."""
 
+    def snapshot_before(self, position: int) -> tuple[int, list[Claim], list[Ticket]]:
+        """The newest snapshot of the board up to a position: its own position, and the claims that were held or waited
+        for, with their tickets. Position 0 if there is no snapshot: the empty board before the first event."""
+
     def agents(self, names: Sequence[str]) -> list[Profile]:
         """The profiles of those of these agents that registered."""
+
+    def registered(self, after: str | None, limit: int) -> list[str]:
+        """The agents that registered, by name, after a name."""
 
     def token(self, name: str) -> Token:
         """The current state of one token."""
@@ -218,6 +239,9 @@ class Reader(Protocol):
         """Events of a thread of these kinds, above one version and below another, oldest or newest first; with `key`,
         those that changed it. The cost depends on `limit`, not on where in the thread the events are."""
 
+    def item_count(self, thread: str, kind: ItemKind, after: int, upto: int) -> int:
+        """How many events of this kind a thread has above one version, up to another."""
+
     def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
         """The checksums of the results above a version, in order; with `wanted`, those of them that exist."""
 
@@ -232,8 +256,20 @@ class Reader(Protocol):
     def version_at(self, stream: str, position: int | None, at: int | None) -> int:
         """The version that a stream had at a position, or at a time (microseconds UTC); 0 before its first event."""
 
+    def position_at(self, at: int) -> int:
+        """The last position that was written at or before a time (microseconds UTC); 0 before the first event."""
+
+    def last_events(self, streams: Sequence[str], position: int) -> list[Recorded[Event]]:
+        """The last event of each of these streams up to a position; none for a stream that began later."""
+
+    def next_events(self, streams: Sequence[str], position: int, topics: Sequence[str]) -> list[Recorded[Event]]:
+        """The first event of each of these streams above a position that has one of these topics."""
+
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         """The events of one stream, newest first, below a version. Raises StoreError for an unknown topic."""
+
+    def following(self, stream: str, after: int, limit: int) -> list[Recorded[Event]]:
+        """The events of one stream, oldest first, above a version."""
 
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         """The events of all streams in order, above a position. Raises StoreError for an unknown topic."""
@@ -243,6 +279,12 @@ class Reader(Protocol):
     ) -> list[WriteEntry]:
         """The values that any of these sessions wrote or deleted, or else those under a correlation id, at or after a
         time (microseconds UTC), at positions above `after` and up to another. Reads all events between these."""
+
+    def log_of(self, topics: Sequence[str], after: int, upto: int, limit: int) -> list[Recorded[Event]]:
+        """The events of these topics in order, above one position, up to another."""
+
+    def times(self, after: int, limit: int) -> list[LogTime]:
+        """The times of all events in order, above a position."""
 
     def entries(self, after: int, limit: int) -> list[HistoryEntry]:
         """Like `log`, but only the place of each event: about 2 µs each at any size; unknown topics are allowed."""
@@ -301,6 +343,12 @@ class Transaction(Reader, Protocol):
 
     def put_meta(self, name: str, value: str) -> None:
         """Write metadata, replacing its current value."""
+
+    def put_snapshot(self, position: int, claims: Sequence[Claim], tickets: Sequence[Ticket]) -> None:
+        """Store a snapshot of the board at a position: the claims that were held or waited for, and their tickets."""
+
+    def drop_snapshots(self) -> None:
+        """Remove all snapshots of the board."""
 
     def note_refusals(self, refusals: Sequence["Refusal"]) -> None:
         """Keep the newest 10 000 refusals for an auditor, outside the log and its guarantees."""

@@ -7,7 +7,7 @@ count grants and tickets; `grants` and `past` (how the last hold ended) contain 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
@@ -43,6 +43,19 @@ TICKETS = Table(
     key=2,
 )
 
+SNAPSHOTS = Table("snapshots", {"position": int}, key=1)
+"""The positions at which the board was copied: soon after each multiple of `SNAPSHOT_EVERY`. To read the board of an
+earlier position, the log is folded from the snapshot before it. The log can replace every snapshot."""
+PAST_CLAIMS = Table(
+    "past_claims", {"position": int, **{name: kind for name, kind in CLAIMS.columns.items() if name != "digest"}}, key=2
+)
+"""The rows of `claims` that were held or waited for at the position of a snapshot."""
+PAST_TICKETS = Table("past_tickets", {"position": int, **TICKETS.columns}, key=3)
+"""The rows of `tickets` at the position of a snapshot."""
+SNAPSHOT_TABLES = (SNAPSHOTS, PAST_CLAIMS, PAST_TICKETS)
+SNAPSHOT_EVERY: Final = 10_000
+"""Positions."""
+
 
 def row_of_claim(claim: Claim, digest: bytes) -> Row:
     resource, version, grants, waiting, past = claim
@@ -60,12 +73,25 @@ def claim_of(row: Row) -> Claim:
     )
 
 
+def row_of_past_claim(position: int, claim: Claim) -> Row:
+    return (position, *row_of_claim(claim, b"")[:-1])
+
+
+def row_of_past_ticket(position: int, ticket: Ticket) -> Row:
+    return (position, *_row_of_ticket(ticket))
+
+
+def past_claim_of(row: Row) -> Claim:
+    """The claim of a row of `PAST_CLAIMS`."""
+    return claim_of((*row[1:], b""))
+
+
 def details(claim: Claim, event: ClaimEvent, at: int) -> Sequence[RowChange]:
     """What an event changes in the queue of its claim. `claim`: after the event."""
     if (ended := ended_ticket(event)) is not None:
         return (Drop(TICKETS, (claim.resource, ended)),)
     if (ticket := new_ticket(claim, event, at)) is not None:
-        return (Put(TICKETS, (*ticket[:7], _text(ticket.also), _text(ticket.alternatives))),)
+        return (Put(TICKETS, _row_of_ticket(ticket)),)
     return ()
 
 
@@ -75,6 +101,10 @@ def ticket_of(row: Row) -> Ticket:
     return Ticket._make(
         (*row[:7], tuple(from_json(also)) if also else (), tuple(from_json(alternatives)) if alternatives else ())
     )
+
+
+def _row_of_ticket(ticket: Ticket) -> Row:
+    return (*ticket[:7], _text(ticket.also), _text(ticket.alternatives))
 
 
 def _text(parts: Sequence[Any]) -> str:

@@ -70,7 +70,8 @@ def _not_found(facts: Mapping[str, Any], operation: int | None) -> Result:
         return claims.NeverClaimed(**facts, hint=_NEVER_CLAIMED)
     if "thread_id" in facts:
         return threads.ThreadNotFound(**facts, hint=_NO_KEY if "key" in facts else _NO_THREAD)
-    return values.NotFound(**facts, operation=operation, hint=_NO_VALUE)
+    hint = _NO_VALUE_THEN if "as_of" in facts else _NO_VALUE
+    return values.NotFound(**facts, operation=operation, hint=hint)
 
 
 def _fenced_hint(refusal: refusals.FencedError) -> str:
@@ -97,6 +98,7 @@ def _conflict_hint(refusal: refusals.ConflictError) -> str:
 
 
 _NO_VALUE = "There is no value under this key now. Call list() with this namespace to see its keys."
+_NO_VALUE_THEN = "There was no value under this key at that moment. Call history() to see when it was written."
 _CONFLICT = (
     "Another agent wrote version {0}. Merge your change into actual_value and call set() again with"
     " expected_version={0}."

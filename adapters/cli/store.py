@@ -56,6 +56,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
     from holdlog.adapters.compose import open_shadow_tables
     from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.stores.event_log.rebuild import rebuild
+    from holdlog.adapters.stores.event_log.snapshots import rebuild_snapshots
 
     location = stored_location(options.db)
     engine = open_shadow_tables(location, print_note)
@@ -66,12 +67,14 @@ def run_rebuild(options: argparse.Namespace) -> int:
     started = time.monotonic()
     try:
         report = rebuild(shadow, bar.draw)
+        snapshots = rebuild_snapshots(store)
     finally:
         bar.clear()
         store.close()
     seconds = time.monotonic() - started
     if options.json:
-        print_line(json.dumps({"store": without_password(location), **report._asdict(), "seconds": round(seconds, 3)}))
+        facts = {**report._asdict(), "snapshots": snapshots, "seconds": round(seconds, 3)}
+        print_line(json.dumps({"store": without_password(location), **facts}))
         return 0
     rows = ", ".join(f"{count:,} in {view}" for view, count in report.rows.items())
     print_line(f"{mark('ok', sys.stdout)} {report.events:,} events in {seconds:.1f} s; rows: {rows}")

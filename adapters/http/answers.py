@@ -48,7 +48,7 @@ def body_of(result: Result) -> dict[str, Any]:
             body["hint"] = CONFLICT.format(version) if version else GONE
         case thread_responses.DataConflict():
             body["hint"] = DATA_CONFLICT
-        case responses.NotFound():
+        case responses.NotFound(as_of=None):
             body["hint"] = NO_VALUE
         case thread_responses.ThreadNotFound(key=key):
             body["hint"] = NO_THREAD if key is None else NO_KEY

@@ -11,6 +11,7 @@ from typing import Any, Self
 from holdlog.adapters.api.changes.moments import moment
 from holdlog.adapters.api.changes.responses import Blame, Diff, RevertResult
 from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import caller
@@ -19,6 +20,7 @@ from holdlog.adapters.api.values.transactions import NOT_GIVEN
 from holdlog.adapters.compose import named_session, open_holdlog
 from holdlog.adapters.python.async_changes import AsyncEventIterator
 from holdlog.adapters.python.async_held import held_async
+from holdlog.adapters.python.async_past_store import AsyncPastStore
 from holdlog.adapters.python.block import HeldClaim
 from holdlog.adapters.python.calls import (
     UPDATE_ATTEMPTS,
@@ -199,6 +201,11 @@ class AsyncStateStore:
     ) -> list[responses.Past]:
         """Return the changes of a key, newest first; empty if there are none."""
         return await self._engine.read_async(self._requests.values.all_history(namespace, key, limit, before_version))
+
+    def at(self, *, position: int | None = None, time: datetime | str | None = None) -> AsyncPastStore:
+        """Return the store as it was, to read from: after the event at a position, or at a time (aware, else UTC; or
+        RFC 3339 text), which means the last position until then. Raises InvalidError unless one of them is passed."""
+        return AsyncPastStore(self._engine, point_in_time(position, time))
 
     async def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
         """Return all values of a namespace with their whole histories, at one position of the log."""

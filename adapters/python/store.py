@@ -12,6 +12,7 @@ from typing import Any, Self
 from holdlog.adapters.api.changes.moments import moment
 from holdlog.adapters.api.changes.responses import Blame, Diff, RevertResult
 from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.api.request import ClaimRequest
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import caller
@@ -31,6 +32,7 @@ from holdlog.adapters.python.calls import (
 )
 from holdlog.adapters.python.changes import EventIterator
 from holdlog.adapters.python.held import held
+from holdlog.adapters.python.past_store import PastStore
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
 
@@ -198,6 +200,11 @@ class StateStore:
     ) -> list[responses.Past]:
         """Return the changes of a key, newest first; empty if there are none."""
         return self._engine.read(self._requests.values.all_history(namespace, key, limit, before_version))
+
+    def at(self, *, position: int | None = None, time: datetime | str | None = None) -> PastStore:
+        """Return the store as it was, to read from: after the event at a position, or at a time (aware, else UTC; or
+        RFC 3339 text), which means the last position until then. Raises InvalidError unless one of them is passed."""
+        return PastStore(self._engine, point_in_time(position, time))
 
     def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
         """Return all values of a namespace with their whole histories, at one position of the log."""

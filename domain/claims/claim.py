@@ -229,6 +229,19 @@ def ended_ticket(event: ClaimEvent) -> int | None:
             return None
 
 
+def ends_grant(event: ClaimEvent, version: int) -> bool:
+    """Whether an event of its claim ends the grant of this version."""
+    match event:
+        case ClaimReleased(grant=None):
+            return True
+        case ClaimReleased(grant=ended) | ClaimExpired(grant=ended) | ClaimResumed(grant=ended):
+            return ended == version
+        case ClaimGranted(instead_of=ended):
+            return ended == version
+        case _:
+            return False
+
+
 def _holder(claim: Claim, version: int | None) -> dict[str, str | None]:
     """Principal and session of the grant that ends."""
     grant = claim.grant(version) if version is not None else claim.grants[0] if claim.grants else None

@@ -132,7 +132,7 @@ def status(
     current = (resource, version) in [(hold.resource, hold.grant.version) for hold in holds]
     return held.model_copy(
         update={
-            **_holders(holders if len(holders) > 1 else ()),
+            **holder_names(holders if len(holders) > 1 else ()),
             "current": None if version is None else current,
             "agent_name": profile.name if profile else None,
             "agent_model": profile.model if profile else None,
@@ -290,7 +290,7 @@ def busy(hold: Hold, moment: Moment) -> dict[str, Any]:
         "holder_note": hold.note,
         "queue_length": hold.queue_length,
         "covered_by": hold.covered_by,
-        **_holders(tuple(zip(hold.holders, hold.holder_principals, strict=True))),
+        **holder_names(tuple(zip(hold.holders, hold.holder_principals, strict=True))),
         "hint": hint,
     }
 
@@ -345,7 +345,7 @@ def _waiter(waiting: Waiting, moment: Moment) -> responses.Waiter:
     )
 
 
-def _holders(holders: Sequence[tuple[str, str | None]]) -> dict[str, list[str] | None]:
+def holder_names(holders: Sequence[tuple[str, str | None]]) -> dict[str, list[str] | None]:
     """Names of several holders, and their principals in the same order, empty for the local user."""
     principals = [principal or "" for _, principal in holders]
     return {

@@ -46,9 +46,20 @@ class Lost(Part):
     reason: str | None = None
 
 
+class AsOf(Part):
+    """The moment that a response describes: the last event until then, and its time. `clock_suspect`: around it, a
+    clock was ahead, so times of events are not exact. `may_change`: a later event may still change this response."""
+
+    position: int
+    at: Time
+    clock_suspect: Literal[True] | None = None
+    may_change: Literal[True] | None = None
+
+
 class Result(BaseModel):
     """Base of all responses. A field that is None is left out of the JSON unless `kept` names it.
-    `lost`: claims that the caller lost since its previous response; any response may have it.
+    `lost`: claims that the caller lost since its previous response; any response may have it. `as_of`: only in
+    responses about the past.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,6 +68,7 @@ class Result(BaseModel):
     """Fields whose null is meaningful."""
 
     lost: list[Lost] | None = None
+    as_of: AsOf | None = None
 
     def body(self) -> dict[str, Any]:
         """The response as a JSON object that begins with its status."""

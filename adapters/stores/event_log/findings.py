@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.stores.event_log.audit import Audit, Faults, Row
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
+from holdlog.adapters.stores.event_log.snapshots import check_snapshots
 from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.projections.claims import TICKETS, claim_of
 
@@ -70,6 +71,15 @@ def log(inspection: SqlInspection, progress: Callable[[int, int], None]) -> list
             "differ from the log; run `holdlog rebuild`",
         ),
     ]
+
+
+def snapshots(inspection: SqlInspection) -> Finding:
+    """Compare the snapshots of the board with the log."""
+    faults = Faults()
+    count = check_snapshots(inspection.reader(), faults)
+    return _judged(
+        "snapshots", faults, f"{counted(count, 'snapshot')} of the board", "differ from the log; run `holdlog rebuild`"
+    )
 
 
 def leases(inspection: SqlInspection) -> Finding:

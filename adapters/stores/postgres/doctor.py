@@ -6,7 +6,16 @@ from typing import Final
 import psycopg
 
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, contents, counted, leases, log, retained
+from holdlog.adapters.stores.event_log.findings import (
+    REBUILD_LEFT,
+    Finding,
+    contents,
+    counted,
+    leases,
+    log,
+    retained,
+    snapshots,
+)
 from holdlog.adapters.stores.postgres.catalog import (
     INDEXES,
     KEYS,
@@ -72,6 +81,7 @@ def _snapshot(
         yield Finding("log", "warn", "not checked: its schema has another version")
     else:
         yield from _guarded(connection, "log", lambda: log(inspection, progress))
+        yield from _guarded(connection, "snapshots", lambda: [snapshots(inspection)])
         yield from _guarded(connection, "leases", lambda: [leases(inspection)])
         yield from _guarded(connection, "kept", lambda: [retained(inspection)])
     connection.execute("ROLLBACK")

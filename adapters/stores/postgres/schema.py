@@ -15,15 +15,16 @@ from holdlog.adapters.stores.sql.tables import (
     select_from,
 )
 from holdlog.domain.refusals import StoreError
+from holdlog.projections.claims import SNAPSHOT_TABLES
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 MAJOR: Final = 4
 """Major version of this schema. A server refuses a store with another one. In version 1 writers locked the table of the
 log; version 2 had log format 1 and no column `session` in `requests`; version 3 had no view `tickets`."""
-MINOR: Final = 0
+MINOR: Final = 1
 """Minor version: each one only adds tables or indexes (see `ADDED`), so servers with different minor versions can share
-a schema. A schema without a row `minor` in `meta` has version 0."""
+a schema. A schema without a row `minor` in `meta` has version 0. 1: snapshots of the board."""
 
 TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
 TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
@@ -44,7 +45,7 @@ def require_major(found: str | None) -> None:
     raise StoreError(f"the store has schema {found}, but this holdlog supports {MAJOR}; upgrade holdlog")
 
 
-ADDED: Final[dict[str, int]] = {}
+ADDED: Final[dict[str, int]] = dict.fromkeys((table.name for table in SNAPSHOT_TABLES), 1)
 """Tables and indexes added since minor version 0, with the version that added each."""
 
 
@@ -117,7 +118,8 @@ def put_into(table: str, types: Mapping[str, type], key: int) -> Insert:
         return insert_into(table, types)
     names = _quoted(types)
     changes = ", ".join(f"{name} = excluded.{name}" for name in names[key:])
-    return insert_into(table, types, f" ON CONFLICT ({', '.join(names[:key])}) DO UPDATE SET {changes}")
+    action = f"UPDATE SET {changes}" if changes else "NOTHING"
+    return insert_into(table, types, f" ON CONFLICT ({', '.join(names[:key])}) DO {action}")
 
 
 def _quoted(names: Iterable[str]) -> list[str]:
@@ -144,12 +146,13 @@ CREATE: Final = (
     }, PRIMARY KEY (resource, version))""",
     f"""CREATE TABLE losses ({_columns(LOSSES.columns, ("resource", "version", "why", "agent", "server", "at"))},
     PRIMARY KEY (resource, version))""",
-    *map(create_view, VIEWS),
+    *map(create_view, (*VIEWS, *SNAPSHOT_TABLES)),
     *(f"CREATE INDEX {it}" for it in (*SIDE_INDEXES, *VIEW_INDEXES)),
 )
 
 PUT: Final = {
-    table.name: put_into(table.name, table.columns, table.key) for table in (*VIEWS, LEASES, LOSSES, REFUSALS)
+    table.name: put_into(table.name, table.columns, table.key)
+    for table in (*VIEWS, *SNAPSHOT_TABLES, LEASES, LOSSES, REFUSALS)
 }
 DROP: Final = {view.name: drop_rows(view) for view in VIEWS}
 PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"

@@ -80,6 +80,9 @@ class SqlInspection:
         """Resource, version, `grant` or `ticket`, agent, principal."""
         return self._unit.stream(_SELECT_LEASES, NONE)
 
+    def reader(self) -> SqlReader:
+        return self._unit
+
     def active_claims(self) -> Iterator[Row]:
         """Rows of the view `claims` that are held or queued for."""
         return self._unit.stream(f"{select_from(CLAIMS)} WHERE held <> 0 OR waiting <> 0", NONE)

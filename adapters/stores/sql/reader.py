@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
 from holdlog.adapters.stores.sql.recorder import LogRecorder
-from holdlog.adapters.stores.sql.tables import IS_JOINT, REFUSALS, select_from
+from holdlog.adapters.stores.sql.tables import IS_ACTIVE, IS_JOINT, REFUSALS, select_from
 from holdlog.adapters.stores.sql.text import beyond, bound
 from holdlog.adapters.stores.sql.threads import SqlThreads
 from holdlog.domain.agent import Profile
@@ -18,26 +18,34 @@ from holdlog.domain.claims.claim import Claim, Ticket
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.ports import HistoryEntry, Refusal, WriteEntry
+from holdlog.domain.ports import HistoryEntry, LogTime, Refusal, WriteEntry
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS
-from holdlog.projections.claims import CLAIMS, TICKETS, ticket_of
+from holdlog.projections.claims import CLAIMS, PAST_CLAIMS, PAST_TICKETS, SNAPSHOTS, TICKETS, past_claim_of, ticket_of
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, Table
 from holdlog.projections.tokens import TOKENS
 
-_ACTIVE: Final = "(held > 0 OR waiting > 0)"
 _ENDING: Final = "live = 1 AND expires_at IS NOT NULL"  # the index's exact condition; else it is not used
 _LIVE: Final = "live = 1 AND COALESCE(expires_at > :at, TRUE)"
 _SELECT_RECORD: Final = f"{select_from(CURRENT)} WHERE namespace = :namespace AND key = :key"
-_SELECT_RECORDS: Final = {
-    bounded: f"{select_from(CURRENT)} WHERE namespace = :namespace AND key >= :prefix{end} AND key > :after"
-    f" AND ({_LIVE}) = :live ORDER BY key LIMIT :limit"
+_KEYS: Final = {
+    bounded: f"namespace = :namespace AND key >= :prefix{end} AND key > :after"
     for bounded, end in ((True, " AND key < :end"), (False, ""))
 }
+_SELECT_RECORDS: Final = {
+    bounded: f"{select_from(CURRENT)} WHERE {keys} AND ({_LIVE}) = :live ORDER BY key LIMIT :limit"
+    for bounded, keys in _KEYS.items()
+}
+_SELECT_KEYS: Final = {
+    bounded: f"SELECT key FROM current WHERE {keys} ORDER BY key LIMIT :limit" for bounded, keys in _KEYS.items()
+}
+_SELECT_WRITTEN: Final = (
+    "SELECT DISTINCT namespace FROM current WHERE namespace > :after ORDER BY namespace LIMIT :limit"
+)
 _SELECT_NAMESPACES: Final = (
     f"SELECT namespace, COUNT(*) FROM current WHERE namespace > :after AND {_LIVE}"
     " GROUP BY namespace ORDER BY 1 LIMIT :limit"
@@ -47,15 +55,19 @@ SELECT_DUE: Final = (
 )
 SELECT_NEXT_END: Final = f"SELECT MIN(expires_at) FROM current WHERE {_ENDING}"
 _SELECT_CLAIM: Final = f"{select_from(CLAIMS)} WHERE resource = :resource"
-_SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > :after AND {_ACTIVE} ORDER BY resource LIMIT :limit"
+_SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > :after AND {IS_ACTIVE} ORDER BY resource LIMIT :limit"
 _SELECT_NAMED: Final = f"{select_from(CLAIMS)} WHERE resource = ANY(:names)"
-_SELECT_BELOW: Final = f"{select_from(CLAIMS)} WHERE resource >= :prefix AND resource < :end AND {_ACTIVE}"
+_SELECT_BELOW: Final = f"{select_from(CLAIMS)} WHERE resource >= :prefix AND resource < :end AND {IS_ACTIVE}"
 _SELECT_QUEUED: Final = f"{select_from(CLAIMS)} WHERE waiting > 0"
 _COUNT_TICKETS: Final = "SELECT COUNT(*) FROM tickets"
 _SELECT_TICKETS: Final = f"{select_from(TICKETS)} WHERE resource = ANY(:names)"
 _SELECT_JOINT: Final = f"{select_from(TICKETS)} WHERE {IS_JOINT}"
 _SELECT_AWAITED: Final = "SELECT DISTINCT resource FROM tickets WHERE agent = ANY(:names)"
 _SELECT_TICKET: Final = "SELECT 1 FROM tickets WHERE resource = :resource AND version = :version"
+_SELECT_SNAPSHOT: Final = f"SELECT MAX(position) FROM {SNAPSHOTS.name} WHERE position <= :position"
+_SELECT_PAST_CLAIMS: Final = f"{select_from(PAST_CLAIMS)} WHERE position = :position"
+_SELECT_PAST_TICKETS: Final = f"{select_from(PAST_TICKETS)} WHERE position = :position ORDER BY turn"
+_SELECT_REGISTERED: Final = "SELECT agent FROM agents WHERE agent > :after ORDER BY agent LIMIT :limit"
 _SELECT_AGENTS: Final = f"{select_from(AGENTS)} WHERE agent = ANY(:names)"
 _SELECT_TOKEN: Final = f"{select_from(TOKENS)} WHERE name = :name"
 _SELECT_TOKENS: Final = f"{select_from(TOKENS)} WHERE name > :after ORDER BY name LIMIT :limit"
@@ -123,6 +135,16 @@ class SqlReader(SqlThreads):
         parameters |= {"live": not deleted, "limit": bound(limit)} | ({} if end is None else {"end": end})
         return self.states(CURRENT, self.rows(_SELECT_RECORDS[end is not None], parameters))
 
+    def written_keys(self, namespace: str, prefix: str, after: str | None, limit: int) -> list[str]:
+        end = beyond(prefix)
+        parameters: dict[str, object] = {"namespace": namespace, "prefix": prefix, "after": after or ""}
+        parameters |= {"limit": bound(limit)} | ({} if end is None else {"end": end})
+        return [key for (key,) in self.rows(_SELECT_KEYS[end is not None], parameters)]
+
+    def written_namespaces(self, after: str | None, limit: int) -> list[str]:
+        found = self.rows(_SELECT_WRITTEN, {"after": after or "", "limit": bound(limit)})
+        return [name for (name,) in found]
+
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
         found = self.rows(_SELECT_NAMESPACES, {"after": after or "", "at": self.at, "limit": bound(limit)})
         return [(name, count) for name, count in found]
@@ -167,6 +189,18 @@ class SqlReader(SqlThreads):
     def is_queued(self, resource: str, version: int) -> bool:
         return bool(self.rows(_SELECT_TICKET, {"resource": resource, "version": version}))
 
+    def snapshot_before(self, position: int) -> tuple[int, list[Claim], list[Ticket]]:
+        found: int | None = self.rows(_SELECT_SNAPSHOT, {"position": position})[0][0]
+        if found is None:
+            return 0, [], []
+        claims = list(map(past_claim_of, self.rows(_SELECT_PAST_CLAIMS, {"position": found})))
+        tickets = [ticket_of(row[1:]) for row in self.rows(_SELECT_PAST_TICKETS, {"position": found})]
+        return found, claims, tickets
+
+    def registered(self, after: str | None, limit: int) -> list[str]:
+        found = self.rows(_SELECT_REGISTERED, {"after": after or "", "limit": bound(limit)})
+        return [name for (name,) in found]
+
     def agents(self, names: Sequence[str]) -> list[Profile]:
         found = {profile.agent: profile for profile in self.states(AGENTS, self.rows_in(_SELECT_AGENTS, list(names)))}
         return [found[name] for name in names if name in found]
@@ -189,6 +223,12 @@ class SqlReader(SqlThreads):
             map(decode, self.recorder.select_events(stream, lte=last, desc=True, limit=bound(limit), unit=self))
         )
 
+    def times(self, after: int, limit: int) -> list[LogTime]:
+        return list(map(LogTime._make, self.recorder.times(after, bound(limit), self)))
+
+    def following(self, stream: str, after: int, limit: int) -> list[Recorded[Event]]:
+        return list(map(decode, self.recorder.select_events(stream, gt=after, limit=bound(limit), unit=self)))
+
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         return list(map(decode, self.recorder.select_notifications(after + 1, bound(limit), unit=self)))
 
@@ -203,8 +243,21 @@ class SqlReader(SqlThreads):
         found = self.recorder.writes_of(column, names, since, after, upto, self)
         return [WriteEntry(stream, version, from_json(bytes(body))["by"]) for stream, version, body in found]
 
+    def log_of(self, topics: Sequence[str], after: int, upto: int, limit: int) -> list[Recorded[Event]]:
+        found = self.recorder.select_notifications(after + 1, bound(limit), upto, topics, unit=self)
+        return list(map(decode, found))
+
     def version_at(self, stream: str, position: int | None, at: int | None) -> int:
         return self.recorder.version_at(stream, position, at, self)
+
+    def position_at(self, at: int) -> int:
+        return self.recorder.position_at(at, self)
+
+    def last_events(self, streams: Sequence[str], position: int) -> list[Recorded[Event]]:
+        return list(map(decode, self.recorder.select_last(streams, position, self)))
+
+    def next_events(self, streams: Sequence[str], position: int, topics: Sequence[str]) -> list[Recorded[Event]]:
+        return list(map(decode, self.recorder.select_next(streams, position, topics, self)))
 
 
 class BorrowingReader(SqlReader):

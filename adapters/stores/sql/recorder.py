@@ -44,6 +44,10 @@ _SELECT_WRITES: Final = {
     f" AND topic IN ('ValueWritten', 'ValueDeleted') AND {column} = ANY(:names)"
     for column in ("session", "correlation_id")
 }
+_SELECT_TIMES: Final = (
+    f"SELECT notification_id, at, clock FROM {EVENTS_TABLE}"
+    " WHERE notification_id > :after ORDER BY notification_id LIMIT :limit"
+)
 _COUNT: Final = f"SELECT COUNT(*) FROM {EVENTS_TABLE}"
 _ENDS: Final = f"SELECT MIN(notification_id), MAX(notification_id) FROM {EVENTS_TABLE}"
 _KNOWN: Final = f"SELECT DISTINCT originator_id FROM {EVENTS_TABLE} WHERE originator_id = ANY(:names)"
@@ -153,6 +157,24 @@ class LogRecorder(ApplicationRecorder):
         whose column `session` or `correlation_id` has one of these texts."""
         return unit.rows_in(_SELECT_WRITES[column], names, {"since": since, "after": after, "upto": upto})
 
+    def times(self, after: int, limit: int, unit: Statements) -> list[Row]:
+        """Position, time and recorded clock of events above a position."""
+        return unit.rows(_SELECT_TIMES, {"after": after, "limit": limit})
+
+    def position_at(self, at: int, unit: Statements) -> int:
+        """The last position written at or before a time; 0 before the first event."""
+        return int(unit.rows(_SEEK_POSITION, {"bound": at})[0][0])
+
+    def select_last(self, streams: Sequence[str], position: int, unit: Statements) -> list[EncodedEvent]:
+        """The last event of each of these streams up to a position."""
+        return list(map(EncodedEvent._make, unit.rows_in(_SELECT_LAST_OF, streams, {"bound": position})))
+
+    def select_next(
+        self, streams: Sequence[str], position: int, topics: Sequence[str], unit: Statements
+    ) -> list[EncodedEvent]:
+        """The first event of each of these streams above a position that has one of these topics."""
+        return list(map(EncodedEvent._make, unit.rows_in(_select_next(tuple(topics)), streams, {"bound": position})))
+
     def by_stream(
         self, unit: Statements, after: tuple[str, int] = ("", 0), stop: int = ALL, limit: int = ALL
     ) -> Iterator[Row]:
@@ -258,14 +280,46 @@ def _notifications(with_topics: bool, payload: bool) -> str:
 
 
 @cache
-def _seek(column: str) -> str:
+def _seek(column: str, stream: str = ":stream") -> str:
     """Binary search for the last version of a stream whose column, which never decreases, is at most a bound."""
-    events = f"FROM {EVENTS_TABLE} {_IN_STREAM}"
-    fits = f"EXISTS (SELECT 1 {events} AND originator_version = (low + high + 1) / 2 AND {column} <= :bound)"
+    events = f"FROM {EVENTS_TABLE} WHERE originator_id = {stream}"
     last = f"SELECT originator_version {events} ORDER BY originator_version DESC LIMIT 1"
+    return _search(f"EXISTS (SELECT 1 {events} AND originator_version = {_MIDDLE} AND {column} <= :bound)", last)
+
+
+def _search(fits: str, last: str) -> str:
+    """Binary search for the last number, from 1 to `last`, that fits; 0 if none does. `fits`: a condition on
+    `_MIDDLE`, which is tested once in each step: the number is in the `size` numbers from `low`."""
     return (
-        f"WITH RECURSIVE seek (low, high) AS (SELECT CAST(0 AS BIGINT), COALESCE(({last}), 0) UNION ALL"
-        f" SELECT CASE WHEN {fits} THEN (low + high + 1) / 2 ELSE low END,"
-        f" CASE WHEN {fits} THEN high ELSE (low + high + 1) / 2 - 1 END FROM seek WHERE low < high)"
-        " SELECT low FROM seek WHERE low = high"
+        f"WITH RECURSIVE seek (low, size) AS (SELECT CAST(0 AS BIGINT), COALESCE(({last}), 0) + 1 UNION ALL"
+        f" SELECT CASE WHEN {fits} THEN {_MIDDLE} ELSE low END, size - size / 2 FROM seek WHERE size > 1)"
+        " SELECT low FROM seek WHERE size = 1"
     )
+
+
+_MIDDLE: Final = "low + size / 2"
+_SEEK_POSITION: Final = _search(
+    f"EXISTS (SELECT 1 FROM {EVENTS_TABLE} WHERE notification_id = {_MIDDLE} AND at <= :bound)",
+    f"SELECT MAX(notification_id) FROM {EVENTS_TABLE}",
+)
+# Every stream has a first event: this finds those of these streams that had begun.
+_VERSION_AT: Final = _seek("notification_id", "first.originator_id")
+_OF_STREAMS: Final = (
+    f"SELECT {', '.join(f'event.{name}' for name in ('notification_id', *COLUMNS))} FROM {EVENTS_TABLE} AS first"
+    f" JOIN {EVENTS_TABLE} AS event ON event.originator_id = first.originator_id"
+)
+_AT_START: Final = "WHERE first.originator_id = ANY(:names) AND first.originator_version = 1"
+_SELECT_LAST_OF: Final = (
+    f"{_OF_STREAMS} AND event.originator_version = ({_VERSION_AT}) {_AT_START} AND first.notification_id <= :bound"
+)
+
+
+@cache
+def _select_next(topics: tuple[str, ...]) -> str:
+    named = ", ".join(f"'{topic}'" for topic in topics)
+    following = (
+        f"SELECT later.originator_version FROM {EVENTS_TABLE} AS later WHERE later.originator_id = first.originator_id"
+        f" AND later.originator_version > ({_VERSION_AT}) AND later.topic IN ({named})"
+        " ORDER BY later.originator_version LIMIT 1"
+    )
+    return f"{_OF_STREAMS} AND event.originator_version = ({following}) {_AT_START}"

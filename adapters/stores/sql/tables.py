@@ -41,6 +41,8 @@ SIDE_INDEXES: Final = (
     "leases_queued ON leases (principal, kind, deadline) WHERE kind = 'waits'",
     "leases_present ON leases (present_until) WHERE present_until > 0",
 )
+IS_ACTIVE: Final = "(held > 0 OR waiting > 0)"
+"""Whether a claim is held or waited for."""
 IS_JOINT: Final = "(also <> '' OR alternatives <> '')"
 """Whether a ticket requests more than one resource."""
 VIEW_INDEXES: Final = (
@@ -56,6 +58,15 @@ VIEW_INDEXES: Final = (
 
 def new_session_salt() -> str:
     return secrets.token_hex(32)
+
+
+def copy_at_position(table: Table, into: Table, condition: str) -> str:
+    """Copy rows of a table into one that keeps them with a position."""
+    columns = ", ".join(f'"{column}"' for column in list(into.columns)[1:])
+    return (
+        f'INSERT INTO "{into.name}" (position, {columns}) SELECT CAST(:position AS BIGINT), {columns}'
+        f' FROM "{table.name}" WHERE {condition} ON CONFLICT DO NOTHING'
+    )
 
 
 def select_from(table: Table, name: str | None = None) -> str:

@@ -18,6 +18,10 @@ from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of
 _SELECT_THREAD: Final = f"{select_from(THREADS)} WHERE thread = :thread"
 _SELECT_THREADS: Final = f"{select_from(THREADS)} WHERE thread > :after ORDER BY thread LIMIT :limit"
 _COUNT_THREADS: Final = f"SELECT COUNT(*) FROM {THREADS.name}"
+_COUNT_ITEMS: Final = (
+    f"SELECT COUNT(*) FROM {ITEMS.name} WHERE thread = :thread AND kind = :kind"
+    " AND version > :after AND version <= :upto"
+)
 _CURRENT: Final = f"{select_from(DATA)} WHERE thread = :thread AND live = 1"
 _SELECT_DATA: Final = f"{_CURRENT} AND key > :after ORDER BY key LIMIT :limit"
 _SELECT_DATUM: Final = f"{_CURRENT} AND key = :key"
@@ -67,6 +71,10 @@ class SqlThreads(Statements):
         found = [row[0] for row in self.rows(_select_versions(tuple(kinds), newest, key is not None), parameters)]
         events = self.recorder.select_versions(thread_stream(thread), found, self)  # an event never changes
         return [decode(events[version]) for version in found]
+
+    def item_count(self, thread: str, kind: ItemKind, after: int, upto: int) -> int:
+        parameters = {"thread": thread, "kind": kind, "after": after, "upto": upto}
+        return int(self.rows(_COUNT_ITEMS, parameters)[0][0])
 
     def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
         parameters: dict[str, object] = {"thread": thread, "after": after}

@@ -10,13 +10,25 @@ from holdlog.adapters.stores.event_log.recording import ChangeRecorder
 from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
 from holdlog.adapters.stores.sql.reader import SELECT_DUE, SqlReader
 from holdlog.adapters.stores.sql.recorder import LogRecorder
-from holdlog.adapters.stores.sql.tables import REFUSALS
-from holdlog.adapters.stores.sql.text import PendingStatements, bound
+from holdlog.adapters.stores.sql.tables import IS_ACTIVE, REFUSALS, copy_at_position
+from holdlog.adapters.stores.sql.text import NONE, PendingStatements, bound
+from holdlog.domain.claims.claim import Claim, Ticket
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
 from holdlog.projections import fold
+from holdlog.projections.claims import (
+    CLAIMS,
+    PAST_CLAIMS,
+    PAST_TICKETS,
+    SNAPSHOT_EVERY,
+    SNAPSHOT_TABLES,
+    SNAPSHOTS,
+    TICKETS,
+    row_of_past_claim,
+    row_of_past_ticket,
+)
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, RowChange, Table
 
@@ -29,6 +41,12 @@ _DROP_REQUESTS: Final = "DELETE FROM requests WHERE at < :oldest"
 _PUT_META: Final = """INSERT INTO meta (name, value) VALUES (:name, :value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
 _DROP_REFUSALS: Final = "DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - :kept"
+
+_TAKE_SNAPSHOT: Final = (
+    f"INSERT INTO {SNAPSHOTS.name} (position) VALUES (CAST(:position AS BIGINT)) ON CONFLICT DO NOTHING",
+    copy_at_position(CLAIMS, PAST_CLAIMS, IS_ACTIVE),
+    copy_at_position(TICKETS, PAST_TICKETS, "TRUE"),
+)
 
 
 class WriteStore(Protocol):
@@ -66,6 +84,7 @@ class SqlTransaction(SqlReader, PendingStatements):
         self.sealed: str | None = None
         self.wrote = self.grew = False
         self.topics: list[str] = []
+        self._snapshot_due = False
         self._digests: dict[str, bytes] = {}
         self._changes = ChangeRecorder(self._digests, self._read_digest)
 
@@ -74,6 +93,7 @@ class SqlTransaction(SqlReader, PendingStatements):
         self.clock, self.steady, self.at = clock, steady, max(clock, last)
         self.wrote = self.grew = False
         self.topics = []
+        self._snapshot_due = False
         self._digests.clear()
 
     def __enter__(self) -> Self:
@@ -84,6 +104,8 @@ class SqlTransaction(SqlReader, PendingStatements):
     ) -> None:
         try:
             if error is None:
+                if self._snapshot_due:
+                    self._take_snapshot()
                 self._store.commit(self)
             else:
                 self._store.fail(error)
@@ -112,6 +134,8 @@ class SqlTransaction(SqlReader, PendingStatements):
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
         events, rows = self._changes.record(changes, caller, self.at, self.clock)
         positions = self.insert(events, rows)
+        if positions[-1] // SNAPSHOT_EVERY > (positions[0] - 1) // SNAPSHOT_EVERY:
+            self._snapshot_due = True
         self.wrote = self.grew = True
         self.topics.extend(map(_TOPIC, events))
         return positions
@@ -128,9 +152,23 @@ class SqlTransaction(SqlReader, PendingStatements):
     def put_meta(self, name: str, value: str) -> None:
         self.later(_PUT_META, {"name": name, "value": value})
 
+    def put_snapshot(self, position: int, claims: Sequence[Claim], tickets: Sequence[Ticket]) -> None:
+        self.put(SNAPSHOTS, [(position,)])
+        self.put(PAST_CLAIMS, [row_of_past_claim(position, claim) for claim in claims])
+        self.put(PAST_TICKETS, [row_of_past_ticket(position, ticket) for ticket in tickets])
+
+    def drop_snapshots(self) -> None:
+        for table in SNAPSHOT_TABLES:
+            self.later(f'DELETE FROM "{table.name}"', NONE)
+
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:
         self.put(REFUSALS, list(refusals))
         self.later(_DROP_REFUSALS, {"kept": REFUSALS_KEPT})
+
+    def _take_snapshot(self) -> None:
+        """Copy the board as it is after the last event of this transaction."""
+        for statement in _TAKE_SNAPSHOT:
+            self.later(statement, {"position": self.position()})
 
     def _request(self, caller: Caller, session: str) -> dict[str, object]:
         return {"principal": caller.principal or "", "session": session, "request_id": caller.request_id}

@@ -13,7 +13,16 @@ from holdlog.adapters.operating_system import platform as host
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.operating_system.presence import connected
 from holdlog.adapters.operating_system.private import require_own, why_open
-from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, contents, counted, leases, log, retained
+from holdlog.adapters.stores.event_log.findings import (
+    REBUILD_LEFT,
+    Finding,
+    contents,
+    counted,
+    leases,
+    log,
+    retained,
+    snapshots,
+)
 from holdlog.adapters.stores.sqlite.database import size_of
 from holdlog.adapters.stores.sqlite.faults import is_damage
 from holdlog.adapters.stores.sqlite.inspection import SqliteInspection, any_text
@@ -44,6 +53,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
                 findings.append(Finding("log", "warn", "not checked: its schema is older"))
             else:
                 findings += _guarded("log", lambda: log(inspection, progress))
+                findings += _guarded("snapshots", lambda: [snapshots(inspection)])
                 findings += _guarded("leases", lambda: [leases(inspection)])
                 findings += _guarded("kept", lambda: [retained(inspection)])
     except StoreError as error:

@@ -22,11 +22,13 @@ from holdlog.adapters.stores.sqlite.schema import (
     MINOR,
     MINORS_PER_MAJOR,
     TYPES,
+    create_view,
     tables_there,
     version_of,
 )
 from holdlog.adapters.stores.sqlite.shadow_tables import rebuild_within
 from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.projections.claims import SNAPSHOT_TABLES
 
 SIDE_FILES: Final = ("-journal", "-wal", "-shm")
 """Suffixes of files that SQLite would apply to a new database of the same name."""
@@ -64,6 +66,8 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
             _migrate_tables(connection, at, now, salt)
         connection.execute("DROP INDEX IF EXISTS leases_waiting")
         _create_side_tables(connection)
+        for table in SNAPSHOT_TABLES:
+            connection.execute(create_view(table))
         rebuild_within(connection)
         for row in (("boot_id", platform.boot_id()), (SESSION_SALT, salt)):
             connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", row)

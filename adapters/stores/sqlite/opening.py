@@ -28,6 +28,7 @@ from holdlog.adapters.stores.sqlite.schema import (
     MAJOR,
     MINOR,
     MINORS_PER_MAJOR,
+    TABLES,
     create_tables,
     create_view,
     make_ours,
@@ -37,7 +38,6 @@ from holdlog.adapters.stores.sqlite.schema import (
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.lease import GRACE
 from holdlog.domain.refusals import StoreError, UnavailableError
-from holdlog.projections.fold import VIEWS
 
 LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for the write lock when many servers start on a new file at once."""
@@ -186,7 +186,7 @@ def _add_newer_tables(connection: sqlite3.Connection) -> None:
     if version_of(connection) >= ours:
         return
     connection.execute("BEGIN IMMEDIATE")
-    for statement in (*CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
+    for statement in (*CREATE_SIDE_TABLES, *map(create_view, TABLES), *CREATE_INDEXES):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {ours}")
     connection.execute("COMMIT")

@@ -16,6 +16,7 @@ from holdlog.adapters.stores.sql.tables import (
     new_session_salt,
     select_from,
 )
+from holdlog.projections.claims import SNAPSHOT_TABLES
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
@@ -25,10 +26,14 @@ APPLICATION_ID: Final = (
 MAJOR: Final = 4
 """Major version of this schema. 3: log format 2, and sessions in `leases`, `losses` and `requests`
 (docs/decisions/0030-log-format-2.md). 4: tickets are rows (docs/decisions/0039-tickets-are-rows.md)."""
-MINOR: Final = 0
+MINOR: Final = 1
+"""1: snapshots of the board (docs/decisions/0043-time-travel.md)."""
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minor versions only add tables or indexes, so servers with different minor
 versions can share a file."""
+
+TABLES: Final = (*VIEWS, *SNAPSHOT_TABLES)
+"""The tables that come from the log."""
 
 TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
 _EVENT_COLUMNS: Final = ",\n    ".join(
@@ -73,7 +78,7 @@ def create_view(table: Table, name: str | None = None) -> str:
 
 def create_tables(connection: sqlite3.Connection) -> None:
     """Create all tables of a store, empty."""
-    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
+    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, TABLES), *CREATE_INDEXES):
         connection.execute(statement)
 
 
@@ -102,7 +107,8 @@ def put_statement(table: Table, name: str | None = None) -> str:
     if not table.key:
         return into
     changes = ", ".join(f"{column} = excluded.{column}" for column in columns[table.key :])
-    return f"{into} ON CONFLICT ({', '.join(columns[: table.key])}) DO UPDATE SET {changes}"
+    action = f"UPDATE SET {changes}" if changes else "NOTHING"
+    return f"{into} ON CONFLICT ({', '.join(columns[: table.key])}) DO {action}"
 
 
 def drop_statement(table: Table, name: str | None = None) -> str:
@@ -119,5 +125,5 @@ def _is_key(table: Table) -> str:
     return " AND ".join(f'"{column}" = ?' for column in list(table.columns)[: table.key])
 
 
-PUT: Final = {table.name: put_statement(table) for table in (*VIEWS, LEASES, LOSSES, REFUSALS)}
+PUT: Final = {table.name: put_statement(table) for table in (*TABLES, LEASES, LOSSES, REFUSALS)}
 DROP: Final = {view.name: drop_statement(view) for view in VIEWS}

@@ -1,0 +1,106 @@
+"""The library for coroutines: a store as it was at an earlier moment."""
+
+from holdlog.adapters.api.past import responses
+from holdlog.adapters.api.past.requests import PointInTime
+from holdlog.adapters.api.threads import responses as threads
+from holdlog.adapters.api.values.responses import AsOf, Past, RecordList, StateRecord
+from holdlog.adapters.runtime.engine import Engine
+
+
+class AsyncPastStore:
+    """A store as it was at a position of its log, or at a time: the read methods of the store, with the same names.
+
+    Made by `AsyncStateStore.at`. The first call finds the position; all further calls read at the same one. Every
+    response has `as_of`: the position, its time, `clock_suspect` if a clock was ahead around it, and `may_change` if a
+    later event may still change the response. By position, a value or claim has expired once the log recorded it; by
+    time, from when it was due. Every method raises InvalidError for a moment that the log does not have and
+    UnavailableError if the store cannot handle the call now.
+    """
+
+    def __init__(self, engine: Engine, point: PointInTime) -> None:
+        self._engine = engine
+        self._point = point
+        self._requests = engine.requests
+
+    async def as_of(self) -> AsOf:
+        """Return the moment: the last position until then, and its time."""
+        found = (await self._resolved()).as_of
+        assert found is not None
+        return found
+
+    async def get(self, namespace: str, key: str) -> StateRecord:
+        """Return the value that the key had. Raises NotFoundError."""
+        query = self._requests.values.get(namespace, key)
+        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+
+    async def list_records(
+        self,
+        namespace: str,
+        *,
+        prefix: str = "",
+        limit: int = 1000,
+        after_key: str | None = None,
+        deleted: bool = False,
+    ) -> RecordList:
+        """Return a page of the values of a namespace, sorted by key; `next_after` is set if there are more."""
+        query = self._requests.values.records(namespace, prefix, limit, after_key, deleted)
+        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+
+    async def list_keys(self, namespace: str) -> list[StateRecord]:
+        """Return all values of a namespace, sorted by key."""
+        query = self._requests.values.all_records(namespace)
+        return await self._engine.read_async(self._requests.past.all_of(query, await self._resolved()))
+
+    async def list_namespaces(self) -> list[str]:
+        """Return the namespaces that had values, sorted by name."""
+        query = self._requests.values.all_namespaces()
+        return await self._engine.read_async(self._requests.past.plain(query, await self._resolved()))
+
+    async def history(
+        self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
+    ) -> list[Past]:
+        """Return the changes of a key until then, newest first; empty if there were none."""
+        query = self._requests.values.all_history(namespace, key, limit, before_version)
+        return await self._engine.read_async(self._requests.past.all_of(query, await self._resolved()))
+
+    async def status(self, resource: str) -> responses.PastHeld | responses.PastAvailable:
+        """Return who held a resource, since when, and how that hold ended if it has ended by now."""
+        return await self._engine.read_async(self._requests.past.status(resource, await self._resolved()))
+
+    async def board(
+        self, *, agent: str | None = None, limit: int = 100, after: str | None = None
+    ) -> responses.PastClaims:
+        """List claims and queues, in pages by resource; with `agent`, only those of this agent and its sub-agents."""
+        return await self._engine.read_async(self._requests.past.board(await self._resolved(), agent, limit, after))
+
+    async def agents(self) -> responses.PastAgents:
+        """Return the agents that had registered, or held or waited for something."""
+        return await self._engine.read_async(self._requests.past.agents(await self._resolved()))
+
+    async def tokens(self) -> responses.PastTokens:
+        """Return the tokens that had been issued, with their states, never their secrets."""
+        return await self._engine.read_async(self._requests.past.tokens(await self._resolved()))
+
+    async def list_threads(self, *, limit: int = 1000, after: str | None = None) -> threads.ThreadList:
+        """Return a page of the threads that had started, sorted by name."""
+        query = self._requests.threads.listed(limit, after)
+        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+
+    async def thread(
+        self, thread_id: str, *, limit: int = 50, after_version: int | None = None, before_version: int | None = None
+    ) -> threads.ThreadItems | threads.ThreadMessages:
+        """Return a page of the messages and results of a thread: the newest, or the first above `after_version`. Raises
+        NotFoundError if it started later."""
+        query = self._requests.threads.page(thread_id, limit, after_version, before_version)
+        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+
+    async def thread_data(self, thread_id: str, *, after_key: str | None = None) -> threads.ThreadData:
+        """Return the data of a thread, or a page of it. Raises NotFoundError if it started later."""
+        query = self._requests.thread_data.page(thread_id, after_key)
+        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+
+    async def _resolved(self) -> PointInTime:
+        if self._point.as_of is None:
+            found = await self._engine.read_async(self._requests.past.resolved(self._point))
+            self._point = self._point._replace(as_of=found)
+        return self._point
