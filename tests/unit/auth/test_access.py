@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdlog.adapters.api.changes.moments import NamedMoment
+from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import checked
@@ -220,6 +221,8 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
         lambda it: it.transactions.update("n", "k", "ann", guard=GUARD, increment=1),
         ["write-values:n", "claim:src/a.py"],
     ),
+    ("past.status", lambda it: it.past.status("a", point_in_time(1, None)), ["read-claims:a"]),
+    ("past.status", lambda it: it.past.status("./a", point_in_time(1, None)), ["claim:a"]),
     ("changes.diff", lambda it: it.changes.diff("n", "k", POINT), ["read-values:n"]),
     ("changes.blame", lambda it: it.changes.blame("n", "k", POINT), ["read-values:n"]),
     ("reverts.find", lambda it: it.reverts.find(session="s", namespace="n"), ["admin:n"]),
@@ -264,6 +267,13 @@ FREE = {
     "claims.lost": "of the caller's own claims",
     "claims.spellings": "checks arguments",
     "events.start": "a position of the log",
+    "past.resolved": "a position of the log",
+    "past.of": "of a query that was authorised",
+    "past.all_of": "of a query that was authorised",
+    "past.plain": "of a query that was authorised",
+    "past.board": "shows what may be seen",
+    "past.agents": "shows what may be seen",
+    "past.tokens": "shows what may be administered",
     "reverts.preview": "of what reverts.find found",
     "reverts.revert": "of what reverts.find found",
 }
