@@ -34,6 +34,8 @@ ROWS = {
     "namespaces": responses.ListedNamespace,
     "history": responses.Past,
     "guard": responses.FencingConditionView,
+    "results": responses.TransactionPart,
+    "events": responses.EventView,
     "items": threads.Item,
 }
 

@@ -201,6 +201,25 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
         lambda it: it.values.delete("n", "k", "ann", None, guard=GUARD),
         ["write-values:n", "claim:src/a.py"],
     ),
+    ("transactions.update", lambda it: it.transactions.update("n", "k", "ann", increment=1), ["write-values:n"]),
+    (
+        "transactions.update",
+        lambda it: it.transactions.update("n", "k", "ann", None, GUARD, append=1),
+        ["write-values:n", "claim:src/a.py"],
+    ),
+    (
+        "transactions.transact",
+        lambda it: it.transactions.transact(
+            [
+                {"op": "increment", "namespace": "n", "key": "k", "by": 1},
+                {"op": "delete", "namespace": "o", "key": "k"},
+                {"op": "check", "namespace": "p", "key": "k", "expected_version": 0},
+            ],
+            "ann",
+            GUARD,
+        ),
+        ["write-values:n", "write-values:o", "read-values:p", "claim:src/a.py"],
+    ),
     ("values.clear", lambda it: it.values.clear("n", "ann"), ["admin:n"]),
     ("values.records", lambda it: it.values.records("n"), ["read-values:n"]),
     ("values.all_records", lambda it: it.values.all_records("n"), ["read-values:n"]),
@@ -313,6 +332,30 @@ def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
         others -= {"claim", "read-claims"}
     with pytest.raises(DeniedError):
         call(within(engine, *(f"{scope}:{it}" for scope in others for it in names)))
+
+
+def test_denied_operation_of_a_transaction_is_named(engine: Engine) -> None:
+    operations = [
+        {"op": "check", "namespace": "n", "key": "k", "expected_version": 0},
+        {"op": "set", "namespace": "n", "key": "k", "value": 1},
+    ]
+    with pytest.raises(DeniedError, match=r"operations\[1\]: .* grant of write-values:n") as denied:
+        within(engine, "read:n").transactions.transact(operations, "ann")
+    assert denied.value.operation == 1
+
+
+@pytest.mark.parametrize(
+    "op", [{"op": "increment", "by": 0}, {"op": "merge", "value": {}}, {"op": "patch", "patch": []}]
+)
+def test_update_shows_its_value_only_to_callers_who_may_read_it(engine: Engine, op: dict[str, Any]) -> None:
+    """No scope lets a caller write what it may not read; if one ever does, updates need both."""
+    engine.write(engine.requests.values.set("n", "k", 7, "bob", None), NOBODY)
+    for scope in sorted(set(token.SCOPES)):
+        calls = within(engine, f"{scope}:n")
+        if calls.rules.grants.allows("write-values", "n") and calls.rules.grants.allows("read-values", "n"):
+            continue
+        with pytest.raises(DeniedError):
+            calls.transactions.transact([{"namespace": "n", "key": "k"} | op], "ann")
 
 
 def test_target_of_a_moved_resource_is_shown_to_callers_who_may_see_it(engine: Engine) -> None:
