@@ -2,22 +2,24 @@
 
 import heapq
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from holdlog.adapters.api.changes.blame import origins
-from holdlog.adapters.api.changes.moments import Known, NamedMoment, Point, known, known_at, point
+from holdlog.adapters.api.changes.moments import Known, NamedMoment, Point, known, known_at, resolved
 from holdlog.adapters.api.changes.presenter import author, field_author, key_change
-from holdlog.adapters.api.changes.responses import Blame, Diff, KeyChange, PointView
-from holdlog.adapters.api.pagination import MAX_PAGE, ROW_BYTES, chunks, page
+from holdlog.adapters.api.changes.responses import Blame, Diff, KeyChange
+from holdlog.adapters.api.pagination import FIRST_CHUNK, LAST_CHUNK, MAX_PAGE, MAX_PAGE_BYTES, ROW_BYTES, chunks
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import NAME, after_argument, page_size, text
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError, NotFoundError
-from holdlog.domain.times import utc
 
 NOW: Final = NamedMoment("to")
+MAX_COMPARED: Final = 5_000
+"""Keys written between the two moments that a page compares; most of them differ."""
 
 
 class ChangeRequests:
@@ -51,20 +53,16 @@ class ChangeRequests:
         self._rules.require("read-values", namespace)
 
         def of_key(reader: Reader, key: str) -> Diff:
-            first, second = known(reader, namespace, key, start), known(reader, namespace, key, end)
+            first, before = known(reader, namespace, key, start, self._rules)
+            second, later = known(reader, namespace, key, end, self._rules)
             changed = key_change(first, second)
-            before, after = _with_version(reader, start, first), _with_version(reader, end, second)
-            return Diff(namespace=namespace, before=before, after=after, changes=[changed] if changed else [])
+            return Diff(namespace=namespace, before=before, after=later, changes=[changed] if changed else [])
 
         def of_namespace(reader: Reader) -> Diff:
-            first, second = point(reader, start), point(reader, end)
-            found, more = page(_changes(reader, namespace, first, second, after_key), size, _change_bytes)
+            first, second = resolved(reader, start, self._rules), resolved(reader, end, self._rules)
+            changes, next_after = _page(_compared(reader, namespace, first, second, after_key), size)
             return Diff(
-                namespace=namespace,
-                before=_at(first),
-                after=_at(second),
-                changes=found,
-                next_after=found[-1].key if more else None,
+                namespace=namespace, before=first.shown, after=second.shown, changes=changes, next_after=next_after
             )
 
         return Query(of_namespace if key is None else lambda reader: of_key(reader, key), large=True)
@@ -84,7 +82,7 @@ class ChangeRequests:
         self._rules.require("read-values", namespace)
 
         def answer(reader: Reader) -> Blame:
-            found = known(reader, namespace, key, moment)
+            found, _ = known(reader, namespace, key, moment, self._rules)
             if found.recorded is None:
                 raise NotFoundError.of_record(namespace, key)
             live = found.record.live
@@ -121,17 +119,36 @@ class ChangeRequests:
         }
 
 
-def _changes(reader: Reader, namespace: str, first: Point, second: Point, after: str | None) -> Iterator[KeyChange]:
-    for record in _records(reader, namespace, after):
-        if _may_differ(record, first, second):
-            before, later = (known_at(reader, namespace, record.key, it) for it in (first, second))
-            if (change := key_change(before, later)) is not None:
-                yield change
+def _compared(
+    reader: Reader, namespace: str, first: Point, second: Point, after: str | None
+) -> Iterator[tuple[str, KeyChange | None]]:
+    """The keys that may differ, each with how it does."""
+    keys = (it.key for it in _records(reader, namespace, after) if _may_differ(it, first, second))
+    size = FIRST_CHUNK
+    while batch := list(islice(keys, size)):
+        pairs = zip(*(known_at(reader, namespace, batch, point) for point in (first, second)), strict=True)
+        yield from ((later.record.key, key_change(before, later)) for before, later in pairs)
+        size = min(2 * size, LAST_CHUNK)
+
+
+def _page(compared: Iterator[tuple[str, KeyChange | None]], limit: int) -> tuple[list[KeyChange], str | None]:
+    """The changes of one page, and the last key that it compared if there may be more."""
+    changes: list[KeyChange] = []
+    held, last = 0, ""
+    for count, (key, change) in enumerate(compared):
+        if change is not None:
+            held += ROW_BYTES + len(change.model_dump_json())
+        if count == MAX_COMPARED or (change and changes and (len(changes) == limit or held > MAX_PAGE_BYTES)):
+            return changes, last
+        if change is not None:
+            changes.append(change)
+        last = key
+    return changes, None
 
 
 def _may_differ(record: Record, first: Point, second: Point) -> bool:
     """Whether a record may have changed between two points. An expiry has no event until somebody notices it."""
-    return record.updated_at >= min(first.at, second.at) or record.expires_at is not None
+    return record.updated_at >= min(first.begins, second.begins) or record.expires_at is not None
 
 
 def _records(reader: Reader, namespace: str, after: str | None) -> Iterator[Record]:
@@ -141,21 +158,3 @@ def _records(reader: Reader, namespace: str, after: str | None) -> Iterator[Reco
         return chunks(lambda key, size: reader.records(namespace, "", key, size, deleted), after, lambda it: it.key)
 
     return heapq.merge(of(False), of(True), key=lambda record: record.key)
-
-
-def _with_version(reader: Reader, moment: NamedMoment, found: Known) -> PointView:
-    """A moment of a key, with the version that it had."""
-    if moment.version is None:
-        return _at(point(reader, moment)).model_copy(update={"version": found.record.version})
-    if found.recorded is None:
-        return PointView(version=0, position=0)
-    envelope = found.recorded.envelope
-    return PointView(version=envelope.version, position=envelope.position, at=utc(envelope.at))
-
-
-def _at(point: Point) -> PointView:
-    return PointView(position=point.position, at=utc(point.at) if point.at else None)
-
-
-def _change_bytes(change: KeyChange) -> int:
-    return ROW_BYTES + len(change.model_dump_json())

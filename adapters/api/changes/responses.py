@@ -10,11 +10,14 @@ _LACKS: Final = {"add": "previous", "remove": "value"}
 
 
 class PointView(Part):
-    """A moment: `position` in the log, and the time of it. `version`: of the key, for a difference of one key."""
+    """A moment: `position` in the log, and the time of it. `version`: of the key, for a difference of one key.
+    `clock_suspect`, `may_change`: as in `as_of`."""
 
     version: int | None = None
     position: int
     at: Time | None = None
+    clock_suspect: Literal[True] | None = None
+    may_change: Literal[True] | None = None
 
 
 class StepView(BaseModel):

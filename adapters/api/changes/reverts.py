@@ -7,9 +7,9 @@ from typing import Final, NamedTuple, get_args
 
 from pydantic import TypeAdapter
 
-from holdlog.adapters.api.changes.moments import time_of
 from holdlog.adapters.api.changes.presenter import SALTED_SESSION, revert_result
 from holdlog.adapters.api.changes.responses import RevertResult
+from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.api.request import CommandRequest, Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import NAME, SESSION, STORED_AGENT, checked, text
@@ -68,7 +68,7 @@ class RevertRequests:
             sessions=() if session is None else self._sessions(text(session, "session", SESSION)),
             correlation_id=None if correlation_id is None else text(correlation_id, "correlation_id", SESSION),
             agent=None if agent is None else text(agent, "agent", STORED_AGENT),
-            since=0 if since is None else time_of(since, "since"),
+            since=0 if since is None else point_in_time(None, since, ("since", "since")).at or 0,
         )
         namespace = None if namespace is None else text(namespace, "namespace", NAME)
         self._rules.require("admin", "*" if namespace is None else namespace)
@@ -76,7 +76,7 @@ class RevertRequests:
 
         def answer(reader: Reader) -> RunWrites:
             if run.since > reader.at:
-                raise InvalidError("since: has not come yet")
+                raise InvalidError("since: is in the future")
             found = _earliest(reader, run, namespace, progress)
             blocks = (revert.read_block(run, it.namespace, it.key, earliest, reader) for it, earliest in found.items())
             return RunWrites(run, tuple(blocks), request)

@@ -33,9 +33,10 @@ _ENDING: Final = "live = 1 AND expires_at IS NOT NULL"  # the index's exact cond
 _LIVE: Final = "live = 1 AND COALESCE(expires_at > :at, TRUE)"
 _SELECT_RECORD: Final = f"{select_from(CURRENT)} WHERE namespace = :namespace AND key = :key"
 _KEYS: Final = {
-    bounded: f"namespace = :namespace AND key >= :prefix{end} AND key > :after"
+    bounded: f"namespace = :namespace AND key >= :first{end} AND key <> :after"
     for bounded, end in ((True, " AND key < :end"), (False, ""))
 }
+"""With one lower bound: of two, SQLite seeks the first, so that each page would begin with all pages before it."""
 _SELECT_RECORDS: Final = {
     bounded: f"{select_from(CURRENT)} WHERE {keys} AND ({_LIVE}) = :live ORDER BY key LIMIT :limit"
     for bounded, keys in _KEYS.items()
@@ -131,14 +132,15 @@ class SqlReader(SqlThreads):
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
         end = beyond(prefix)
-        parameters: dict[str, object] = {"namespace": namespace, "prefix": prefix, "after": after or "", "at": self.at}
-        parameters |= {"live": not deleted, "limit": bound(limit)} | ({} if end is None else {"end": end})
+        parameters: dict[str, object] = {"namespace": namespace, "after": after or "", "at": self.at}
+        parameters |= {"first": max(prefix, after or ""), "live": not deleted, "limit": bound(limit)}
+        parameters |= {} if end is None else {"end": end}
         return self.states(CURRENT, self.rows(_SELECT_RECORDS[end is not None], parameters))
 
     def written_keys(self, namespace: str, prefix: str, after: str | None, limit: int) -> list[str]:
         end = beyond(prefix)
-        parameters: dict[str, object] = {"namespace": namespace, "prefix": prefix, "after": after or ""}
-        parameters |= {"limit": bound(limit)} | ({} if end is None else {"end": end})
+        parameters: dict[str, object] = {"namespace": namespace, "after": after or "", "limit": bound(limit)}
+        parameters |= {"first": max(prefix, after or "")} | ({} if end is None else {"end": end})
         return [key for (key,) in self.rows(_SELECT_KEYS[end is not None], parameters)]
 
     def written_namespaces(self, after: str | None, limit: int) -> list[str]:
