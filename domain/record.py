@@ -150,17 +150,22 @@ class Transact(Command):
     """Apply all operations or none, in order; each sees the effects of earlier ones.
 
     Refused unless the writer now holds every claim of `guard` in the given version. `numbered`: refusals name the index
-    of their operation, because the caller gave a list."""
+    of their operation, because the caller gave a list. `computed`: a function of the caller computed the value of its
+    only operation, so a repeated request may have another value."""
 
     kind: ClassVar[str] = "transact"
     operations: tuple[AnyOperation, ...]
     by: AllowedAgent
     guard: tuple[FencingCondition, ...] = Field(default=(), max_length=MAX_GUARDS)
     numbered: bool = False
+    computed: bool = False
 
     @property
     def request_digest(self) -> str | None:
         """Identifies a repeated request without parsing its values, while other writers wait; None: few and small."""
+        if self.computed:
+            address = self.operations[0].namespace, self.operations[0].key
+            return hashlib.sha256(to_json(["computed", self.by, *address])).hexdigest()
         if not self.numbered and not isinstance(self.operations[0], Increment | AppendItem | Patch):
             return None
         operations = [[it.kind, *map(_text, vars(it).values())] for it in self.operations]

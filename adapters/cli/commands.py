@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.api.request import CommandRequest
     from holdlog.adapters.api.values.responses import Result
     from holdlog.adapters.runtime.engine import Engine
+    from holdlog.domain.message import Caller
 
 Call = Callable[["Engine", argparse.Namespace], "Result"]
 Add = Callable[[str, str, Call], argparse.ArgumentParser]
@@ -111,6 +112,13 @@ def add_calls(commands: Commands, store: argparse.ArgumentParser, locations: arg
         if name in ("claim", "release"):
             parser.add_argument(
                 "--receipt", metavar="TEXT", help="the receipt in the response to a claim without a session"
+            )
+        if name in ("claim", "release", "set", "delete"):
+            needs = "; needs --session" if name in ("claim", "release") else ""
+            parser.add_argument(
+                "--request-id",
+                metavar="ID",
+                help=f"repeat the command with the same ID within 24 hours: it is done once{needs} (default: none)",
             )
         parser.set_defaults(run=lambda options: _run(run, options))
         return parser
@@ -381,7 +389,18 @@ def _claim(engine: "Engine", options: argparse.Namespace) -> "Result":
         options.note,
         options.receipt,
     )
-    return engine.claim(call, engine.caller)
+    return engine.claim(call, _repeatable(engine, options))
+
+
+def _repeatable(engine: "Engine", options: argparse.Namespace) -> "Caller":
+    """The caller of a claim or release. Raises InvalidError for a request id without a session: each command is then
+    another holder."""
+    from holdlog.adapters.api.validation import caller
+    from holdlog.domain.refusals import InvalidError
+
+    if options.request_id is not None and options.session is None:
+        raise InvalidError("--request-id: needs --session ID, because without it each command is another holder")
+    return caller(engine.caller, request_id=options.request_id)
 
 
 def _release(engine: "Engine", options: argparse.Namespace) -> "Result":
@@ -410,7 +429,7 @@ def _release(engine: "Engine", options: argparse.Namespace) -> "Result":
         forced=options.force,
         receipt=options.receipt,
     )
-    result = _write(engine, call)
+    result = engine.write(call, _repeatable(engine, options))
     if options.resource is None and result.body()["status"] == "already_free":
         sessions, held = _sessions_of(engine, options.agent)
         if held:
@@ -508,6 +527,3 @@ def _version(parser: argparse.ArgumentParser) -> None:
         help="write only while you hold this version of a claim; repeatable (default: none)",
     )
     parser.add_argument("--reason", metavar="TEXT", help="why, for the history (default: none)")
-    parser.add_argument(
-        "--request-id", metavar="ID", help="repeat the command with the same ID within 24 hours: it is done once"
-    )

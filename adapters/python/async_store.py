@@ -29,6 +29,7 @@ from holdlog.adapters.python.calls import (
     ReleaseAnswer,
     WatchAnswer,
     back_off,
+    computed,
     hold_options,
     require_function_alone,
 )
@@ -157,7 +158,8 @@ class AsyncStateStore:
 
         With `function`, this process computes it: `function` gets the value (None if there is none) and returns the
         next one; if another write came in between, it is called again. Sleeps up to 50 ms after a conflict; raises
-        ConflictError after 100 attempts. Cannot be combined with the other arguments but `guard` and `reason`.
+        ConflictError after 100 attempts. Cannot be combined with the other arguments but `guard`, `reason` and
+        `request_id`; a repeated request returns the first result, whatever `function` returns now.
         """
         if function is None:
             call = self._requests.transactions.update(
@@ -165,13 +167,14 @@ class AsyncStateStore:
                 merge=merge, patch=patch, increment=increment, append=append, unique=unique,
             )  # fmt: skip
             return await self._engine.write_async(call, self._caller(reason, request_id))
-        require_function_alone(merge, patch, increment, append, unique, expected_version, request_id)
+        require_function_alone(merge, patch, increment, append, unique, expected_version)
+        who = self._caller(reason, request_id)
         for attempt in range(1, UPDATE_ATTEMPTS):
             try:
-                return await self._update_once(namespace, key, function, updated_by, guard, reason)
+                return await self._update_once(namespace, key, function, updated_by, guard, who)
             except ConflictError:
                 await asyncio.sleep(back_off(attempt))
-        return await self._update_once(namespace, key, function, updated_by, guard, reason)
+        return await self._update_once(namespace, key, function, updated_by, guard, who)
 
     async def list_records(
         self,
@@ -414,11 +417,17 @@ class AsyncStateStore:
         return await self._engine.read_async(self._requests.claims.board(agent, limit, after))
 
     async def register(
-        self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
+        self,
+        agent: str,
+        *,
+        name: str | None = None,
+        model: str | None = None,
+        purpose: str | None = None,
+        request_id: str | None = None,
     ) -> claims.RegisteredAgent:
         """Register a description of an agent; omitted fields keep their values."""
         call = self._requests.claims.register(agent, name, model, purpose)
-        return await self._engine.write_async(call, self._engine.caller)
+        return await self._engine.write_async(call, self._caller(None, request_id))
 
     async def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
         """Block until nobody holds the resource or the timeout passes. This only notifies; it does not claim the
@@ -453,7 +462,7 @@ class AsyncStateStore:
         function: Callable[[Any], Any],
         by: str,
         guard: Sequence[Mapping[str, Any]],
-        reason: str | None,
+        who: Caller,
     ) -> responses.UpdateResult:
         try:
             record = await self._engine.read_async(self._requests.values.get(namespace, key))
@@ -461,9 +470,11 @@ class AsyncStateStore:
         except NotFoundError:
             value, version = None, 0
         value = function(value)
-        done = await self.set(
-            namespace, key, value, updated_by=by, expected_version=version, guard=guard, reason=reason
-        )
+        call = self._requests.values.set(namespace, key, value, by, version, guard)
+        done = await self._engine.write_async(computed(call), who)
+        if done.version <= version:  # the response to the first request; another value may be current
+            (first,) = await self.history(namespace, key, 1, done.version + 1)
+            value = first.value
         return responses.UpdateResult(**done.__dict__, value=value)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from holdlog.adapters.api.claims import responses as claims
-from holdlog.adapters.api.request import ClaimRequest
+from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.validation import number_of_seconds
 from holdlog.adapters.api.values import responses
@@ -47,7 +47,12 @@ def hold_options(
 def require_function_alone(*others: Any) -> None:
     """Raises InvalidError if an update by a function has other arguments: each is NOT_GIVEN, None or False."""
     if any(it is not NOT_GIVEN and it is not None and it is not False for it in others):
-        raise InvalidError("function: can only be combined with guard and reason")
+        raise InvalidError("function: can only be combined with guard, reason and request_id")
+
+
+def computed(call: CommandRequest[Answered]) -> CommandRequest[Answered]:
+    """The same write, marked as one whose value a function of the caller computed."""
+    return call._replace(command=call.command.model_copy(update={"computed": True}))
 
 
 def back_off(attempt: int) -> float:

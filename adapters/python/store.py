@@ -27,6 +27,7 @@ from holdlog.adapters.python.calls import (
     ReleaseAnswer,
     WatchAnswer,
     back_off,
+    computed,
     hold_options,
     require_function_alone,
 )
@@ -158,7 +159,8 @@ class StateStore:
 
         With `function`, this process computes it: `function` gets the value (None if there is none) and returns the
         next one; if another write came in between, it is called again. Sleeps up to 50 ms after a conflict; raises
-        ConflictError after 100 attempts. Cannot be combined with the other arguments but `guard` and `reason`.
+        ConflictError after 100 attempts. Cannot be combined with the other arguments but `guard`, `reason` and
+        `request_id`; a repeated request returns the first result, whatever `function` returns now.
         """
         if function is None:
             call = self._requests.transactions.update(
@@ -166,13 +168,14 @@ class StateStore:
                 merge=merge, patch=patch, increment=increment, append=append, unique=unique,
             )  # fmt: skip
             return self._engine.write(call, self._caller(reason, request_id))
-        require_function_alone(merge, patch, increment, append, unique, expected_version, request_id)
+        require_function_alone(merge, patch, increment, append, unique, expected_version)
+        who = self._caller(reason, request_id)
         for attempt in range(1, UPDATE_ATTEMPTS):
             try:
-                return self._update_once(namespace, key, function, updated_by, guard, reason)
+                return self._update_once(namespace, key, function, updated_by, guard, who)
             except ConflictError:
                 time.sleep(back_off(attempt))
-        return self._update_once(namespace, key, function, updated_by, guard, reason)
+        return self._update_once(namespace, key, function, updated_by, guard, who)
 
     def list_records(
         self,
@@ -411,11 +414,17 @@ class StateStore:
         return self._engine.read(self._requests.claims.board(agent, limit, after))
 
     def register(
-        self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
+        self,
+        agent: str,
+        *,
+        name: str | None = None,
+        model: str | None = None,
+        purpose: str | None = None,
+        request_id: str | None = None,
     ) -> claims.RegisteredAgent:
         """Register a description of an agent; omitted fields keep their values."""
         call = self._requests.claims.register(agent, name, model, purpose)
-        return self._engine.write(call, self._engine.caller)
+        return self._engine.write(call, self._caller(None, request_id))
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
         """Block until nobody holds the resource or the timeout passes. This only notifies; it does not claim the
@@ -450,7 +459,7 @@ class StateStore:
         function: Callable[[Any], Any],
         by: str,
         guard: Sequence[Mapping[str, Any]],
-        reason: str | None,
+        who: Caller,
     ) -> responses.UpdateResult:
         try:
             record = self._engine.read(self._requests.values.get(namespace, key))
@@ -458,7 +467,11 @@ class StateStore:
         except NotFoundError:
             value, version = None, 0
         value = function(value)
-        done = self.set(namespace, key, value, updated_by=by, expected_version=version, guard=guard, reason=reason)
+        call = self._requests.values.set(namespace, key, value, by, version, guard)
+        done = self._engine.write(computed(call), who)
+        if done.version <= version:  # the response to the first request; another value may be current
+            (first,) = self.history(namespace, key, 1, done.version + 1)
+            value = first.value
         return responses.UpdateResult(**done.__dict__, value=value)
 
 

@@ -83,9 +83,9 @@ _REPEATABLE: Final[dict[type[AnyCommand], Repeatable]] = {
     ChangeData: Repeatable("ChangeData", _THREAD_CHANGED),
 }
 
-_NOT_IN_DIGEST: Final = {"wait", "most", "receipt", "new_receipt", "numbered"}
+_NOT_IN_DIGEST: Final = {"wait", "most", "receipt", "new_receipt", "numbered", "computed"}
 """Fields that do not distinguish requests: the final attempt of a queued claim has `wait` 0, `most` is a setting,
-receipts identify the caller, and `numbered` is about refusals."""
+receipts identify the caller, `numbered` is about refusals, and a `computed` request has a digest."""
 
 
 def prefetch(commands: Iterable[AnyCommand]) -> Prefetch:

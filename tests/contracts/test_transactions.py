@@ -279,7 +279,7 @@ def test_update_keeps_the_expiry(state: Library) -> None:
         ({"merge": {}, "expected_version": 7}, ConflictError, "expected version 7, found 1"),
         ({"function": str, "increment": 1}, InvalidError, "function: can only be combined with guard and reason"),
         ({"function": str, "expected_version": 0}, InvalidError, "function: can only be combined"),
-        ({"function": str, "request_id": "r"}, InvalidError, "function: can only be combined"),
+        ({"function": str, "expected_version": 1}, InvalidError, "function: can only be combined"),
     ],
 )
 def test_refused_update_names_what_is_wrong_and_changes_nothing(

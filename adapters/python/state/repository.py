@@ -22,8 +22,8 @@ from holdlog.adapters.api.threads.conversation import (
     new_result,
     result_of,
 )
-from holdlog.adapters.api.threads.payloads import finding_at
-from holdlog.adapters.api.validation import AGENT, NAME, checked, text
+from holdlog.adapters.api.threads.payloads import digest_of, finding_at
+from holdlog.adapters.api.validation import AGENT, NAME, caller, checked, text
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.python.async_store import AsyncStateStore
 from holdlog.adapters.python.store import StateStore
@@ -85,9 +85,10 @@ class ThreadRepository:
         if self._own is not None and self._own.detach():
             self.engine.close()
 
-    def run(self, make: Callable[[], ThreadCommand]) -> ThreadChanged:
+    def run(self, make: Callable[[], ThreadCommand], request_id: str | None = None) -> ThreadChanged:
         """Run a command. Raises refusals; InvalidError for a command that breaks a rule."""
-        return self.engine.write(CommandRequest(checked(make, by="agent"), thread_changed), self.engine.caller)
+        who = caller(self.engine.caller, request_id=request_id)
+        return self.engine.write(CommandRequest(checked(make, by="agent"), thread_changed), who)
 
     def read(self, answer: Callable[[Reader], Answer]) -> Answer:
         """Run a query on one snapshot."""
@@ -135,6 +136,15 @@ def result_item(result: AnyResult) -> NewResult:
         return new_result(AgentResult.model_validate(_without_checksum(result)))
 
     return _made(make, "result")
+
+
+def digest_without_time(result: AnyResult, by: str) -> str | None:
+    """Identifies a repeated request to append a result whose time is that of the call; None: it has a time."""
+    given = result if isinstance(result, AgentResult) else AgentResult.model_validate(_without_checksum(result))
+    if "created_at" in given.model_fields_set:
+        return None
+    generated = ("created_at", "createdAt", "checksum")
+    return digest_of("append", by, {name: part for name, part in given.export().items() if name not in generated})
 
 
 def _without_checksum(exported: Mapping[str, Any]) -> dict[str, Any]:

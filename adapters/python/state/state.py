@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
 
 from holdlog.adapters.api.threads.conversation import AgentResult, Message
+from holdlog.adapters.api.threads.payloads import digest_of
 from holdlog.adapters.api.validation import NAME, page_size, text, whole
 from holdlog.adapters.python.state import past
 from holdlog.adapters.python.state.cloning import cloned
@@ -16,6 +17,7 @@ from holdlog.adapters.python.state.repository import (
     AnyMessage,
     AnyResult,
     ThreadRepository,
+    digest_without_time,
     new_name,
     require_agent,
     result_item,
@@ -151,22 +153,25 @@ class State(Generic[T]):
         """The newest `count` results, oldest first. Reads only these, however long the thread is."""
         return results_of(self._conversation.last_results(page_size(count)))
 
-    def append_message(self, message: AnyMessage) -> None:
-        """Append a message. Raises InvalidError."""
-        self._append(self._repository.items([message], ()), self.agent)
+    def append_message(self, message: AnyMessage, *, request_id: str | None = None) -> None:
+        """Append a message. A repeated call with the same `request_id` appends nothing. Raises InvalidError."""
+        self._append(self._repository.items([message], ()), self.agent, request_id)
 
-    def append_result(self, result: AnyResult) -> bool:
-        """Append a result; False if the thread has one with the same checksum. Raises InvalidError."""
+    def append_result(self, result: AnyResult, *, request_id: str | None = None) -> bool:
+        """Append a result; False if the thread has one with the same checksum. A repeated call with the same
+        `request_id` returns what the first one did. Raises InvalidError."""
         made = result_item(result)
         self._repository.require_size([made.value])
-        return self._append((made,), self._agent or made.agent).appended == 1
+        by = self._agent or made.agent
+        digest = None if request_id is None else digest_without_time(result, by)
+        return self._append((made,), by, request_id, digest).appended == 1
 
-    def set_results(self, results: Sequence[AnyResult]) -> None:
+    def set_results(self, results: Sequence[AnyResult], *, request_id: str | None = None) -> None:
         """Replace the results, at most 10,000. If the given ones begin with the current ones, only the rest is
         appended."""
         items = tuple(result_item(it) for it in results)
         self._repository.require_size([item.value for item in items])
-        self._repository.run(lambda: ReplaceResults(thread=self._thread, results=items, by=self.agent))
+        self._repository.run(lambda: ReplaceResults(thread=self._thread, results=items, by=self.agent), request_id)
 
     def format_history(self, form: Format | None = None) -> list[Message]:
         """Messages and results in the order of appending, as messages for a model. (AgentKit lists all messages first.)
@@ -181,13 +186,17 @@ class State(Generic[T]):
         """A copy of the current thread in memory, read as one snapshot. Changes to the copy stay in the copy."""
         return State(cloned(self._repository, self._thread, self.agent), self._thread, self._kind, self._agent)
 
-    def fork(self, thread_id: str | None = None, *, version: int | None = None) -> "State[T]":
+    def fork(
+        self, thread_id: str | None = None, *, version: int | None = None, request_id: str | None = None
+    ) -> "State[T]":
         """Start a thread in the same store with the content of this one, now or at `version`. Raises InvalidError if a
         thread has that name or there is too much to copy."""
+        fork: dict[str, Any] = {"parent": self._thread, "parent_version": version}
+        if thread_id is None:
+            fork["request_digest"] = digest_of("fork", self.agent, self._thread, version)
         name = new_name(thread_id)
-        parent = {"parent": self._thread, "parent_version": version}
         try:
-            self._repository.run(lambda: ForkThread(thread=name, by=self.agent, **parent))  # type: ignore[arg-type]
+            name = self._repository.run(lambda: ForkThread(thread=name, by=self.agent, **fork), request_id).thread
         except InvalidError as error:
             if (message := str(error)).startswith("parent_version: "):
                 raise InvalidError(message.removeprefix("parent_")) from None  # the name of the argument here
@@ -215,5 +224,9 @@ class State(Generic[T]):
 
     # --- steps
 
-    def _append(self, items: tuple[NewMessage | NewResult, ...], by: str) -> ThreadChanged:
-        return self._repository.run(lambda: Append(thread=self._thread, items=items, by=by))
+    def _append(
+        self, items: tuple[NewMessage | NewResult, ...], by: str, request_id: str | None, digest: str | None = None
+    ) -> ThreadChanged:
+        return self._repository.run(
+            lambda: Append(thread=self._thread, items=items, by=by, request_digest=digest), request_id
+        )
