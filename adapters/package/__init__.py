@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     )
     from holdlog.adapters.nats.errors import EventsLostError as EventsLostError, NatsError as NatsError
     from holdlog.adapters.nats.payload import CloudEvent as CloudEvent
+    from holdlog.adapters.python.async_past_store import AsyncPastStore as AsyncPastStore
     from holdlog.adapters.python.async_store import AsyncStateStore as AsyncStateStore
     from holdlog.adapters.python.block import HeldClaim as HeldClaim
     from holdlog.adapters.python.copying import copy as copy
+    from holdlog.adapters.python.past_store import PastStore as PastStore
     from holdlog.adapters.python.state.async_history import AsyncThreadHistory as AsyncThreadHistory
     from holdlog.adapters.python.state.creating import create_state as create_state
     from holdlog.adapters.python.state.history import ThreadHistory as ThreadHistory
@@ -79,7 +81,9 @@ _NAMES_IN = {
     "holdlog.adapters.api.settings": ("Settings",),
     "holdlog.adapters.python.copying": ("copy",),
     "holdlog.adapters.stores.copying.copy": ("CopyReport",),
+    "holdlog.adapters.python.async_past_store": ("AsyncPastStore",),
     "holdlog.adapters.python.async_store": ("AsyncStateStore",),
+    "holdlog.adapters.python.past_store": ("PastStore",),
     "holdlog.adapters.python.store": ("StateStore",),
     "holdlog.adapters.python.block": ("HeldClaim",),
     "holdlog.adapters.nats.errors": ("EventsLostError", "NatsError"),

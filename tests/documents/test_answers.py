@@ -55,7 +55,7 @@ def fields(model: type[BaseModel]) -> list[str]:
     return sorted(
         name if field.is_required() or field.default is not None else f"{name}?"
         for name, field in model.model_fields.items()
-        if name not in ("status", "lost")
+        if name not in ("status", "lost", "as_of")
     )
 
 

@@ -20,7 +20,7 @@ from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.times import microseconds, utc
 from holdlog.projections.past import PastReader
 
-SETTLED_SECONDS: Final = 60
+RECENT_SECONDS: Final = 60
 """Up to this long ago, writes that are in progress may still get the time that was asked for."""
 _FOLLOWING: Final = 16
 """Events after a time that are checked for a clock that had jumped ahead."""
@@ -201,7 +201,7 @@ def _resolved(reader: Reader, point: PointInTime) -> AsOf:
         recent = False
     else:
         suspect = first.clock is not None or any(it.clock is not None and it.clock <= time for it in following)
-        recent = not following and reader.at - time < SETTLED_SECONDS * 1_000_000
+        recent = not following and reader.at - time < RECENT_SECONDS * 1_000_000
     return AsOf(position=position, at=utc(first.at), clock_suspect=suspect or None, may_change=recent or None)
 
 
