@@ -222,7 +222,7 @@ class PostgresStore:
         """Whether the transaction whose answer was lost was committed. Raises UnavailableError in doubt.
 
         While this process holds the log's lock, no other transaction writes: ours has ended, and its last event is
-        in the log or never will be. (PostgreSQL's status of the transaction is no proof: after a crash, it gives the
+        in the log or never will be. (PostgreSQL's status of the transaction does not prove it: after a crash, it gives the
         numbers of transactions that left nothing on disk to others.) Without events there is no proof.
         """
         deadline = time.monotonic() + RESOLVE_SECONDS
