@@ -222,8 +222,8 @@ class PostgresStore:
         """Whether the transaction whose answer was lost was committed. Raises UnavailableError in doubt.
 
         While this process holds the log's lock, no other transaction writes: ours has ended, and its last event is
-        in the log or never will be. (PostgreSQL's status of the transaction does not prove it: after a crash, it gives the
-        numbers of transactions that left nothing on disk to others.) Without events there is no proof.
+        in the log or never will be. (PostgreSQL's status of the transaction does not prove it: after a crash, it reuses
+        the numbers of transactions that left nothing on disk.) Without events there is no proof.
         """
         deadline = time.monotonic() + RESOLVE_SECONDS
         while transaction.grew and (left := deadline - time.monotonic()) > 0:
