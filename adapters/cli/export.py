@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _EXAMPLES: Final = """\
 examples:
-  holdlog export > values.jsonl
-  holdlog export campaign --include-deleted | gzip > campaign.jsonl.gz
+  holdlog export
+  holdlog export campaign --include-deleted
 """
 
 
