@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from holdlog.adapters.api.keyvalue import author
+from holdlog.adapters.api.past.requests import PointInTime, position_or_time
 from holdlog.adapters.http.request_bodies import json_body, wants_json
 from holdlog.adapters.http.url_parameters import decoded, unknown
 from holdlog.adapters.runtime.request_context import RequestContext
@@ -53,6 +54,14 @@ class HttpRequest(NamedTuple):
             except UnicodeDecodeError:
                 raise InvalidError("X-Agent: must be UTF-8") from None
         return author(self.context.caller, DEFAULT_WRITER)
+
+    @property
+    def moment(self) -> PointInTime | None:
+        """The earlier moment that the argument `at` names; None: now."""
+        given = self.query.get("at")
+        if given is None:
+            return None
+        return position_or_time(given.replace(" ", "+") if "T" in given else given)  # a plus that was not encoded
 
     @property
     def guard(self) -> list[dict[str, Any]]:

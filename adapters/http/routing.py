@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -136,6 +136,12 @@ SECONDS: Final = TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)])
 _ROWS: Final = TypeAdapter(Annotated[int, Field(ge=1, le=MAX_PAGE)])
 _TAG: Final = TypeAdapter(Annotated[str, Field(pattern='^"(0|[1-9][0-9]*)"$')])
 
+_MOMENT: Final = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "format": "date-time"}]}
+AT: Final = Parameter(
+    "at",
+    "As it was then: a position of the log, or a time (RFC 3339), which means the last position until then",
+    TypeAdapter(Annotated[str, WithJsonSchema(_MOMENT)]),
+)
 AFTER: Final = Parameter("after", "`next_after` of the previous page", BEGINNING)
 LIMIT: Final = Parameter("limit", "Rows of a page", _ROWS)
 CALLER: Final = Parameter("Holdlog-Session", "The caller's conversation, if known", SESSION)

@@ -54,7 +54,8 @@ class AsyncPastStore:
     async def list_namespaces(self) -> list[str]:
         """Return the namespaces that had values, sorted by name."""
         query = self._requests.values.all_namespaces()
-        return await self._engine.read_async(self._requests.past.plain(query, await self._resolved()))
+        names, _ = await self._engine.read_async(self._requests.past.plain(query, await self._resolved()))
+        return names
 
     async def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None

@@ -55,7 +55,8 @@ class PastStore:
     def list_namespaces(self) -> list[str]:
         """Return the namespaces that had values, sorted by name."""
         query = self._requests.values.all_namespaces()
-        return self._engine.read(self._requests.past.plain(query, self._resolved()))
+        names, _ = self._engine.read(self._requests.past.plain(query, self._resolved()))
+        return names
 
     def history(self, namespace: str, key: str, limit: int = 100, before_version: int | None = None) -> list[Past]:
         """Return the changes of a key until then, newest first; empty if there were none."""

@@ -192,7 +192,8 @@ def require_the_same(past: Past, replay: Replay, later: list[Body], by: dict[str
             with pytest.raises(NotFoundError) as missing:
                 past.read(query)
             assert missing.value.facts["as_of"].position == position
-    assert past.read(requests.past.plain(requests.values.all_namespaces(), point)) == sorted({it[0] for it in live})
+    named, as_of = past.read(requests.past.plain(requests.values.all_namespaces(), point))
+    assert (named, as_of.position) == (sorted({it[0] for it in live}), position)
     require_the_same_claims(past, replay, later, point, time)
     require_the_same_thread(past, replay, point)
 

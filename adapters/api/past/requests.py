@@ -74,9 +74,9 @@ class PastRequests:
 
         return self._query(lambda moment: [_dated(it, moment.as_of) for it in query.answer(moment.reader)], point)
 
-    def plain(self, query: Query[Answer], point: PointInTime) -> Query[Answer]:
-        """Like `of`, for a response without room for `as_of`."""
-        return self._query(lambda moment: query.answer(moment.reader), point)
+    def plain(self, query: Query[Answer], point: PointInTime) -> Query[tuple[Answer, AsOf]]:
+        """Like `of`, for anything: the answer and its `as_of`."""
+        return self._query(lambda moment: (query.answer(moment.reader), moment.as_of), point, query.large)
 
     def status(self, resource: str, point: PointInTime) -> Query[responses.PastHeld | responses.PastAvailable]:
         """Who held a resource."""

@@ -5,7 +5,7 @@ A group is a namespace. A string is returned as text, any other value as JSON.
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field, PlainValidator, TypeAdapter
@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.api.keyvalue import DEFAULT_TTL
 from holdlog.adapters.api.pagination import MAX_PAGE
-from holdlog.adapters.api.request import CommandRequest
+from holdlog.adapters.api.past.requests import PointInTime
+from holdlog.adapters.api.request import CommandRequest, Query
 from holdlog.adapters.api.validation import BEGINNING, NAME
 from holdlog.adapters.api.values.responses import (
     Conflict,
@@ -23,6 +24,7 @@ from holdlog.adapters.api.values.responses import (
     NamespaceList,
     NotFound,
     RecordList,
+    Result,
     SetResult,
     Time,
 )
@@ -32,6 +34,7 @@ from holdlog.adapters.http.request_bodies import MERGE_PATCH, patch_of, value_of
 from holdlog.adapters.http.routing import (
     AFTER,
     ANY_TEXT,
+    AT,
     CALLER,
     GUARD,
     JSON,
@@ -51,7 +54,9 @@ from holdlog.adapters.http.values.conditional import conflict, written
 from holdlog.adapters.http.values.conditions import Conditions, etag
 from holdlog.domain.record import MAX_TTL_SECONDS, Record, not_found
 from holdlog.domain.refusals import InvalidError, NotFoundError
-from holdlog.domain.times import utc
+from holdlog.domain.times import microseconds, utc
+
+AnyResult = TypeVar("AnyResult", bound=Result)
 
 _TTL: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _VARY: Final = {"vary": "accept"}
@@ -80,7 +85,10 @@ class _Value:
 async def _get(request: HttpRequest) -> ASGIApp:
     """One value, or its history."""
     if request.query:
-        return await _history(request)
+        moment = request.moment
+        if moment is None or len(request.query) > 1:
+            return await _history(request)
+        return await _get_at(request, moment)
     group, key = request.names
     record = await request.context.engine.read_async(request.context.requests.values.record(group, key))
     if not record.live:
@@ -91,6 +99,24 @@ async def _get(request: HttpRequest) -> ASGIApp:
     headers = [(b"etag", etag(record.version).encode()), *_facts(record), *_SAFE]
     if given.if_none_match is not None and given.if_none_match.match(record.version):
         return _Value(304, headers)
+    return _value(request, record, headers)
+
+
+async def _get_at(request: HttpRequest, moment: PointInTime) -> ASGIApp:
+    """The value that a key had."""
+    requests = request.context.requests
+    query = requests.past.plain(requests.values.record(*request.names), moment)
+    record, as_of = await request.context.engine.read_async(query)
+    if not record.live:
+        error = not_found(record)
+        return _missing(request, NotFoundError(str(error), {**error.facts, "as_of": as_of}))
+    then = [(b"holdlog-as-of", f"{as_of.position}".encode()), (b"holdlog-as-of-time", _time(microseconds(as_of.at)))]
+    then += [(b"holdlog-clock-suspect", b"true")] if as_of.clock_suspect else []
+    then += [(b"holdlog-may-change", b"true")] if as_of.may_change else []
+    return _value(request, record, [(b"etag", etag(record.version).encode()), *then, *_facts(record), *_SAFE])
+
+
+def _value(request: HttpRequest, record: Record, headers: list[tuple[bytes, bytes]]) -> _Value:
     plain = record.value.text.startswith('"') and not request.prefers_json
     body = (record.value.value if plain else record.value.text).encode()
     headers += [
@@ -118,7 +144,7 @@ def _time(at: int) -> bytes:
 
 async def _groups(request: HttpRequest) -> Response:
     call = request.context.requests.values.namespaces(request.query.get("limit", MAX_PAGE), request.query.get("after"))
-    return answer(await request.context.engine.read_async(call))
+    return await _answered(request, call)
 
 
 async def _list(request: HttpRequest) -> Response:
@@ -126,7 +152,7 @@ async def _list(request: HttpRequest) -> Response:
     call = request.context.requests.values.records(
         request.names[0], given.get("prefix", ""), given.get("limit", MAX_PAGE), given.get("after")
     )
-    return answer(await request.context.engine.read_async(call))
+    return await _answered(request, call)
 
 
 async def _history(request: HttpRequest) -> Response:
@@ -135,7 +161,15 @@ async def _history(request: HttpRequest) -> Response:
         raise InvalidError("history: must be 1 or true; for a value, limit and before require it")
     group, key = request.names
     call = request.context.requests.values.history(group, key, given.get("limit", 100), given.get("before"))
-    return answer(await request.context.engine.read_async(call))
+    return await _answered(request, call)
+
+
+async def _answered(request: HttpRequest, query: Query[AnyResult]) -> Response:
+    """The response to a query about now, or about the moment that the request names."""
+    moment = request.moment
+    if moment is not None:
+        query = request.context.requests.past.of(query, moment)
+    return answer(await request.context.engine.read_async(query))
 
 
 def _missing(request: HttpRequest, error: NotFoundError) -> Response:
@@ -215,6 +249,12 @@ _FACTS: Final = (
     ),
     Parameter("Holdlog-Updated-At", "When it was written", TypeAdapter(Time)),
     Parameter("Holdlog-Expires-At", "When the value expires; absent if it does not", TypeAdapter(Time)),
+    Parameter("Holdlog-As-Of", "With `at`: the position that the value was read at", VERSION),
+    Parameter("Holdlog-As-Of-Time", "With `at`: the time of that position", TypeAdapter(Time)),
+    Parameter(
+        "Holdlog-Clock-Suspect", "`true` if a clock was ahead then, so times are not exact; else absent", ANY_TEXT
+    ),
+    Parameter("Holdlog-May-Change", "`true` if a later event may change what is read there; else absent", ANY_TEXT),
 )
 _Seconds = Annotated[float, Field(ge=0, le=MAX_TTL_SECONDS)] | Literal["never"]
 _LIFETIME: Final = Parameter(
@@ -226,6 +266,7 @@ _HISTORY: Final = (
     Parameter("history", "Return its versions instead, newest first", TypeAdapter(Literal["1", "true", ""])),
     Parameter("before", "With history: only versions less than this one", VERSION),
     LIMIT,
+    AT,
 )
 _CONDITIONS: Final = header_conditions("the value", "a value")
 _WRITING: Final = (*WRITER, GUARD, *_CONDITIONS)
@@ -251,7 +292,7 @@ routes: Final = [
             _groups,
             "Groups with values",
             {200: Answer("A page.", NamespaceList)},
-            query=(AFTER, LIMIT),
+            query=(AT, AFTER, LIMIT),
             headers=(CALLER,),
         ),
     ),
@@ -263,7 +304,7 @@ routes: Final = [
             "Values of a group",
             {200: Answer("A page.", RecordList)},
             "One snapshot of a page, ordered by key.",
-            (_PREFIX, AFTER, LIMIT),
+            (_PREFIX, AT, AFTER, LIMIT),
             (CALLER,),
         ),
     ),

@@ -1,14 +1,20 @@
-"""The tools for several changes at once, changes that the store computes, and the log."""
+"""The tools for several changes at once, changes that the store computes, the log, and the past."""
 
-from typing import Annotated, Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from fastmcp import Context
 from pydantic import Field, WithJsonSchema
 
 from holdlog.adapters.api.pagination import MAX_PAGE
+from holdlog.adapters.api.past.requests import PointInTime, point_in_time
+from holdlog.adapters.api.past.responses import PastAvailable, PastClaims, PastHeld
+from holdlog.adapters.api.request import Query
+from holdlog.adapters.api.threads.responses import ThreadItems, ThreadNotFound
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.transactions import NOT_GIVEN
 from holdlog.adapters.mcp.tools.group import Guards, ToolGroup, number, tool
+from holdlog.domain.refusals import InvalidError
 
 _OPERATIONS: Final = {
     "type": "array",
@@ -110,3 +116,69 @@ class PowerTools(ToolGroup):
         if wait_seconds:
             return await self.wait_for(ctx, self.requests.events.next_page(choice, after, limit, wait_seconds))
         return await self.read(self.requests.events.page(choice, after, limit))
+
+    @tool(
+        "Read the past",
+        responses.StateRecord,
+        responses.RecordList,
+        responses.NamespaceList,
+        PastHeld,
+        PastAvailable,
+        PastClaims,
+        ThreadItems,
+        responses.NotFound,
+        ThreadNotFound,
+        read_only=True,
+    )
+    async def past(
+        self,
+        what: Literal["value", "values", "claim", "claims", "thread"],
+        at_position: Annotated[int | None, number("After this event", minimum=1)] = None,
+        at_time: Annotated[str | None, Field(description="Or at this RFC 3339 time")] = None,
+        namespace: Annotated[str | None, Field(description="Of value, values")] = None,
+        key: str | None = None,
+        resource: Annotated[str | None, Field(description="Of claim")] = None,
+        thread_id: str | None = None,
+        after: Annotated[str | None, Field(description="next_after of the previous page")] = None,
+    ) -> Any:
+        """Read what was true at an earlier position of the log or time: a value, the values of a namespace (without
+        one: all namespaces), who held a claim and how that ended, all claims and queues, or a thread's newest items."""
+        point = point_in_time(at_position, at_time, ("at_position", "at_time"))
+        names = {"namespace": namespace, "key": key, "resource": resource, "thread_id": thread_id}
+        return await self.read(self._past(what, point, after, names))
+
+    def _past(
+        self, what: str, point: PointInTime, after: str | None, given: dict[str, str | None]
+    ) -> Query[responses.Result]:
+        needed = _NAMES_OF[what]
+        names = {name: it for name, it in given.items() if it is not None}
+        if extra := names.keys() - {*needed, *(("namespace",) if what == "values" else ())}:
+            raise InvalidError(f"{min(extra)}: is not used with what={what}; leave it out")
+        if missing := [name for name in needed if name not in names]:
+            raise InvalidError(f"{missing[0]}: is required with what={what}")
+        if after is not None and what not in ("values", "claims"):
+            raise InvalidError(f"after: is not used with what={what}; leave it out")
+        requests = self.requests
+        match what:
+            case "value":
+                return requests.past.of(requests.values.get(**names), point)
+            case "values" if names:
+                return requests.past.of(requests.values.records(names["namespace"], after=after), point)
+            case "values":
+                return requests.past.of(requests.values.namespaces(after=after), point)
+            case "claim":
+                return requests.past.status(names["resource"], point)
+            case "claims":
+                return requests.past.board(point, after=after)
+            case _:
+                return requests.past.of(requests.threads.page(names["thread_id"]), point)
+
+
+_NAMES_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "value": ("namespace", "key"),
+    "values": (),
+    "claim": ("resource",),
+    "claims": (),
+    "thread": ("thread_id",),
+}
+"""The names that each kind of read needs."""

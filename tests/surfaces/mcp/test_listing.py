@@ -54,6 +54,7 @@ async def test_every_tool_declares_its_side_effects() -> None:
         "export",
         "watch",
         "events",
+        "past",
         "read_state",
         "thread_read",
         "thread_get",

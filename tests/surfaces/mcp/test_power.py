@@ -110,3 +110,57 @@ async def test_agent_reads_the_log() -> None:
         assert page["next_position"] == page["bookmark"] == 3
         assert (await agent("events", after=3, wait_seconds=0.01))["events"] == []
         assert (await agent.error("events", prefix="c")).startswith("prefix: requires namespace")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_agent_reads_values_claims_and_threads_of_an_earlier_position(era: str) -> None:
+    async with served(era) as agent:
+        await agent("update", **COUNTER, **ANN, increment=1)
+        await agent("claim", resource="a.py", agent="ann")
+        await agent("thread_start", thread_id="t", agent="ann")
+        await agent("update", **COUNTER, **ANN, increment=1)
+        await agent("release", resource="a.py", agent="ann", outcome="modified")
+        await agent(
+            "thread_append", thread_id="t", agent="ann", messages=[{"type": "text", "role": "user", "content": "hi"}]
+        )
+        first = await agent("past", what="value", at_position=1, **COUNTER)
+        assert (first["value"], first["as_of"]["position"]) == (1, 1)
+        now = await agent("get", **COUNTER)
+        then = await agent("past", what="value", at_time=first["as_of"]["at"], **COUNTER)
+        assert (now["value"], then["value"], then["as_of"]) == (2, 1, first["as_of"])
+        values = await agent("past", what="values", at_position=1, namespace="n")
+        assert [(it["key"], it["value"]) for it in values["records"]] == [("counter", 1)]
+        assert (await agent("past", what="values", at_position=1))["namespaces"] == [{"namespace": "n", "count": 1}]
+        held = await agent("past", what="claim", at_position=2, resource="a.py")
+        assert (held["status"], held["held_by"], held["outcome"]) == ("claimed", "ann", "modified")
+        assert "expires_at" in held["not_recorded"]
+        assert (await agent("past", what="claim", at_position=1, resource="a.py"))["status"] == "available"
+        claims = await agent("past", what="claims", at_position=4)
+        assert [it["held_by"] for it in claims["claims"]] == ["ann"]
+        assert (await agent("past", what="thread", at_position=3, thread_id="t"))["items"] == []
+        missing = await agent("past", what="thread", at_position=2, thread_id="t")
+        assert (missing["status"], missing["as_of"]["position"]) == ("not_found", 2)
+        missing = await agent("past", what="value", at_position=1, namespace="n", key="x")
+        assert missing["hint"].startswith("There was no value under this key at that moment. Call holdlog_history")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"at_position": 9}, "at_position: is 9, but the log ends at position 1"),
+        ({"at_position": 0}, "at_position: must be 1 or more, the position of an event"),
+        ({"at_time": "2001-01-01T00:00:00Z"}, "at_time: is before the first event of the log"),
+        ({"at_time": "2999-01-01T00:00:00Z"}, "at_time: is in the future; the last position is 1"),
+        ({"at_time": "soon"}, "at_time: must be a time such as 2026-01-31T12:00:00Z"),
+        ({}, "at_position: pass either at_position or at_time"),
+        ({"at_position": 1, "at_time": "2026-01-01T00:00:00Z"}, "at_position: pass either at_position or at_time"),
+        ({"at_position": 1, "resource": "a"}, "resource: is not used with what=value; leave it out"),
+        ({"at_position": 1, "key": None}, "key: is required with what=value"),
+        ({"at_position": 1, "after": "a"}, "after: is not used with what=value; leave it out"),
+    ],
+)
+async def test_reads_of_the_past_refuse_bad_arguments_by_name(arguments: dict[str, object], message: str) -> None:
+    async with served(ERAS[0]) as agent:
+        await agent("set", **COUNTER, value=1, updated_by="ann", expected_version=0)
+        given = {name: it for name, it in {**COUNTER, **arguments}.items() if it is not None}
+        assert (await agent.error("past", what="value", **given)).startswith(message)
