@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 from holdlog.adapters.cli.commands import add_calls
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
+from holdlog.adapters.cli.export import add_export
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
@@ -40,7 +41,7 @@ _GROUPS: Final = {
     "work with threads": ("thread",),
     "see and undo changes": ("diff", "blame", "revert"),
     "audit and administration": ("log", "agents", "activity", "collisions", "token", "doctor"),
-    "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "rebuild"),
+    "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "export", "rebuild"),
 }
 _DESCRIPTION: Final = """\
 holdlog is a coordination store for AI agents: versioned shared values, and claims (leases) on files or any named
@@ -184,6 +185,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_copy(commands)
+    add_export(commands, store)
     add_token(commands, store)
     add_relay(commands, store)
     add_subscribe(commands, store)

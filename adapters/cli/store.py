@@ -109,11 +109,12 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 
 class Bar:
-    """A progress bar on a terminal; nothing elsewhere."""
+    """A progress bar on a terminal; nothing elsewhere. `unit`: what it counts."""
 
-    def __init__(self, stream: TextIO, title: str) -> None:
+    def __init__(self, stream: TextIO, title: str, unit: str = "events") -> None:
         self._stream = stream
         self._title = title
+        self._unit = unit
         self._shown = stream.isatty()
         self._drawn = 0.0
 
@@ -122,7 +123,7 @@ class Bar:
             return
         self._drawn = time.monotonic()
         filled = BAR_WIDTH * done // max(1, total)
-        self._stream.write(f"\r{self._title} [{'#' * filled:<{BAR_WIDTH}}] {done:,} of {total:,} events")
+        self._stream.write(f"\r{self._title} [{'#' * filled:<{BAR_WIDTH}}] {done:,} of {total:,} {self._unit}")
         self._stream.flush()
 
     def clear(self) -> None:

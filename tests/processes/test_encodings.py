@@ -59,6 +59,7 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     "rebuild": (Line(("rebuild",), shows=False),),
     "doctor": (Line(("doctor",), shows=False),),
     "copy": (Line(("copy", "DB", "DB.copy"), shows=False), Line(("copy", "DB", "DB"), 2, shows=False)),
+    "export": (Line(("export",), json=False),),
     "token": (
         Line(("token", "list"), shows=False),
         Line(("token", "create", "--name", "ci", "--allow", "read:*"), shows=False),

@@ -2,13 +2,14 @@
 itself."""
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
-from holdlog.adapters.api.pagination import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
+from holdlog.adapters.api.pagination import LAST_CHUNK, MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
 from holdlog.adapters.api.request import BlockingQuery, CommandRequest, Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import (
@@ -46,6 +47,8 @@ from holdlog.domain.times import utc
 
 EXPORT_PAGE: Final = 100
 """Records in a page of an export; each comes with its whole history."""
+EXPORTED_AT_ONCE: Final = 16
+"""Events of a history in memory while a line of an export is written."""
 
 
 class ValueRequests:
@@ -235,6 +238,32 @@ class ValueRequests:
             large=True,
         )
 
+    def exported_text(
+        self, namespace: str | None = None, include_deleted: bool = False
+    ) -> Callable[[Reader], Iterator[str]]:
+        """All values of one namespace, or of all, with their whole histories: a line of JSON for each key. Parts of
+        lines, each with a few events at most, so that neither a large store nor a long history must fit into memory."""
+        named = None if namespace is None else self._readable_namespace(namespace)
+
+        def parts(reader: Reader) -> Iterator[str]:
+            for name in chunks(reader.written_namespaces, None, str) if named is None else (named,):
+                if self._rules.grants.allows("read-values", name):
+                    for record in _exported(reader, name, None, include_deleted):
+                        yield from self._exported_line(reader, record)
+
+        return parts
+
+    def _exported_line(self, reader: Reader, record: Record) -> Iterator[str]:
+        """Parts of a line of JSON: the fields of `export`, and the namespace."""
+        head = {"namespace": record.namespace, **presenter.listed(record).model_dump(mode="json")}
+        yield f'{to_json(head).decode()[:-1]},"history":['
+        separator = ""
+        for past in _history(reader, record.stream, None, EXPORTED_AT_ONCE):
+            (entry,) = self._entries([past])
+            yield f"{separator}{to_json(entry.body()).decode()}"
+            separator = ","
+        yield "]}\n"
+
     def watch(
         self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10
     ) -> BlockingQuery[responses.StateRecord | responses.Deleted | responses.WatchTimeout]:
@@ -337,5 +366,8 @@ def _exported(reader: Reader, namespace: str, after: str | None, include_deleted
     )
 
 
-def _history(reader: Reader, stream: str, before: int | None) -> Iterator[Recorded[Event]]:
-    return chunks(lambda version, size: reader.history(stream, version, size), before, lambda it: it.envelope.version)
+def _history(reader: Reader, stream: str, before: int | None, largest: int = LAST_CHUNK) -> Iterator[Recorded[Event]]:
+    def fetch(version: int | None, size: int) -> list[Recorded[Event]]:
+        return reader.history(stream, version, size)
+
+    return chunks(fetch, before, lambda it: it.envelope.version, largest)
