@@ -113,7 +113,7 @@ def test_revert_lists_what_it_keeps_and_why(db: Path, capsys: pytest.CaptureFixt
     ]
 
 
-def test_revert_of_an_unknown_run_says_so(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_revert_of_an_unknown_run_reports_that_it_wrote_nothing(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = run(capsys, db, "revert", "--correlation", "none", code=1)
     assert line.startswith("this run wrote no value")
 
