@@ -14,7 +14,7 @@ from holdlog.adapters.api.values.requests import ValueRequests
 from holdlog.adapters.api.values.responses import Denied, Failed, Result, Unavailable
 from holdlog.adapters.api.values.transactions import TransactionRequests
 from holdlog.adapters.auth.grants import Grants
-from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.refusals import HoldlogError, InapplicableError
 
 
 class Requests:
@@ -48,6 +48,6 @@ class Requests:
         """Like `refused`, but raises what is not an expected outcome of a call: bad arguments, denials, a store that
         cannot be used."""
         response = self.refused(refusal)
-        if isinstance(response, Denied | Failed):
+        if isinstance(response, Denied | Failed) and not isinstance(refusal, InapplicableError):
             raise refusal
         return response

@@ -30,8 +30,8 @@ _LISTS: Final = frozenset({"list", "claims", "agents"})
 """Commands that print an empty list if the store does not exist yet, as in a new repository. `status` without a
 resource does so, too."""
 
-_OF_HOLDERS: Final = frozenset({"claim", "release", "wait", "set", "delete"})
-_OF_RESOURCES: Final = frozenset({"claims", "agents", "claim", "release", "status", "wait", "set", "delete"})
+_OF_HOLDERS: Final = frozenset({"claim", "release", "wait", "set", "delete", "update", "transact"})
+_OF_RESOURCES: Final = _OF_HOLDERS | {"claims", "agents", "status"}
 """Commands that name resources, which may be paths."""
 
 _EXAMPLES: Final = {
@@ -68,13 +68,16 @@ _NAMES_HERE: Final = {
     "expected_version": "--version",
     "since_version": "--since",
     "after_key": "--after",
+    "operations": "",
 }
-"""Arguments that have another name on the command line. Every other argument is an option of the same name."""
+"""Arguments that have another name on the command line; empty: the same. Every other argument is an option of the same
+name."""
 
 _ARGUMENTS_IN_TEXTS: Final = {
     "outcome=moved": "--outcome moved",
     "in also": "with --also",
     "with also;": "with --also;",
+    "combined with append": "combined with --append",
     "requires resource; pass the first name as resource": "requires RESOURCE; pass the first name as RESOURCE",
 }
 """How errors about other arguments name these, and what to write on the command line."""
@@ -83,8 +86,8 @@ _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
 
 
-def add_calls(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add one parser per call."""
+def adder(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> Add:
+    """A function that adds the parser of a call."""
 
     def add(name: str, help_text: str, run: Call) -> argparse.ArgumentParser:
         parser = commands.add_parser(
@@ -92,7 +95,7 @@ def add_calls(commands: Commands, store: argparse.ArgumentParser, locations: arg
             parents=[store, locations] if name in _OF_RESOURCES else [store],
             help=help_text,
             description=help_text[0].upper() + help_text[1:] + ".",
-            epilog=f"example:\n  holdlog {_EXAMPLES[name]}",
+            epilog=f"example:\n  holdlog {_EXAMPLES[name]}" if name in _EXAMPLES else None,
         )
         parser.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
         if name in _OF_HOLDERS:
@@ -123,24 +126,29 @@ def add_calls(commands: Commands, store: argparse.ArgumentParser, locations: arg
         parser.set_defaults(run=lambda options: _run(run, options))
         return parser
 
+    return add
+
+
+def add_calls(add: Add) -> None:
+    """Add one parser per call."""
     _add_state(add)
     _add_claims(add)
 
 
 def _add_state(add: Add) -> None:
     get = add("get", "print a value", lambda it, o: it.read(it.requests.values.get(o.namespace, o.key)))
-    _add_address(get)
+    add_address(get)
 
     put = add("set", "write a value", _set)
-    _add_address(put)
+    add_address(put)
     put.add_argument(
-        "value", metavar="VALUE", type=_value, help="JSON, else stored as text; - reads it from standard input"
+        "value", metavar="VALUE", type=value_of, help="JSON, else stored as text; - reads it from standard input"
     )
     _version(put)
     put.add_argument("--ttl", type=float, metavar="SECONDS", help="delete the value after this time (default: never)")
 
     delete = add("delete", "delete a value; its history is kept", _delete)
-    _add_address(delete)
+    add_address(delete)
     _version(delete)
 
     listing = add("list", "list the values of a namespace, or all namespaces", _list)
@@ -155,11 +163,11 @@ def _add_state(add: Add) -> None:
         "list the versions of a value, newest first",
         lambda it, o: it.read(it.requests.values.history(o.namespace, o.key, o.limit)),
     )
-    _add_address(history)
+    add_address(history)
     history.add_argument("--limit", type=int, default=100, metavar="N", help="show the newest N (default: 100)")
 
     watch = add("watch", "wait until a value changes, and print it", _watch)
-    _add_address(watch)
+    add_address(watch)
     watch.add_argument(
         "--since", type=int, default=0, metavar="VERSION", help="the version that you know (default: 0, no value)"
     )
@@ -325,20 +333,20 @@ def _set(engine: "Engine", options: argparse.Namespace) -> "Result":
         options.value,
         options.by,
         _expected(options),
-        _guards(options),
+        guards(options),
         ttl_seconds=options.ttl,
     )
-    return _write(engine, call, options)
+    return write(engine, call, options)
 
 
 def _delete(engine: "Engine", options: argparse.Namespace) -> "Result":
     call = engine.requests.values.delete(
-        options.namespace, options.key, options.by, _expected(options), _guards(options)
+        options.namespace, options.key, options.by, _expected(options), guards(options)
     )
-    return _write(engine, call, options)
+    return write(engine, call, options)
 
 
-def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
+def guards(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The fencing conditions from `RESOURCE@VERSION`. Raises InvalidError."""
     from holdlog.domain.refusals import InvalidError
 
@@ -351,7 +359,7 @@ def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
-def _write(engine: "Engine", call: "CommandRequest[Result]", options: argparse.Namespace | None = None) -> "Result":
+def write(engine: "Engine", call: "CommandRequest[Result]", options: argparse.Namespace | None = None) -> "Result":
     from holdlog.adapters.api.validation import caller
 
     facts = {} if options is None else {"reason": options.reason, "request_id": options.request_id}
@@ -453,7 +461,7 @@ def _take_all(engine: "Engine", options: argparse.Namespace) -> "Result":
         call = engine.requests.claims.release(
             first, user(), others, note=options.reason, forced=True, holder=options.agent
         )
-        released += getattr(result := _write(engine, call), "released", None) or ()
+        released += getattr(result := write(engine, call), "released", None) or ()
     return result.model_copy(update={"released": released}) if released else result
 
 
@@ -488,8 +496,9 @@ def _expected(options: argparse.Namespace) -> int | None:
     return None if options.force else int(options.version)
 
 
-def _value(given: str) -> Any:
-    """The value as JSON if it is JSON, else as text. Broken JSON is a bad argument."""
+def value_of(given: str) -> Any:
+    """The value as JSON if it is JSON, else as text; `-` reads it from standard input. Broken JSON is a bad
+    argument."""
     text = sys.stdin.read() if given == "-" else given
     try:
         return json.loads(text)
@@ -507,18 +516,23 @@ def user() -> str:
         return "somebody"
 
 
-def _add_address(parser: argparse.ArgumentParser) -> None:
+def add_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
     parser.add_argument("key", metavar="KEY", help="the name of the value")
 
 
 def _version(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--by", default=user(), metavar="NAME", help="the author (default: HOLDLOG_AGENT, or else your user name)"
-    )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--version", type=int, metavar="N", help="the version that you read; 0: there is no value yet")
     which.add_argument("--force", action="store_true", help="write whatever the current version is")
+    add_author(parser)
+
+
+def add_author(parser: argparse.ArgumentParser) -> None:
+    """Add the options of all writes."""
+    parser.add_argument(
+        "--by", default=user(), metavar="NAME", help="the author (default: HOLDLOG_AGENT, or else your user name)"
+    )
     parser.add_argument(
         "--guard",
         action="append",

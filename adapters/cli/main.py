@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from holdlog.adapters.cli.commands import add_calls
+from holdlog.adapters.cli.commands import add_calls, adder
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.export import add_export
@@ -23,6 +23,7 @@ from holdlog.adapters.cli.thread import add_thread
 from holdlog.adapters.cli.token import add_token
 from holdlog.adapters.cli.undo import add_undo
 from holdlog.adapters.cli.up import add_up
+from holdlog.adapters.cli.update import add_updates
 from holdlog.adapters.operating_system.location import LocationError
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 
@@ -37,7 +38,7 @@ _ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
 
 _GROUPS: Final = {
     "work with claims": ("claims", "claim", "release", "status", "wait"),
-    "work with values": ("get", "set", "delete", "list", "history", "watch"),
+    "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("diff", "blame", "revert"),
     "audit and administration": ("log", "agents", "activity", "collisions", "token", "doctor"),
@@ -58,6 +59,7 @@ examples:
   holdlog claim src/parser.py --note 'renaming parse()'
   holdlog log --last 20                         the last 20 events
   holdlog set order-1 status '"paid"' --version 0
+  holdlog update stats visits --increment 1     add to a number, without its version
   holdlog history order-1 status
   holdlog blame order-1 status                  who wrote it last, and on what basis
   holdlog revert --session build-7 --dry-run    what undoing that session would change
@@ -177,7 +179,9 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_options(locations, WorkspaceOptions)
     commands = Commands(parser)
     add_serve(commands, store, locations)
-    add_calls(commands, store, locations)
+    add = adder(commands, store, locations)
+    add_calls(add)
+    add_updates(add)
     add_thread(commands, store)
     add_log(commands, store, locations)
     add_undo(commands, store, locations)

@@ -77,8 +77,8 @@ def as_option(error: str, names: Mapping[str, str]) -> str:
     found = re.match(r"([a-z_]+)(\[\d+\])?: ", error)
     if found is None:
         return error
-    here = names.get(found[1]) or f"--{found[1].replace('_', '-')}"
-    return f"{here}: {error[found.end() :]}"
+    here = names.get(found[1], f"--{found[1].replace('_', '-')}")
+    return error if not here else f"{here}: {error[found.end() :]}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -23,6 +23,10 @@ def describe(result: Result, location: Path | str, command: str) -> str:
     match result:
         case responses.StateRecord(value=value):
             return json.dumps(value, ensure_ascii=False, indent=2)
+        case responses.UpdateResult(value=value):
+            return json.dumps(value, ensure_ascii=False, indent=2)
+        case responses.TransactionResult(results=parts):
+            return table([(it.namespace, it.key, f"v{it.version}", _computed(it)) for it in parts])
         case responses.SetResult(version=version) | responses.DeleteResult(version=version):
             return f"version {version}"
         case responses.RecordList(namespace=namespace, records=records):
@@ -51,6 +55,8 @@ def describe(result: Result, location: Path | str, command: str) -> str:
 def remark(result: Result, command: str) -> str:
     """An additional note for people; empty for most responses."""
     match result:
+        case responses.UpdateResult(version=version):
+            return f"version {version}"
         case responses.StateRecord(expires_in_seconds=float() as left, expires_at=end):
             return f"expires in {duration(left)}{_at(end)}"
         case claims.Board(next_after=str() as after):
@@ -76,6 +82,10 @@ def describe_loss(lost: responses.Lost) -> str:
 def _advice(result: Result, command: str) -> str:
     """What to do after a refusal of `command`; empty if there is nothing to do."""
     match result:
+        case responses.Conflict(operation=int() as index) | responses.NotFound(operation=int() as index):
+            return f"Operation {index} was refused, and nothing changed."
+        case responses.Conflict(actual_version=version) if command == "update":
+            return f"If your change still applies, repeat the command with --version {version}, or without it."
         case responses.Conflict(actual_version=0) if command == "delete":
             return ""
         case responses.Conflict(namespace=namespace, key=key, actual_version=version) if command == "delete":
@@ -230,9 +240,13 @@ def _of_value(result: Result) -> str:
             return ""
 
 
+def _computed(part: responses.TransactionPart) -> str:
+    return short(part.value) if "value" in part.model_fields_set else ""
+
+
 def _fields(result: Result) -> str:
     """The fields of a response that has no sentence."""
-    if isinstance(result, responses.Unavailable):
+    if isinstance(result, responses.Unavailable | responses.Failed):
         return result.message
     fields = {name: value for name, value in result.body().items() if name not in ("status", "hint")}
     return ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())

@@ -30,7 +30,7 @@ class ServeOptions:
     """What is served, and over what."""
 
     tools: str = option(
-        "groups of tools, separated by commas: claims (= standard), state (= advanced), kv, threads, admin, all",
+        "groups of tools, separated by commas: claims (= standard), state (= advanced), power, kv, threads, admin, all",
         text("GROUPS"),
         default="claims",
     )

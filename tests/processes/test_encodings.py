@@ -36,6 +36,8 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
         Line(("set", "n", "k", "1", "--version", "7"), 1),
         Line(("set", "n", "new", "1", "--version", "0"), 0, False),
     ),
+    "update": (Line(("update", "n", "l", "--append", TEXT)),),
+    "transact": (Line(("transact", "/none"), 2, shows=False, json=False),),
     "delete": (Line(("delete", "n", "k", "--version", "7"), 1),),
     "list": (Line(("list",)), Line(("list", "n"))),
     "history": (Line(("history", "n", "k")),),

@@ -174,7 +174,7 @@ def test_control_characters_of_an_unknown_argument_do_not_reach_the_terminal(
         ("thread lsit", "argument ACTION: 'lsit' is not one of list, read, data, history", "list"),
         ("token creat", "argument ACTION: 'creat' is not one of create, list, revoke, rotate", "create"),
         ("claim x --mode share", "argument --mode: 'share' is not one of exclusive, shared", "shared"),
-        ("serve --tools claims,stat", "--tools: 'stat' is not one of claims, state, kv,", "state"),
+        ("serve --tools claims,stat", "--tools: 'stat' is not one of claims, state, power,", "state"),
         ("log --kinds claims,clams", "--kinds: 'claims' is not one of record, claim, thread, agent, token", "claim"),
         ("log --kinds ValueWriten", "--kinds: 'ValueWriten' is not one of", "ValueWritten"),
     ],
@@ -446,6 +446,7 @@ def test_help_of_each_option_names_its_default(name: str) -> None:
 
 _NEEDS_NO_DEFAULT = {
     *("--help", "--version", "--force", "--shared", "--receipt", "--reason", "--moved-to", "--prefix", "--request-id"),
+    *("--increment", "--append", "--merge", "--patch", "--unique"),
 }
 """What they do without a value is clear, or the command refuses to run without it."""
 
