@@ -51,7 +51,7 @@ def describe_board(board: claims.Board) -> str:
                 + ("" if held.holder_connected else ", not connected"),
                 _note(held.holder_note),
                 ", ".join(filter(None, (held.agent_name, held.agent_model))),
-                _session(sessions.get((held.resource, held.version))),
+                session_start(sessions.get((held.resource, held.version))),
             )
         )
         rows += _queue(lines.pop(held.resource, []))
@@ -80,7 +80,7 @@ def _note(note: str | None) -> str:
     return "" if note is None else short(note)
 
 
-def _session(session: str | None) -> str:
+def session_start(session: str | None) -> str:
     """The beginning of a session's hash; empty if each command is a session, which is the default here."""
     if session is None or session.startswith("shell-"):
         return ""

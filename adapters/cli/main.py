@@ -15,6 +15,7 @@ from holdlog.adapters.cli.export import add_export
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
+from holdlog.adapters.cli.past import add_past
 from holdlog.adapters.cli.read_models import add_read_models
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
@@ -40,7 +41,7 @@ _GROUPS: Final = {
     "work with claims": ("claims", "claim", "release", "status", "wait"),
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
-    "see and undo changes": ("diff", "blame", "revert"),
+    "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": ("log", "agents", "activity", "collisions", "token", "doctor"),
     "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "export", "rebuild"),
 }
@@ -61,6 +62,7 @@ examples:
   holdlog set order-1 status '"paid"' --version 0
   holdlog update stats visits --increment 1     add to a number, without its version
   holdlog history order-1 status
+  holdlog at 14:03                              what was claimed at 14:03
   holdlog blame order-1 status                  who wrote it last, and on what basis
   holdlog revert --session build-7 --dry-run    what undoing that session would change
   holdlog thread read run-7                     messages and results of agents in one run
@@ -184,6 +186,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_updates(add)
     add_thread(commands, store)
     add_log(commands, store, locations)
+    add_past(commands, store, locations)
     add_undo(commands, store, locations)
     add_read_models(commands, store, locations)
     add_rebuild(commands, store)

@@ -124,7 +124,7 @@ def _sentence(result: Result) -> str:
             also = "".join(f", {it.resource}" for it in result.also or ())
             resumed = result.previous_session_ended_at
             former = f", resumed from a session that ended{_at(resumed)}" if resumed is not None else ""
-            return f"{status} {resource}{also} (version {version}){former}{_past_of(result)}"
+            return f"{status} {resource}{also} (version {version}){former}{describe_end(result)}"
         case claims.Released(resource=resource, version=version, granted_to=heir):
             heir = heir and author(heir, result.granted_to_principal)
             return f"{status} {resource} (version {version})" + (
@@ -168,7 +168,7 @@ def _of_claim(result: Result) -> str:
         case claims.NeverClaimed(resource=resource):
             return f"{resource} was never claimed"
         case claims.Available(resource=resource):
-            return f"{resource}{_past_of(result)}"
+            return f"{resource}{describe_end(result)}"
         case _:
             return ""
 
@@ -201,7 +201,7 @@ def _elsewhere(result: Result) -> str:
             return ""
 
 
-def _past_of(result: claims.WithPast) -> str:
+def describe_end(result: claims.WithPast) -> str:
     """How the last hold ended."""
     if result.previous_holder is None:
         return ""

@@ -64,6 +64,13 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     ),
     "activity": (Line(("activity",)),),
     "collisions": (Line(("collisions",), shows=False),),
+    "at": (
+        Line(("at", "now")),
+        Line(("at", "now", "get", "n", "k")),
+        Line(("at", "now", "status", "held.py")),
+        Line(("at", "now", "thread", "run")),
+        Line(("at", "1", "get", "n", "none"), 1, shows=False),
+    ),
     "rebuild": (Line(("rebuild",), shows=False),),
     "doctor": (Line(("doctor",), shows=False),),
     "copy": (Line(("copy", "DB", "DB.copy"), shows=False), Line(("copy", "DB", "DB"), 2, shows=False)),

@@ -428,7 +428,7 @@ def test_help_of_each_command_has_a_sentence_and_an_example(name: str) -> None:
     assert parser.description is not None
     assert re.match(r"[A-Z][^.]+\.", parser.description), parser.description
     examples = re.findall(r"^  (holdlog .+?)(?: {3,}.*)?$", parser.epilog or "", re.MULTILINE)
-    assert any(example.startswith(name) for example in examples)
+    assert any(example.startswith(name.replace("MOMENT", "14:03")) for example in examples)
     for example in examples:
         assert parsed(shlex.split(example)[1:]).command
 
