@@ -29,8 +29,9 @@ class CheckedClaim(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """What a write relied on. `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete` or `clear`; None
-    for other events. `based_on`: the expected version. `forced`: the write was to succeed at any version."""
+    """What a write relied on. `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete`, `clear` or
+    `revert`; None for other events. `based_on`: the expected version. `forced`: the write was to succeed at any
+    version."""
 
     operation: str | None = None
     based_on: int | None = None

@@ -38,8 +38,17 @@ _GROUPS: Final = {
     "work with claims": ("claims", "claim", "release", "status", "wait"),
     "work with values": ("get", "set", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
-    "see and undo changes": ("diff", "blame", "revert"),
-    "audit and administration": ("log", "agents", "activity", "collisions", "token", "doctor"),
+    "audit and administration": (
+        "log",
+        "diff",
+        "blame",
+        "revert",
+        "agents",
+        "activity",
+        "collisions",
+        "token",
+        "doctor",
+    ),
     "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "rebuild"),
 }
 _DESCRIPTION: Final = """\

@@ -101,9 +101,13 @@ def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argp
     )
     blame.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
     blame.add_argument("key", metavar="KEY", help="the name of the value")
-    blame.add_argument("--fields", action="store_true", help="also who changed each field of an object last")
+    blame.add_argument(
+        "--fields", action="store_true", help="also who changed each field of an object last (default: only the value)"
+    )
     blame.add_argument("--at", metavar="MOMENT", help="as it was then (default: now)")
-    blame.add_argument("--after", dest="after_field", metavar="FIELD", help="continue after this field")
+    blame.add_argument(
+        "--after", dest="after_field", metavar="FIELD", help="continue after this field (default: from the first)"
+    )
 
     revert = add(
         "revert",
@@ -117,12 +121,16 @@ def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argp
         "describe_revert",
     )
     which = revert.add_mutually_exclusive_group(required=True)
-    which.add_argument("--session", metavar="ID", help="undo what this session wrote")
-    which.add_argument("--correlation", metavar="ID", help="undo what was written under this correlation id")
-    revert.add_argument("--agent", metavar="NAME", help="with --session: only of this agent and its sub-agents")
+    which.add_argument("--session", metavar="ID", help="undo what this session wrote (default: --correlation)")
+    which.add_argument("--correlation", metavar="ID", help="undo what was written under this id (default: --session)")
+    revert.add_argument(
+        "--agent", metavar="NAME", help="with --session: only of this agent and its sub-agents (default: all)"
+    )
     revert.add_argument("--since", metavar="TIME", help="only what was written from then on (default: all)")
     revert.add_argument("--namespace", metavar="NAMESPACE", help="only keys of this namespace (default: all)")
-    revert.add_argument("--dry-run", action="store_true", help="change nothing; show what would be done")
+    revert.add_argument(
+        "--dry-run", action="store_true", help="change nothing; show what would be done (default: do it)"
+    )
     revert.add_argument(
         "--by", default=user(), metavar="NAME", help="the author (default: HOLDLOG_AGENT, or else your user name)"
     )

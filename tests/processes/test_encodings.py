@@ -54,6 +54,12 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
         Line(("thread", "read", "none"), 1, shows=False),
     ),
     "log": (Line(("log",)), Line(("log", "--after", "0", "--follow", "--limit", "3"))),
+    "diff": (Line(("diff", "n", "k", "v0")), Line(("diff", "n", "0", "now"))),
+    "blame": (Line(("blame", "n", "k", "--fields")), Line(("blame", "n", "none"), 1, shows=False, json=False)),
+    "revert": (
+        Line(("revert", "--correlation", "none"), 1, shows=False),
+        Line(("revert", "--session", "none", "--dry-run"), 1, shows=False),
+    ),
     "activity": (Line(("activity",)),),
     "collisions": (Line(("collisions",), shows=False),),
     "rebuild": (Line(("rebuild",), shows=False),),

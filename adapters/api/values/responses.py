@@ -232,8 +232,8 @@ class FencingConditionView(Part):
 
 class Past(Result):
     """One entry of a history. `operation` and the fields after it are missing if they were not recorded.
-    `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete` or `clear`; `based_on`: the version that the
-    write expected; `forced`: it accepted any version; `guard`: the claims that it relied on.
+    `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete`, `clear` or `revert`; `based_on`: the version
+    that the write expected; `forced`: it accepted any version; `guard`: the claims that it relied on.
     """
 
     version: int
