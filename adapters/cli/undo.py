@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Call = Callable[["Engine", argparse.Namespace], "Result"]
 Describe = Callable[[Any], str]
 
+_MOST_WORDS: Final = 3
 _NAMES: Final = {
     "namespace": "NAMESPACE",
     "key": "KEY",
@@ -41,6 +42,7 @@ a position in the log (1234)."""
 _OF_DIFF: Final = """\
 examples:
   holdlog diff campaign budget v1 v3
+  holdlog diff campaign budget v3                  from then until now
   holdlog diff campaign budget "yesterday 9:00" now
   holdlog diff campaign 14:00 14:30
   holdlog diff campaign 1200 now --json
@@ -86,7 +88,7 @@ def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argp
         "describe_diff",
     )
     diff.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
-    diff.add_argument("words", metavar="[KEY] FROM TO", nargs="+", help="the key, if only one; then two moments")
+    diff.add_argument("words", metavar="[KEY] FROM TO", nargs="+", help="the key, if only one; then one moment or two")
     diff.add_argument("--limit", type=one_or_more, default=1000, metavar="N", help="at most N keys (default: 1000)")
     diff.add_argument("--after", metavar="KEY", help="continue after this key (default: from the first)")
 
@@ -169,17 +171,24 @@ def _run(options: argparse.Namespace, call: Call, describe: str) -> int:
 
 
 def _diff(engine: "Engine", options: argparse.Namespace) -> "Diff":
-    *key, start, end = options.words if len(options.words) > 1 else (*options.words, "now")
-    if len(key) > 1:
+    key, first, second = _key_and_moments(options.words)
+    call = engine.requests.changes.diff(options.namespace, key, first, second, options.limit, options.after)
+    return engine.read(call)
+
+
+def _key_and_moments(words: Sequence[str]) -> "tuple[str | None, NamedMoment, NamedMoment]":
+    """The key, if one is given, and two moments; the second is now by default. Of two words, the first is a key unless
+    it is a moment: a misspelled moment is a key that does not exist."""
+    if len(words) > _MOST_WORDS:
         raise InvalidError("too many arguments: give NAMESPACE, at most one KEY, FROM and TO")
+    if len(words) == _MOST_WORDS:
+        return words[0], _moment(words[1], "from", "FROM"), _moment(words[2], "to", "TO")
+    if len(words) == 1:
+        return None, _moment(words[0], "from", "FROM"), _moment("now", "to", "TO")
     try:
-        first, second = _moment(start, "from", "FROM"), _moment(end, "to", "TO")
-    except InvalidError as error:
-        raise InvalidError(f"{error}; for one key, give NAMESPACE KEY FROM TO") from None
-    requests = engine.requests.changes
-    return engine.read(
-        requests.diff(options.namespace, key[0] if key else None, first, second, options.limit, options.after)
-    )
+        return None, _moment(words[0], "from", "FROM"), _moment(words[1], "to", "TO")
+    except InvalidError:
+        return words[0], _moment(words[1], "from", "FROM"), _moment("now", "to", "TO")
 
 
 def _blame(engine: "Engine", options: argparse.Namespace) -> "Blame":

@@ -126,7 +126,7 @@ routes: Final = [
         GET=HttpOperation(
             _diff,
             "What changed in a value between two moments",
-            _DIFFERENCE,
+            _DIFFERENCE | {404: Answer("The key was never written.", NotFound)},
             _PATHS,
             _OF_KEY,
             (CALLER,),

@@ -232,7 +232,7 @@ class AsyncStateStore:
         One argument of each kind: a version of the key, a position in the log (0: before the first event), or a time
         (a `datetime`, aware or in UTC, or RFC 3339); without one of the second kind, the difference to now. Keys that
         do not differ are not listed, so a page may be short although `next_after` is set. Each change has its `paths`,
-        like a JSON Patch (RFC 6902) with the previous values."""
+        like a JSON Patch (RFC 6902) with the previous values. Raises NotFoundError for a key that was never written."""
         start = moment("from", from_version, from_position, from_time)
         end = moment("to", to_version, to_position, to_time)
         return await self._engine.read_async(self._requests.changes.diff(namespace, key, start, end, limit, after_key))

@@ -41,7 +41,7 @@ def test_the_readme_starts_with_the_two_commands() -> None:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize(("page", "count"), [(README, 1), (LIBRARY, 3)], ids=["README.md", "library.md"])
+@pytest.mark.parametrize(("page", "count"), [(README, 1), (LIBRARY, 4)], ids=["README.md", "library.md"])
 def test_documented_python_runs_and_prints_what_its_comments_state(page: str, count: int, tmp_path: Path) -> None:
     examples = blocks("python", page)
     assert len(examples) == count
@@ -58,8 +58,9 @@ def test_documented_python_runs_and_prints_what_its_comments_state(page: str, co
 def test_library_example_fits_the_promised_number_of_lines() -> None:
     (short,) = blocks("python", README)
     assert len(short.splitlines()) <= 15
-    values, coroutines, threads = blocks("python", LIBRARY)
+    values, undo, coroutines, threads = blocks("python", LIBRARY)
     assert len(values.splitlines()) <= 25
+    assert len(undo.splitlines()) <= 20
     assert len(coroutines.splitlines()) <= 15
     assert len(threads.splitlines()) <= 12
 
@@ -67,8 +68,9 @@ def test_library_example_fits_the_promised_number_of_lines() -> None:
 @pytest.mark.check
 def test_documented_commands_run_in_their_order(tmp_path: Path) -> None:
     environment = os.environ | {"HOLDLOG_DB": str(tmp_path / "state.db"), "HOME": str(tmp_path)}
-    lines = COMMAND_LINE.split("<!-- run -->")[1].split("```")[1].splitlines()[1:]
-    assert len(lines) == 11
+    blocks_to_run = [part.split("```")[1] for part in COMMAND_LINE.split("<!-- run -->")[1:]]
+    lines = [line for block in blocks_to_run for line in block.splitlines()[1:]]
+    assert len(lines) >= 20
     for line in lines:
         words = shlex.split(line, comments=True)
         assert words[0] == "holdlog"

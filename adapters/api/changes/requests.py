@@ -38,8 +38,8 @@ class ChangeRequests:
         limit: int = MAX_PAGE,
         after_key: str | None = None,
     ) -> Query[Diff]:
-        """Of one key, or of the keys of a namespace in pages. The query raises InvalidError for a moment that has not
-        come yet."""
+        """Of one key, or of the keys of a namespace in pages. The query raises InvalidError for a moment that the log
+        does not have, and NotFoundError for a key that was never written."""
         size, after_key = page_size(limit), after_argument(after_key, "after_key")
         if start.is_now:
             kinds = ("position", "time") if key is None else ("version", "position", "time")
@@ -53,6 +53,8 @@ class ChangeRequests:
         self._rules.require("read-values", namespace)
 
         def of_key(reader: Reader, key: str) -> Diff:
+            if not reader.record(namespace, key).version:
+                raise NotFoundError.of_record(namespace, key)
             first, before = known(reader, namespace, key, start, self._rules)
             second, later = known(reader, namespace, key, end, self._rules)
             changed = key_change(first, second)

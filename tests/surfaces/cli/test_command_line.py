@@ -460,6 +460,7 @@ def test_help_lists_every_command_once_in_a_group(run: Terminal) -> None:
         "work with claims",
         "work with values",
         "work with threads",
+        "see and undo changes",
         "audit and administration",
         "servers and stores",
     ]

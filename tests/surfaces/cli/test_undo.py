@@ -41,6 +41,7 @@ def test_diff_lists_the_changed_paths(db: Path, capsys: pytest.CaptureFixture[st
     heading, *steps = run(capsys, db, "diff", "campaign", "budget", "v1", "v2")
     assert heading.startswith("campaign/budget changed v1 -> v2 by bad, ")
     assert heading.endswith("(reason: more ads)")
+    assert run(capsys, db, "diff", "campaign", "budget", "v1") == [heading, *steps]
     assert steps == ['  - /ads: ["\\u001b[31m\\u202e"]', "  ~ /eur: 1000 -> 9000"]
 
 
@@ -128,7 +129,9 @@ def test_since_includes_the_event_that_was_printed_with_this_time(db: Path, caps
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["diff", "campaign", "budget", "v1"], "FROM: must be 14:03"),
+        (["diff", "campaign", "budget", "x"], "FROM: must be 14:03"),
+        (["diff", "campaign", "14:0x", "x", "y"], "FROM: must be 14:03"),
+        (["diff", "campaign", "budget"], "FROM: must be 14:03"),
         (["diff", "campaign", "v1", "v2"], "FROM: needs key"),
         (["diff", "campaign", "99"], "FROM: is 99, but the log ends at position 3"),
         (["diff", "campaign", "budget", "v1", "v9"], "TO: is 9, but the key has version 2"),
@@ -149,6 +152,9 @@ def test_missing_key_and_missing_store_are_reported(
     db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert error(capsys, db, "blame", "campaign", "none", code=1) == "holdlog: campaign/none does not exist"
+    assert (
+        error(capsys, db, "diff", "campaign", "yesteday", "v1", code=1) == "holdlog: campaign/yesteday does not exist"
+    )
     for words in (["diff", "n", "0"], ["blame", "n", "k"], ["revert", "--session", "s"]):
         assert "there is no store at" in error(capsys, tmp_path / "none.db", *words, code=1)
     assert not (tmp_path / "none.db").exists()

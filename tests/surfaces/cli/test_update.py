@@ -63,7 +63,7 @@ def test_repeated_update_with_a_request_id_is_done_once(run: Terminal) -> None:
         (("--increment", "1", "--guard", "custom://a@1"), 1, "fenced: you do not hold custom://a at version 1"),
     ],
 )
-def test_refused_update_says_why_and_changes_nothing(
+def test_refused_update_names_the_reason_and_changes_nothing(
     run: Terminal, words: tuple[str, ...], code: int, told: str
 ) -> None:
     run("set", "stats", "visits", "7", "--version", "0", "--by", "ann")

@@ -178,7 +178,7 @@ def within(engine: Engine, *texts: str) -> Requests:
 SAID = {"type": "text", "role": "user", "content": "hello"}
 SET = {"op": "set", "namespace": "n", "key": "k", "value": 1}
 CHECK = {"op": "check", "namespace": "n", "key": "k", "expected_version": 1}
-POINT = NamedMoment("start", position=0)
+POINT = NamedMoment("start", point=point_in_time(1, None))
 GUARD = [{"resource": "src/a.py", "version": 1}]
 NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ("values.get", lambda it: it.values.get("n", "k"), ["read-values:n"]),
