@@ -116,7 +116,7 @@ def adder(commands: Commands, store: argparse.ArgumentParser, locations: argpars
             parser.add_argument(
                 "--receipt", metavar="TEXT", help="the receipt in the response to a claim without a session"
             )
-        if name in ("claim", "release", "set", "delete"):
+        if name in _OF_HOLDERS - {"wait"}:
             needs = "; needs --session" if name in ("claim", "release") else ""
             parser.add_argument(
                 "--request-id",

@@ -44,7 +44,7 @@ def body_of(result: Result) -> dict[str, Any]:
     """The response as JSON, with the hint in terms of requests instead of tools."""
     body = result.body()
     match result:
-        case responses.Conflict(actual_version=version):
+        case responses.Conflict(actual_version=version, operation=None):
             body["hint"] = CONFLICT.format(version) if version else GONE
         case thread_responses.DataConflict():
             body["hint"] = DATA_CONFLICT

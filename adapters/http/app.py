@@ -28,6 +28,7 @@ from holdlog.adapters.http.threads.data import routes as thread_data
 from holdlog.adapters.http.threads.items import routes as threads
 from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.http.values.kv import routes as key_value
+from holdlog.adapters.http.values.transactions import routes as transactions
 from holdlog.adapters.mcp.http.endpoint import Endpoint
 from holdlog.adapters.operating_system.users import local_names
 from holdlog.adapters.runtime.name_protection import OwnNames
@@ -65,6 +66,7 @@ def build_app(
             Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]),
             *operations.routes,
             *key_value,
+            *transactions,
             *changes,
             *claims,
             *events,

@@ -56,7 +56,9 @@ class HttpOptions:
         whole_from(0, 10**12),
         default=1_000_000,
     )
-    max_body_bytes: int = option("bytes of one request body", whole_from(1024, 2 * LARGEST_VALUE), default=1024 * 1024)
+    max_body_bytes: int = option(
+        "bytes of one request body", whole_from(1024, 2 * LARGEST_VALUE), default=5 * 1024 * 1024
+    )
     max_spaces: int = option("spaces open at once; 0: 256 in files, 24 in a database", whole_from(0, 10**5), default=0)
     max_connections: int = option("connections open at once", whole_from(1, 10**6), default=4096)
     access_log: Literal["off", "text", "json"] = option(

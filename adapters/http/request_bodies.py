@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from holdlog.domain.refusals import InvalidError
 
 MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 
 _CHARSETS: Final = {
     "utf-8": "utf-8",
@@ -34,12 +35,14 @@ def value_of(body: bytes, headers: Mapping[bytes, bytes]) -> Any:
     return _text(body, charset)
 
 
-def patch_of(body: bytes, headers: Mapping[bytes, bytes]) -> Any:
-    """A JSON merge patch (RFC 7396). Raises InvalidError and HTTPException (415)."""
+def patch_of(body: bytes, headers: Mapping[bytes, bytes]) -> tuple[str, Any]:
+    """A patch and its media type, MERGE_PATCH (RFC 7396) or JSON_PATCH (RFC 6902). Raises InvalidError and
+    HTTPException (415)."""
     media, charset = _content_type(headers)
-    if media != MERGE_PATCH:
-        raise HTTPException(415, f"the body must be {MERGE_PATCH}", {"accept-patch": MERGE_PATCH})
-    return json_of(body, charset)
+    if media not in (MERGE_PATCH, JSON_PATCH):
+        accepted = f"{MERGE_PATCH}, {JSON_PATCH}"
+        raise HTTPException(415, f"the body must be one of {accepted}", {"accept-patch": accepted})
+    return media, json_of(body, charset)
 
 
 def json_body(body: bytes, headers: Mapping[bytes, bytes]) -> Any:

@@ -20,6 +20,7 @@ from holdlog.adapters.api.validation import BEGINNING, NAME
 from holdlog.adapters.api.values.responses import (
     Conflict,
     DeleteResult,
+    Failed,
     Fenced,
     NamespaceList,
     NotFound,
@@ -30,7 +31,7 @@ from holdlog.adapters.api.values.responses import (
 )
 from holdlog.adapters.http.answers import SAFE, answer, json_response
 from holdlog.adapters.http.request import HttpRequest
-from holdlog.adapters.http.request_bodies import MERGE_PATCH, patch_of, value_of
+from holdlog.adapters.http.request_bodies import JSON_PATCH, MERGE_PATCH, patch_of, value_of
 from holdlog.adapters.http.routing import (
     AFTER,
     ANY_TEXT,
@@ -190,8 +191,14 @@ async def _set(request: HttpRequest) -> Response:
 
 async def _patch(request: HttpRequest) -> Response:
     seconds, keeps = request.query.get("ttl", DEFAULT_TTL), "ttl" not in request.query
-    patch = patch_of(await request.body(), request.fields)
+    media, patch = patch_of(await request.body(), request.fields)
     (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
+    if media == JSON_PATCH:
+        if not keeps:
+            raise InvalidError("ttl: only works with a merge patch; a JSON patch keeps the expiry of the value")
+        return await _written(
+            request, lambda version: calls.transactions.update(group, key, by, version, guard, patch=patch)
+        )
     return await _written(
         request, lambda version: calls.values.merge(group, key, patch, by, version, guard, seconds, keeps)
     )
@@ -277,6 +284,9 @@ _MISSING: Final = Answer(
 )
 _CONFLICT: Final = Answer("A condition does not hold; the current value.", Conflict)
 _FENCED: Final = Answer("A claim in X-Guard is not held, or no longer held.", Fenced)
+_INAPPLICABLE: Final = Answer(
+    "A claim in X-Guard is not held, or no longer held; or the patch does not apply to the value.", Fenced | Failed
+)
 _SET: Final = Answer(
     "Written. With Accept: application/json, the version and position as JSON.",
     {TEXT: Literal["OK"], JSON: SetResult},
@@ -346,12 +356,13 @@ routes: Final = [
         ),
         PATCH=HttpOperation(
             _patch,
-            "Merge into a value",
-            {200: _SET, 201: _NEW, 404: _MISSING, **_REFUSED},
-            "RFC 7396: members of the patch replace those of the value; null removes a member.",
+            "Patch a value",
+            {200: _SET, 201: _NEW, 404: _MISSING, **_REFUSED, 409: _INAPPLICABLE},
+            "A merge patch (RFC 7396): members replace those of the value, null removes one, and a missing value is"
+            " created. Or a JSON patch (RFC 6902), which keeps the expiry.",
             (_LIFETIME,),
             _WRITING,
-            {MERGE_PATCH: Any},
+            {MERGE_PATCH: Any, JSON_PATCH: list[dict[str, Any]]},
             WRITE_REFUSALS,
         ),
         DELETE=HttpOperation(

@@ -188,9 +188,12 @@ async def test_merge_patch_keeps_the_expiry_of_a_value_by_default(curl: Curl, cl
 
 
 async def test_patch_of_another_type_is_refused_with_the_supported_type(curl: Curl) -> None:
-    for kind in ("application/json", "application/json-patch+json", "text/plain"):
+    for kind in ("application/json", "text/plain"):
         refused = await curl.patch("/kv/g/k", content="{}", headers={"content-type": kind})
-        assert (refused.status_code, refused.headers["accept-patch"]) == (415, "application/merge-patch+json")
+        assert (refused.status_code, refused.headers["accept-patch"]) == (
+            415,
+            "application/merge-patch+json, application/json-patch+json",
+        )
 
 
 async def test_value_never_grows_beyond_its_limit_by_merging(curl: Curl) -> None:
