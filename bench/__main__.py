@@ -18,6 +18,7 @@ from bench.figures import Figure, aligned, number
 
 GROUPS = {
     "library": "one lone caller against sqlite3 and agenthold's library",
+    "transactions": "a transaction of 100 keys against a plain SQLite transaction with the same rows",
     "group": "group commit against one command per transaction",
     "contend": "8 processes that compare and set one key",
     "size": "bytes per event; latency as the log grows",

@@ -144,6 +144,22 @@ class Sql:
         )
         self._execute("COMMIT")
 
+    def transact(self, keys: list[str], value: Any) -> None:
+        """The rows of a transaction, without reading any before."""
+        text, at = json.dumps(value), time.time_ns() // 1000
+        events, records = [], []
+        for key in keys:
+            version = self._versions[key] = self._versions.get(key, 0) + 1
+            digest, salt, stream = os.urandom(32), os.urandom(16), f"record:{NAMESPACE}/{key}"
+            event = {"originator_id": stream, "originator_version": version, "at": at, "digest": digest}
+            events.append(self._event | event | {"salt": salt, "payload": text})
+            record = {"key": key, "version": version, "value": text, "updated_at": at, "digest": digest}
+            records.append(self._record | record)
+        self._execute("BEGIN IMMEDIATE")
+        self._connection.executemany(self._insert, events)
+        self._connection.executemany(self._upsert, records)
+        self._execute("COMMIT")
+
     def close(self) -> None:
         self._connection.close()
 
@@ -165,6 +181,14 @@ class Holdlog:
 
     def set(self, key: str, value: Any) -> None:
         self.store.set(NAMESPACE, key, value, updated_by=AGENT)
+
+    def transact(self, keys: list[str], value: Any) -> None:
+        operations = [{"op": "set", "namespace": NAMESPACE, "key": key, "value": value} for key in keys]
+        self.store.transact(operations, updated_by=AGENT)
+
+    def increment_all(self, keys: list[str]) -> None:
+        operations = [{"op": "increment", "namespace": NAMESPACE, "key": key, "by": 1} for key in keys]
+        self.store.transact(operations, updated_by=AGENT)
 
     def get(self, key: str) -> Any:
         return self.store.get(NAMESPACE, key)

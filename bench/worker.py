@@ -35,6 +35,15 @@ class Worker:
     def set_new(self, n: int) -> Answers:
         yield _timed(n, lambda: self._contestant.set(f"new-{self._next():09}", VALUE))
 
+    def transact(self, n: int, keys: int) -> Answers:
+        """Transactions that write so many keys each."""
+        names = [f"key-{number}" for number in range(keys)]
+        yield _timed(n, lambda: self._contestant.transact(names, VALUE))
+
+    def increment_all(self, n: int, keys: int) -> Answers:
+        names = [f"counter-{number}" for number in range(keys)]
+        yield _timed(n, lambda: self._contestant.increment_all(names))
+
     def get(self, n: int, keys: int) -> Answers:
         yield _timed(n, lambda: self._contestant.get(f"key-{self._next() % keys}"))
 

@@ -326,6 +326,9 @@ class Transaction(Reader, Protocol):
     def topics(self) -> Sequence[str]:
         """The topics of the appended events."""
 
+    def records_of(self, addresses: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Record]:
+        """The records of many namespaces and keys; those that were never written may be missing."""
+
     def due_records(self, limit: int) -> list[Record]:
         """Records whose values are due at `at` but still live, earliest due first."""
 

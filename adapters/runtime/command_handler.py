@@ -37,7 +37,6 @@ from holdlog.domain.record import (
     Delete,
     FencingCondition,
     Operation,
-    Record,
     Transact,
     ValueExpired,
     Written,
@@ -227,7 +226,7 @@ def _change_records(
 ) -> RecordsChanged:
     who = Who(by, caller.principal, caller.session)
     fenced, conditions = _checked(guard, who, transaction) if guard else (None, ())
-    records: dict[tuple[str, str], Record] = {}
+    records = transaction.records_of({(it.namespace, it.key): None for it in operations}) if numbered else {}
     changes: list[Change] = []
     results: list[Written] = []
     work = Work() if numbered else None

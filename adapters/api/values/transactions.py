@@ -194,5 +194,8 @@ def _number(given: object, argument: str) -> Json:
 
 def _size(operation: AnyOperation) -> int:
     """Bytes of its names and values."""
-    texts = [it.text if isinstance(it, Json) else it for it in vars(operation).values() if isinstance(it, Json | str)]
-    return sum(len(text.encode()) for text in texts)
+    return sum(
+        len(it.text.encode() if isinstance(it, Json) else it.encode())
+        for it in vars(operation).values()
+        if isinstance(it, (Json, str))
+    )

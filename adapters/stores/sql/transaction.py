@@ -128,6 +128,9 @@ class SqlTransaction(SqlReader, PendingStatements):
     def states(self, view: Table, rows: Iterable[Row]) -> list[Any]:
         return [self.state(view, row) for row in rows]
 
+    def records_of(self, addresses: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Record]:
+        return {address: self.record(*address) for address in addresses}
+
     def due_records(self, limit: int) -> list[Record]:
         return self.states(CURRENT, self.rows(SELECT_DUE, {"at": self.at, "limit": bound(limit)}))
 

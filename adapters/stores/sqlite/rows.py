@@ -1,7 +1,9 @@
 """One connection to the store: runs the shared statements, and the transaction that writes."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain, groupby
 from typing import Final
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
@@ -10,8 +12,10 @@ from holdlog.adapters.stores.sql.reader import BorrowingReader, ReadStore
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_sqlite
 from holdlog.adapters.stores.sql.transaction import SqlTransaction, WriteStore
 from holdlog.adapters.stores.sqlite.faults import require_major
-from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
+from holdlog.adapters.stores.sqlite.recorder import MANY, SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.schema import DROP, PUT, version_of
+from holdlog.domain.record import Record
+from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Put, Row, RowChange, Table
 
 MAX_NAMES: Final = 500
@@ -86,6 +90,15 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
             self.sealed = line_of(self.meta(SEAL))
         self.started(self._clock(), self._steady(), self.last_time)
 
+    def records_of(self, addresses: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Record]:
+        names = list(chain.from_iterable(addresses))
+        found: dict[tuple[str, str], Record] = {}
+        for start in range(0, len(names), MAX_NAMES):
+            some = names[start : start + MAX_NAMES]
+            for record in self.states(CURRENT, self.connection.execute(_select_records(len(some) // 2), some)):
+                found[record.namespace, record.key] = record
+        return found
+
     def later(self, statement: str, parameters: Parameters) -> None:
         if self.connection.execute(for_sqlite(statement), parameters).rowcount > 0:
             self.wrote = True
@@ -103,9 +116,27 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
     def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
         self.last_time = None
         positions = self.recorder.insert_events(events, unit=self)
+        if len(rows) >= MANY:
+            self._change_many(rows)
+            return positions
         for change in rows:
             if isinstance(change, Put):
                 self.connection.execute(PUT[change.table.name], change.row)
             else:
                 self.connection.execute(DROP[change.table.name], change.key)
         return positions
+
+    def _change_many(self, rows: Sequence[RowChange]) -> None:
+        """Change rows in their order, with one call for those in a row that have the same statement."""
+        for statement, changes in groupby(rows, key=_statement):
+            self.connection.executemany(statement, [it.row if isinstance(it, Put) else it.key for it in changes])
+
+
+@cache
+def _select_records(count: int) -> str:
+    wanted = ", ".join(["(?, ?)"] * count)
+    return f"SELECT {', '.join(CURRENT.columns)} FROM {CURRENT.name} WHERE (namespace, key) IN (VALUES {wanted})"
+
+
+def _statement(change: RowChange) -> str:
+    return PUT[change.table.name] if isinstance(change, Put) else DROP[change.table.name]
