@@ -145,8 +145,8 @@ def block_of(run: Run, namespace: str, key: str, earliest: int, history: Iterabl
     needed. An expiry belongs to the write of the value that expired."""
     newest, first, last, below = None, None, None, None
     redacted, writers = False, set[tuple[str | None, str | None]]()
-    guards = dict[str, None]()
-    for recorded in history:
+    guards, events = dict[str, None](), iter(history)
+    for recorded in events:
         newest, envelope = newest or recorded, recorded.envelope
         if run.wrote(recorded):
             first, last, below = recorded, last or recorded, None
@@ -178,9 +178,26 @@ def block_of(run: Run, namespace: str, key: str, earliest: int, history: Iterabl
         "redacted"
         if redacted or (below is not None and below.redacted)
         else "base_written_by_run"
-        if earliest < first.envelope.version
+        if earliest < first.envelope.version and (below is None or earliest < _oldest_undone(below, events))
         else None,
     )
+
+
+def _oldest_undone(base: Recorded[Event], older: Iterator[Recorded[Event]]) -> int:
+    """The oldest version that reverts undid which led to `base`, or that of `base`: the value of a revert is the one
+    before what it undid. `older`: the events before it, newest first."""
+    oldest, start = base.envelope.version, _undone_from(base)
+    while start is not None and (recorded := next(older, None)) is not None:
+        if recorded.envelope.position < start and (start := _undone_from(recorded)) is None:
+            break
+        oldest = recorded.envelope.version
+    return oldest
+
+
+def _undone_from(recorded: Recorded[Event]) -> int | None:
+    """The first position that an event undoes; None if it undoes nothing."""
+    event = recorded.event
+    return event.undoes[0] if isinstance(event, ValueWritten | ValueDeleted) and event.undoes is not None else None
 
 
 def read_block(run: Run, namespace: str, key: str, earliest: int, reader: Reader) -> RunBlock:

@@ -89,6 +89,36 @@ def test_key_that_the_run_wrote_before_others_is_not_touched(runs: Runs) -> None
     assert runs.now() == {"k": 3}
 
 
+def test_session_that_goes_on_after_a_revert_can_be_reverted_again(runs: Runs) -> None:
+    runs.put("ann", "k", 1)
+    for value in (2, 3, 4):
+        runs.put("bad", "k", value)
+        runs.put("bad", "new", value)
+        assert reverted(runs.revert(session="bad")) == {"k": "restored", "new": "deleted"}
+        assert runs.now() == {"k": 1}
+
+
+def test_undone_revert_makes_the_value_of_the_run_the_base_again(runs: Runs) -> None:
+    runs.put("bad", "k", 1)
+    undone = runs.revert(session="bad")
+    runs.revert(correlation_id=undone.correlation_id)
+    assert runs.now() == {"k": 1}
+    runs.put("bad", "k", 2)
+    assert kept(runs.revert(session="bad")) == {"k": "base_written_by_run"}
+
+
+def test_revert_does_not_hide_what_others_wrote_on_top_of_the_run(runs: Runs) -> None:
+    runs.put("bad", "k", 1)
+    runs.put("ann", "k", 2)
+    later = runs.events()[-1]["at"]
+    runs.put("bad", "k", 3)
+    since = datetime.fromisoformat(later) + timedelta(microseconds=1)
+    assert reverted(runs.revert(session="bad", since=since)) == {"k": "restored"}
+    runs.put("bad", "k", 4)
+    assert kept(runs.revert(session="bad")) == {"k": "base_written_by_run"}
+    assert runs.now() == {"k": 4}
+
+
 def test_since_makes_earlier_writes_of_the_run_the_base(runs: Runs) -> None:
     runs.put("bad", "k", 1)
     runs.put("ann", "k", 2)

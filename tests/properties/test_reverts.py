@@ -79,3 +79,29 @@ def test_revert_restores_what_was_before_and_a_second_one_restores_everything(
         second = runs.revert(correlation_id=first.correlation_id)
         assert runs.now() == before
         assert {it.key for it in second.reverted} == {it.key for it in first.reverted}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS | st.sampled_from(RUNS), max_size=5))
+def test_two_reverts_restore_everything_whatever_was_reverted_before(
+    engine: Engine, steps: list[list[Step] | str]
+) -> None:
+    """A name stands for a revert of that run."""
+    runs = Runs(engine, f"n{next(_NUMBERS)}")
+    for step in steps:
+        if isinstance(step, str):
+            runs.revert(by=f"boss of {step}", session=step, namespace=runs.namespace)
+        else:
+            for each in step:
+                take(runs, each)
+    before, count = runs.now(), len(runs.events())
+    first = runs.revert(session="bad", namespace=runs.namespace)
+    restored = {it.key for it in first.reverted}
+    assert {key: value for key, value in runs.now().items() if key not in restored} == {
+        key: value for key, value in before.items() if key not in restored
+    }
+    assert len(runs.events()) == count + len(restored)
+    if first.correlation_id is not None:
+        second = runs.revert(correlation_id=first.correlation_id)
+        assert {it.key for it in second.reverted} == restored
+    assert runs.now() == before
