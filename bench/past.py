@@ -98,6 +98,6 @@ def _fill_claims(path: Path) -> int:
                 handle(AcquireClaim(resource=f"tmp/{file}", agent="churn"), caller, transaction)
                 handle(ReleaseClaim(resource=f"tmp/{file}", agent="churn"), caller, transaction)
             last = transaction.position()
-        if last >= 3 * SNAPSHOT_EVERY - 2:
+        if last >= 3 * SNAPSHOT_EVERY + LIVE:
             store.close()
             return last
