@@ -53,7 +53,7 @@ PAST_CLAIMS = Table(
 PAST_TICKETS = Table("past_tickets", {"position": int, **TICKETS.columns}, key=3)
 """The rows of `tickets` at the position of a snapshot."""
 SNAPSHOT_TABLES = (SNAPSHOTS, PAST_CLAIMS, PAST_TICKETS)
-SNAPSHOT_EVERY: Final = 10_000
+SNAPSHOT_EVERY: Final = 4_000
 """Positions."""
 
 

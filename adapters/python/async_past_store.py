@@ -2,8 +2,10 @@
 
 from holdlog.adapters.api.past import responses
 from holdlog.adapters.api.past.requests import PointInTime
+from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.threads import responses as threads
 from holdlog.adapters.api.values.responses import AsOf, Past, RecordList, StateRecord
+from holdlog.adapters.python.calls import AnyAnswer
 from holdlog.adapters.runtime.engine import Engine
 
 
@@ -31,7 +33,7 @@ class AsyncPastStore:
     async def get(self, namespace: str, key: str) -> StateRecord:
         """Return the value that the key had. Raises NotFoundError."""
         query = self._requests.values.get(namespace, key)
-        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+        return await self._read(query)
 
     async def list_records(
         self,
@@ -44,7 +46,7 @@ class AsyncPastStore:
     ) -> RecordList:
         """Return a page of the values of a namespace, sorted by key; `next_after` is set if there are more."""
         query = self._requests.values.records(namespace, prefix, limit, after_key, deleted)
-        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+        return await self._read(query)
 
     async def list_keys(self, namespace: str) -> list[StateRecord]:
         """Return all values of a namespace, sorted by key."""
@@ -85,7 +87,7 @@ class AsyncPastStore:
     async def list_threads(self, *, limit: int = 1000, after: str | None = None) -> threads.ThreadList:
         """Return a page of the threads that had started, sorted by name."""
         query = self._requests.threads.listed(limit, after)
-        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+        return await self._read(query)
 
     async def thread(
         self, thread_id: str, *, limit: int = 50, after_version: int | None = None, before_version: int | None = None
@@ -93,12 +95,18 @@ class AsyncPastStore:
         """Return a page of the messages and results of a thread: the newest, or the first above `after_version`. Raises
         NotFoundError if it started later."""
         query = self._requests.threads.page(thread_id, limit, after_version, before_version)
-        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+        return await self._read(query)
 
     async def thread_data(self, thread_id: str, *, after_key: str | None = None) -> threads.ThreadData:
         """Return the data of a thread, or a page of it. Raises NotFoundError if it started later."""
         query = self._requests.thread_data.page(thread_id, after_key)
-        return await self._engine.read_async(self._requests.past.of(query, await self._resolved()))
+        return await self._read(query)
+
+    async def _read(self, query: Query[AnyAnswer]) -> AnyAnswer:
+        answer = await self._engine.read_async(self._requests.past.of(query, self._point))
+        if self._point.as_of is None:
+            self._point = self._point._replace(as_of=answer.as_of)
+        return answer
 
     async def _resolved(self) -> PointInTime:
         if self._point.as_of is None:

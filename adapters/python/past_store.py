@@ -3,8 +3,10 @@
 
 from holdlog.adapters.api.past import responses
 from holdlog.adapters.api.past.requests import PointInTime
+from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.threads import responses as threads
 from holdlog.adapters.api.values.responses import AsOf, Past, RecordList, StateRecord
+from holdlog.adapters.python.calls import AnyAnswer
 from holdlog.adapters.runtime.engine import Engine
 
 
@@ -32,7 +34,7 @@ class PastStore:
     def get(self, namespace: str, key: str) -> StateRecord:
         """Return the value that the key had. Raises NotFoundError."""
         query = self._requests.values.get(namespace, key)
-        return self._engine.read(self._requests.past.of(query, self._resolved()))
+        return self._read(query)
 
     def list_records(
         self,
@@ -45,7 +47,7 @@ class PastStore:
     ) -> RecordList:
         """Return a page of the values of a namespace, sorted by key; `next_after` is set if there are more."""
         query = self._requests.values.records(namespace, prefix, limit, after_key, deleted)
-        return self._engine.read(self._requests.past.of(query, self._resolved()))
+        return self._read(query)
 
     def list_keys(self, namespace: str) -> list[StateRecord]:
         """Return all values of a namespace, sorted by key."""
@@ -82,7 +84,7 @@ class PastStore:
     def list_threads(self, *, limit: int = 1000, after: str | None = None) -> threads.ThreadList:
         """Return a page of the threads that had started, sorted by name."""
         query = self._requests.threads.listed(limit, after)
-        return self._engine.read(self._requests.past.of(query, self._resolved()))
+        return self._read(query)
 
     def thread(
         self, thread_id: str, *, limit: int = 50, after_version: int | None = None, before_version: int | None = None
@@ -90,12 +92,18 @@ class PastStore:
         """Return a page of the messages and results of a thread: the newest, or the first above `after_version`. Raises
         NotFoundError if it started later."""
         query = self._requests.threads.page(thread_id, limit, after_version, before_version)
-        return self._engine.read(self._requests.past.of(query, self._resolved()))
+        return self._read(query)
 
     def thread_data(self, thread_id: str, *, after_key: str | None = None) -> threads.ThreadData:
         """Return the data of a thread, or a page of it. Raises NotFoundError if it started later."""
         query = self._requests.thread_data.page(thread_id, after_key)
-        return self._engine.read(self._requests.past.of(query, self._resolved()))
+        return self._read(query)
+
+    def _read(self, query: Query[AnyAnswer]) -> AnyAnswer:
+        answer = self._engine.read(self._requests.past.of(query, self._point))
+        if self._point.as_of is None:
+            self._point = self._point._replace(as_of=answer.as_of)
+        return answer
 
     def _resolved(self) -> PointInTime:
         if self._point.as_of is None:

@@ -13,14 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from holdlog.adapters.api.past.requests import point_in_time
-from holdlog.adapters.api.requests import Requests
-from holdlog.adapters.api.rules import RequestRules
-from holdlog.adapters.api.settings import Settings
-from holdlog.adapters.auth.identity import Identity
-from holdlog.adapters.operating_system.liveness import Liveness
-from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.command_handler import expire_values
-from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim, Sweep
@@ -34,7 +27,7 @@ from holdlog.domain.threads.commands import Append, ChangeData, NewMessage, NewR
 from holdlog.domain.value import Json
 from tests.support.clock import Clock
 from tests.support.commands import PATIENCE, drop, put, run, transact
-from tests.support.past import Body, Replay, end_of
+from tests.support.past import Body, Past, Replay, end_of
 from tests.support.postgres import emptied
 
 KEYS = ("a", "b")
@@ -150,25 +143,6 @@ def history(store: Store, clock: Clock, steps: list[Step]) -> None:
         with suppress(HoldlogError):
             command: AnyCommand = step.what
             run(store, command, Caller(session=step.session, server=f"server of {step.session}"))
-
-
-class Past:
-    """Reads what was."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        server = Liveness()
-        rules = RequestRules(Settings(), clock, clock.steady, server.connected, Identity("salt"))
-        self._engine = Engine(store, ProcessNotifier(), NOBODY, Requests(rules), server)
-        self.requests = self._engine.requests
-
-    def read(self, query: Any) -> Any:
-        return self._engine.read(query)
-
-    def events(self) -> list[Body]:
-        choice = self.requests.events.choice(None, None, None, None, None, None)
-        page = self.read(self.requests.events.page(choice, 0, 1000))
-        assert page.next_position == page.bookmark
-        return [event.model_dump(mode="json") for event in page.events]
 
 
 def require_the_same(past: Past, replay: Replay, later: list[Body], by: dict[str, Any], position: int) -> None:

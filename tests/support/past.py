@@ -1,10 +1,41 @@
-"""A second implementation of the past: folds the views of events into plain dictionaries, in its own way."""
+"""Reads of the past, and a second implementation of it: folds the views of events into plain dictionaries, in its own
+way."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from holdlog.adapters.api.requests import Requests
+from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.settings import Settings
+from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.operating_system.liveness import Liveness
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.message import NOBODY
+from holdlog.domain.ports import Store
+from tests.support.clock import Clock
+
 Body = dict[str, Any]
+
+
+class Past:
+    """Reads what was."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        server = Liveness()
+        rules = RequestRules(Settings(), clock, clock.steady, server.connected, Identity("salt"))
+        self._engine = Engine(store, ProcessNotifier(), NOBODY, Requests(rules), server)
+        self.requests = self._engine.requests
+
+    def read(self, query: Any) -> Any:
+        return self._engine.read(query)
+
+    def events(self) -> list[Body]:
+        choice = self.requests.events.choice(None, None, None, None, None, None)
+        page = self.read(self.requests.events.page(choice, 0, 1000))
+        assert page.next_position == page.bookmark
+        return [event.model_dump(mode="json") for event in page.events]
 
 
 @dataclass

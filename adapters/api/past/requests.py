@@ -3,7 +3,7 @@ were."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from holdlog.adapters.api.claims.requests import BOARD_PAGE
 from holdlog.adapters.api.pagination import page
@@ -12,10 +12,10 @@ from holdlog.adapters.api.past.presenter import PastState
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import STORED_AGENT, after_argument, page_size, text, whole
-from holdlog.adapters.api.values.responses import AsOf, Result, StateRecord
+from holdlog.adapters.api.values.responses import AsOf, Result
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.ports import Leases, Reader
+from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.times import microseconds, utc
 from holdlog.projections.past import PastReader
@@ -162,26 +162,30 @@ class PastRequests:
         if moment.reader.by_time and as_of.may_change is None:
             unended = {(it.resource, it.grant.version) for it in state.grants if it.ending is None}
             latest = self._rules.steady() - max(0, self._rules.clock() - moment.at)
-            leases = moment.leases.of(list({resource for resource, _ in unended})) if unended else []
+            leases = moment.present.leases.of(list({resource for resource, _ in unended})) if unended else []
             if any(lease.key in unended and lease.deadline <= latest for lease in leases):
                 as_of = as_of.model_copy(update={"may_change": True})
         return self._rules.shown(answer.model_copy(update={"as_of": as_of}))
 
 
 class _Moment(NamedTuple):
-    """The store at an earlier moment. `at`: the time that was asked for, or that of the position: microseconds UTC.
-    `leases`: of the present."""
+    """The store at an earlier moment. `present`: the store now; `time`: the time that was asked for, microseconds
+    UTC."""
 
     reader: PastReader
     as_of: AsOf
-    at: int
-    leases: Leases
+    present: Reader
+    time: int | None
 
     @classmethod
     def of(cls, reader: Reader, point: PointInTime) -> "_Moment":
         as_of = _resolved(reader, point) if point.as_of is None else point.as_of
-        at = microseconds(as_of.at) if point.at is None else point.at
-        return cls(PastReader(reader, as_of.position, point.at), as_of, at, reader.leases)
+        return cls(PastReader(reader, as_of.position, point.at), as_of, reader, point.at)
+
+    @property
+    def at(self) -> int:
+        """The time that was asked for, or else that of the position: microseconds UTC."""
+        return microseconds(self.as_of.at) if self.time is None else self.time
 
 
 def _resolved(reader: Reader, point: PointInTime) -> AsOf:
@@ -217,11 +221,13 @@ def _position_at(reader: Reader, time: int, name: str) -> int:
 
 
 def _dated(answer: Dated, as_of: AsOf) -> Dated:
-    """Add `as_of`. What is left of a lifetime depends on the present, so it is left out."""
-    changes: dict[str, Any] = {"as_of": as_of}
-    if isinstance(answer, StateRecord):
-        changes["expires_in_seconds"] = None
-    return answer.model_copy(update=changes)
+    """Add `as_of` to a response that was just made. What is left of a lifetime depends on the present, so it is left
+    out."""
+    fields = answer.__dict__  # changed in place: a copy would take longer than the read of a key
+    fields["as_of"] = as_of
+    if "expires_in_seconds" in fields:
+        fields["expires_in_seconds"] = None
+    return answer
 
 
 def _microseconds(time: object, name: str) -> int:
