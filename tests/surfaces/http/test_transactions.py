@@ -164,7 +164,7 @@ async def test_json_patch_that_cannot_be_applied_changes_nothing(curl: Curl) -> 
     assert position(curl) == 1
 
 
-async def test_merge_patch_and_json_patch_are_told_apart_by_their_type(curl: Curl) -> None:
+async def test_merge_patch_and_json_patch_are_distinguished_by_their_content_type(curl: Curl) -> None:
     steps = [{"op": "add", "path": "", "value": {"a": 1}}]
     await curl.patch("/kv/g/k", json=steps, headers=PATCH)
     assert (await curl.get("/kv/g/k")).json() == steps
