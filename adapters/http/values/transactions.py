@@ -57,7 +57,7 @@ class IncrementBody(_OfKey):
     by: float
 
 
-class AppendBody(_OfKey):
+class AppendItemBody(_OfKey):
     op: Literal["append"]
     value: Any
     unique: bool = False
@@ -75,7 +75,7 @@ class GuardBody(_Part):
 
 
 OperationBody = Annotated[
-    SetBody | DeleteBody | CheckBody | MergeBody | IncrementBody | AppendBody | PatchBody, Field(discriminator="op")
+    SetBody | DeleteBody | CheckBody | MergeBody | IncrementBody | AppendItemBody | PatchBody, Field(discriminator="op")
 ]
 
 
