@@ -87,8 +87,11 @@ def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argp
         _diff,
         "describe_diff",
     )
+    diff.usage = "holdlog diff [options] NAMESPACE [KEY] FROM [TO]"
     diff.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
-    diff.add_argument("words", metavar="[KEY] FROM TO", nargs="+", help="the key, if only one; then one moment or two")
+    diff.add_argument(
+        "words", metavar="[KEY] FROM [TO]", nargs="+", help="the key, if only one; then one moment or two"
+    )
     diff.add_argument("--limit", type=one_or_more, default=1000, metavar="N", help="at most N keys (default: 1000)")
     diff.add_argument("--after", metavar="KEY", help="continue after this key (default: from the first)")
 
