@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.past import responses as past
 from holdlog.adapters.api.threads import responses as threads
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import open_holdlog
@@ -37,6 +38,9 @@ ROWS = {
     "results": responses.TransactionPart,
     "events": responses.EventView,
     "items": threads.Item,
+    "claims` of past": past.PastHeld,
+    "agents` of past": past.PastAgent,
+    "as_of": responses.AsOf,
 }
 
 

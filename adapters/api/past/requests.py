@@ -233,7 +233,8 @@ def _dated(answer: Dated, as_of: AsOf) -> Dated:
 def _microseconds(time: object, name: str) -> int:
     try:
         moment = datetime.fromisoformat(time) if isinstance(time, str) else time
-        assert isinstance(moment, datetime)
+        if not isinstance(moment, datetime):
+            raise TypeError
         return max(0, microseconds(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)))
-    except (ValueError, AssertionError, OverflowError):
+    except (ValueError, TypeError, OverflowError):
         raise InvalidError(f"{name}: must be a time such as 2026-01-31T12:00:00Z") from None
