@@ -9,7 +9,8 @@ GROUP = "transactions"
 KEYS = 100
 CALLS = 5
 """In a row, before the next contestant has its turn."""
-TARGET = 2.0
+TARGETS = {"disk": 2.0, "tmpfs": 2.5}
+"""Without a disk, all that holdlog does besides SQLite counts in full."""
 
 
 def run(bench: Bench) -> Iterator[Figure]:
@@ -24,7 +25,7 @@ def run(bench: Bench) -> Iterator[Figure]:
                 lambda turn, place=place: bench.progress(f"{place} {turn}"),
             )
             ratio, told = measured.ratio("holdlog", "sql"), measured.told(" µs")
-            yield Figure(GROUP, f"set of {KEYS} keys, {place}", ratio, "x the same rows in SQLite", TARGET, beside=told)
+            yield Figure(GROUP, f"set of {KEYS} keys, {place}", ratio, "x SQLite", TARGETS[place], beside=told)
             counted = interleaved(
                 ("holdlog",),
                 bench.pick(20, 5),

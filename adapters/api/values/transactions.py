@@ -45,6 +45,10 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 """The operations, and the fields that each requires besides `op`, `namespace` and `key`."""
 _OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {"set": ("ttl_seconds",), "append": ("unique",)}
 """Optional fields besides `expected_version`."""
+_FIELDS: Final = {
+    kind: tuple(dict.fromkeys(("op", "namespace", "key", *required, *_OPTIONAL.get(kind, ()), "expected_version")))
+    for kind, required in _REQUIRED.items()
+}
 
 
 class TransactionRequests:
@@ -113,13 +117,12 @@ class TransactionRequests:
             near = closest(kind[:MAX_SHOWN], _REQUIRED) if isinstance(kind, str) else None
             meant = f"did you mean {near}? Known" if near else "known"
             raise InvalidError(f"op: unknown operation; {meant} operations: {', '.join(_REQUIRED)}")
-        required = ("namespace", "key", *_REQUIRED[kind])
-        known = ("op", *required, *_OPTIONAL.get(kind, ()), *(() if kind == "check" else ("expected_version",)))
+        known = _FIELDS[kind]
         for name in given:
             if name not in known:
                 is_name = isinstance(name, str) and len(name) <= MAX_SHOWN and PLAIN.fullmatch(name) is not None
                 raise InvalidError(unknown_argument(name if is_name else "a field", known, is_name=is_name))
-        for name in required:
+        for name in ("namespace", "key", *_REQUIRED[kind]):
             if name not in given:
                 raise InvalidError(f"{name}: is required")
         return self._built(kind, given, next(iter(_REQUIRED[kind]), ""))
@@ -194,8 +197,5 @@ def _number(given: object, argument: str) -> Json:
 
 def _size(operation: AnyOperation) -> int:
     """Bytes of its names and values."""
-    return sum(
-        len(it.text.encode() if isinstance(it, Json) else it.encode())
-        for it in vars(operation).values()
-        if isinstance(it, (Json, str))
-    )
+    texts = [it.text if isinstance(it, Json) else it for it in vars(operation).values() if isinstance(it, (Json, str))]
+    return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)

@@ -30,40 +30,40 @@ class _OfKey(_Part):
     expected_version: Version | None = None
 
 
-class SetBody(_OfKey):
+class SetOperation(_OfKey):
     op: Literal["set"]
     value: Any
     ttl_seconds: Annotated[float, Field(ge=MIN_TTL_SECONDS, le=MAX_TTL_SECONDS)] | None = None
 
 
-class DeleteBody(_OfKey):
+class DeleteOperation(_OfKey):
     op: Literal["delete"]
 
 
-class CheckBody(_Part):
+class CheckOperation(_Part):
     op: Literal["check"]
     namespace: Annotated[Name, NAMED]
     key: Annotated[Name, NAMED]
     expected_version: Version
 
 
-class MergeBody(_OfKey):
+class MergeOperation(_OfKey):
     op: Literal["merge"]
     value: Any
 
 
-class IncrementBody(_OfKey):
+class IncrementOperation(_OfKey):
     op: Literal["increment"]
     by: float
 
 
-class AppendItemBody(_OfKey):
+class AppendOperation(_OfKey):
     op: Literal["append"]
     value: Any
     unique: bool = False
 
 
-class PatchBody(_OfKey):
+class PatchOperation(_OfKey):
     op: Literal["patch"]
     patch: list[dict[str, Any]]
 
@@ -74,13 +74,20 @@ class GuardBody(_Part):
     receipt: Annotated[str, Field(min_length=1)] | None = None
 
 
-OperationBody = Annotated[
-    SetBody | DeleteBody | CheckBody | MergeBody | IncrementBody | AppendItemBody | PatchBody, Field(discriminator="op")
+AnyOperationBody = Annotated[
+    SetOperation
+    | DeleteOperation
+    | CheckOperation
+    | MergeOperation
+    | IncrementOperation
+    | AppendOperation
+    | PatchOperation,
+    Field(discriminator="op"),
 ]
 
 
 class TransactionBody(_Part):
-    operations: Annotated[list[OperationBody], Field(min_length=1, max_length=MAX_OPERATIONS)]
+    operations: Annotated[list[AnyOperationBody], Field(min_length=1, max_length=MAX_OPERATIONS)]
     updated_by: Annotated[AllowedAgent, NAMED] | None = None
     guard: Annotated[list[GuardBody], Field(max_length=MAX_GUARDS)] | None = None
     reason: Annotated[Note, NAMED] | None = None

@@ -27,7 +27,7 @@ class SqliteEventRecorder(LogRecorder):
 
     def _insert(self, events: Sequence[EncodedEvent], unit: Any) -> Sequence[int]:
         execute = unit.connection.execute
-        if len(events) < MANY:
+        if not events[MANY - 1 :]:
             return [execute(_INSERT_EVENT, event[1:]).lastrowid or 0 for event in events]
         unit.connection.executemany(_INSERT_EVENT, [event[1:] for event in events])
         (last,) = execute("SELECT last_insert_rowid()").fetchone()  # SQLite adds 1 to the largest rowid of the table

@@ -116,7 +116,7 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
     def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
         self.last_time = None
         positions = self.recorder.insert_events(events, unit=self)
-        if len(rows) >= MANY:
+        if rows[MANY - 1 :]:
             self._change_many(rows)
             return positions
         for change in rows:
