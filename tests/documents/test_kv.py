@@ -33,7 +33,7 @@ def test_curl_commands_of_the_document_get_the_documented_answers(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # in no worktree of ours, where paths would have the prefix of that
     commands = told()
-    assert len(commands) == 13
+    assert len(commands) == 16
     with serving(tmp_path, "--open-tokens") as url:
         lines = [f"{command.replace(ADDRESS, url)}; printf '\\n{END}\\n'" for command, _ in commands]
         done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False)
