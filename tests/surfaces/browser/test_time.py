@@ -97,7 +97,7 @@ def test_live_returns_to_the_present_with_one_click(visit: Visits, own_server: H
 
 
 @pytest.mark.check
-def test_slider_moves_by_keyboard_and_names_its_position(
+def test_slider_moves_by_keyboard_with_a_text_for_screen_readers(
     visit: Visits, own_server: HttpServer, story: StateStore
 ) -> None:
     end = story.events().bookmark
