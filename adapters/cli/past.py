@@ -98,19 +98,23 @@ def add_past(commands: Commands, store: argparse.ArgumentParser, locations: argp
 def _run(options: argparse.Namespace, ask: Ask) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.api.past.requests import point_in_time
+    from holdlog.adapters.api.request import Query
     from holdlog.adapters.api.settings import Settings
     from holdlog.adapters.cli import past_texts, texts
     from holdlog.adapters.compose import open_holdlog, store_exists
+    from holdlog.domain.times import utc
 
     location = location_of(options.db)
     found = parse_moment(options.moment, "MOMENT")
-    position, time = (None, found) if isinstance(found, datetime) else (found, None)
     if not store_exists(location):
         return texts.no_store(location)
     engine = open_holdlog(
         location, Settings(workspaces=workspaces_of(options)), what="holdlog at", report=texts.print_note
     )
     try:
+        if options.moment.strip().lower() == "now":  # by the clock of the store, which may be another machine's
+            found = utc(engine.read(Query(lambda reader: reader.at)))
+        position, time = (None, found) if isinstance(found, datetime) else (found, None)
         result: Result = engine.read(ask(engine.requests, point_in_time(position, time), options))
     except InvalidError as error:
         raise InvalidError(as_option(str(error), _NAMES)) from None
