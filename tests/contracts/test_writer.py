@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -79,6 +79,9 @@ class Breaking:
         if key in self._errors:
             raise self._errors[key]
         return self._transaction.record(namespace, key)
+
+    def records_of(self, addresses: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Record]:
+        return {address: self.record(*address) for address in addresses}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transaction, name)
