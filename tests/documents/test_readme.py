@@ -41,7 +41,7 @@ def test_the_readme_starts_with_the_two_commands() -> None:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize(("page", "count"), [(README, 1), (LIBRARY, 5)], ids=["README.md", "library.md"])
+@pytest.mark.parametrize(("page", "count"), [(README, 1), (LIBRARY, 6)], ids=["README.md", "library.md"])
 def test_documented_python_runs_and_prints_what_its_comments_state(page: str, count: int, tmp_path: Path) -> None:
     examples = blocks("python", page)
     assert len(examples) == count
@@ -58,9 +58,10 @@ def test_documented_python_runs_and_prints_what_its_comments_state(page: str, co
 def test_library_example_fits_the_promised_number_of_lines() -> None:
     (short,) = blocks("python", README)
     assert len(short.splitlines()) <= 15
-    values, updates, undo, coroutines, threads = blocks("python", LIBRARY)
+    values, updates, past, undo, coroutines, threads = blocks("python", LIBRARY)
     assert len(values.splitlines()) <= 25
     assert len(updates.splitlines()) <= 40
+    assert len(past.splitlines()) <= 20
     assert len(undo.splitlines()) <= 20
     assert len(coroutines.splitlines()) <= 15
     assert len(threads.splitlines()) <= 12

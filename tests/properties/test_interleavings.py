@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -297,6 +297,9 @@ class Stale:
 
     def record(self, namespace: str, key: str) -> Any:
         return self._found[0]
+
+    def records_of(self, addresses: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Any]:
+        return dict.fromkeys(addresses, self._found[0])
 
     def overlapping(self, resources: Sequence[str]) -> list[Claim]:
         return [self._found[1]] if self._found[1].version else []

@@ -129,7 +129,7 @@ class Model:
                 after = Kept(kept.version + 1, False, None, by)
             events += after.version - before.version
             records[namespace, key] = after
-            results.append((namespace, key, after.version, kept.version if kept.live else None))
+            results.append((namespace, key, after.version, kept.version if kept.live else None, None))
         self.records = records
         self.append(events)
         return (*results, self.events)

@@ -175,9 +175,9 @@ async def test_an_unknown_argument_that_is_not_repeated_leads_to_no_other(name: 
 @pytest.mark.parametrize(
     ("method", "path", "body", "message"),
     [
-        ("GET", "/kv/g?limits=1", None, "limits: unknown argument; did you mean limit? Known arguments: prefix, after"),
-        ("GET", "/kv/g?colour=1", None, "colour: unknown argument; known arguments: prefix, after, limit"),
-        ("GET", f"/kv/g?{'limit' * 9}=1", None, "query: unknown argument; known arguments: prefix, after, limit"),
+        ("GET", "/kv/g?limits=1", None, "limits: unknown argument; did you mean limit? Known arguments: prefix, at"),
+        ("GET", "/kv/g?colour=1", None, "colour: unknown argument; known arguments: prefix, at, after, limit"),
+        ("GET", f"/kv/g?{'limit' * 9}=1", None, "query: unknown argument; known arguments: prefix, at, after, limit"),
         ("DELETE", "/kv/g/k?ttl=1", None, "ttl: unknown argument; this call takes none"),
         ("GET", "/events?resorce=1", None, "resorce: unknown argument; did you mean resource? Known arguments: after"),
         ("POST", "/threads", {"thread": "t"}, "body: thread: unknown argument; did you mean thread_id? Known argument"),
