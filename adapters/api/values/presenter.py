@@ -43,9 +43,7 @@ def transaction_result(outcome: Outcome) -> results.TransactionResult:
 
 def _part(written: Written) -> results.TransactionPart:
     computed = {} if written.value is None else {"value": Json(written.value).value}
-    return results.TransactionPart.model_construct(
-        namespace=written.namespace, key=written.key, version=written.version, **computed
-    )
+    return results.TransactionPart(namespace=written.namespace, key=written.key, version=written.version, **computed)
 
 
 def delete_result(outcome: Outcome, by: str) -> results.DeleteResult:
