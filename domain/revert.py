@@ -11,7 +11,7 @@ from pydantic import Field
 
 from holdlog.domain.claims.board import ClaimBoard
 from holdlog.domain.claims.board_storage import load_board
-from holdlog.domain.claims.lease import Who
+from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.claims.resource import canonical
 from holdlog.domain.envelope import Basis, Recorded
 from holdlog.domain.message import Command, Event, Message
@@ -221,7 +221,7 @@ def decide(command: Revert, who: Who, reader: Reader, steady: int) -> RevertDeci
     board = load_board(reader, resources, steady, reader.at)
     decision = RevertDecision([], [], [])
     for block, record in zip(blocks, records, strict=True):
-        if (kept := _kept(block, record, who, board, reader.at)) is not None:
+        if (kept := _kept(block, record, command.run, who, board, reader.at)) is not None:
             decision.kept.append(kept)
             continue
         after = record
@@ -249,7 +249,7 @@ def _events(block: RunBlock, record: Record, by: str, at: int) -> list[RecordEve
     return [written] if ended is None else [ended, written]
 
 
-def _kept(block: RunBlock, record: Record, who: Who, board: ClaimBoard, at: int) -> KeptKey | None:
+def _kept(block: RunBlock, record: Record, run: Run, who: Who, board: ClaimBoard, at: int) -> KeptKey | None:
     """Why the key is left as it is; None if the block can be undone."""
     address = block.namespace, block.key, block.version
     if block.reason is not None:
@@ -257,9 +257,16 @@ def _kept(block: RunBlock, record: Record, who: Who, board: ClaimBoard, at: int)
     for resource in block.resources:
         for hold in board.conflicting_holds(resource, "exclusive", None):
             lease = hold.lease
-            if not lease.is_of(who) and (lease.principal, lease.session) not in block.writers:
+            if not lease.is_of(who) and not _is_of_run(lease, run, block):
                 return KeptKey(*address, "claimed", lease.agent, lease.principal, hold.resource)
     return None if _events(block, record, who.agent, at) else KeptKey(*address, "unchanged")
+
+
+def _is_of_run(lease: Lease, run: Run, block: RunBlock) -> bool:
+    """Whether the run holds the claim. A claim without a session never counts: its holder cannot be recognized."""
+    if lease.session is None or (lease.principal, lease.session) not in block.writers:
+        return False
+    return run.agent is None or acts_for(lease.agent, run.agent)
 
 
 def _claims_of(namespace: str, key: str) -> tuple[str, ...]:

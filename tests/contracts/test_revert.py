@@ -12,6 +12,7 @@ from holdlog.adapters.api.changes.responses import RevertResult
 from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.compose import MEMORY
 from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.message import Caller
 from holdlog.domain.refusals import DeniedError
 from tests.support.commands import require_chained
 from tests.support.kinds import InDatabase, InFile
@@ -220,6 +221,23 @@ def test_key_that_another_agent_claims_is_not_touched(runs: Runs) -> None:
     result = runs.revert(session="bad")
     assert (reverted(result), kept(result)) == ({"own": "restored"}, {"claimed": "claimed", "guarded": "claimed"})
     assert [(it.by, it.resource) for it in result.kept_as_is] == [("bob", "custom://n/claimed"), ("bob", "src/")]
+
+
+def test_claim_of_another_caller_without_a_session_keeps_its_key(runs: Runs) -> None:
+    engine = runs.engine
+    write = engine.requests.values.set("n", "k", 1, "bad", None)
+    engine.write(write, Caller(correlation_id="job-1"))
+    engine.claim(engine.requests.claims.claim("custom://n/k", "bob"), Caller())
+    assert kept(runs.revert(correlation_id="job-1")) == {"k": "claimed"}
+
+
+def test_claim_of_another_agent_of_the_session_keeps_its_key(runs: Runs) -> None:
+    engine = runs.engine
+    for key, holder in (("k", "bob"), ("own", "ann/task")):
+        engine.write(engine.requests.values.set("n", key, 1, "ann", None), runs.caller("s"))
+        engine.claim(engine.requests.claims.claim(f"custom://n/{key}", holder), runs.caller("s"))
+    assert kept(runs.revert(session="s", agent="ann", dry_run=True)) == {"k": "claimed"}
+    assert kept(runs.revert(session="s", dry_run=True)) == {}
 
 
 @pytest.mark.parametrize("version", [1, 2])
