@@ -159,7 +159,7 @@ class _Patched:
 def _found(pointer: JsonPointer, document: Any) -> Any:
     found = pointer.resolve(document)
     if isinstance(found, EndOfList):
-        raise JsonPointerException("nothing is behind the last item")
+        raise JsonPointerException("there is no item after the last one")
     return found
 
 

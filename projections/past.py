@@ -1,6 +1,5 @@
 """The state at an earlier position, read from the log: what `Reader` returned then."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -12,16 +11,15 @@ from holdlog.domain.claims.claim import Claim, PastHold, Ticket
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.names import agent_stream, claim_stream, record_stream, thread_stream, token_stream
-from holdlog.domain.ports import HistoryEntry, Leases, LogTime, Reader, State, WriteEntry
-from holdlog.domain.record import Record, ValueExpired, seen
+from holdlog.domain.names import agent_stream, claim_stream, record_stream, thread_stream
+from holdlog.domain.ports import Leases, Reader, State
+from holdlog.domain.record import Record, ValueExpired, seen, state_after
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import Datum, ItemKind, Thread, ThreadDataChanged, ThreadEvent
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.past_board import Ending, PastBoard, endings, past_board, past_hold
 
-ALL: Final = sys.maxsize
 BATCH: Final = 500
 """Streams read at once."""
 _CHUNK: Final = 100
@@ -31,8 +29,9 @@ Row = TypeVar("Row")
 
 
 class PastReader:
-    """Implements `Reader` for a position of the log, so that queries about values, agents, tokens and threads run
-    unchanged. It has no leases: liveness is not recorded.
+    """Implements `Reader` for a position of the log, so that queries about values and threads run unchanged;
+    `PastRequests` has the queries about claims, agents and tokens. What none of these queries reads raises
+    InvalidError, such as leases: liveness is not recorded.
 
     `at`: the time (microseconds UTC) at which values count as expired; None: those whose expiry is recorded, as in a
     replay of the log up to the position.
@@ -56,7 +55,7 @@ class PastReader:
 
     @property
     def leases(self) -> Leases:
-        return self._not_recorded()
+        self._unavailable()
 
     @cached_property
     def board(self) -> PastBoard:
@@ -66,15 +65,10 @@ class PastReader:
     def position(self) -> int:
         return self._position
 
-    def meta(self, name: str) -> str | None:
-        return self._reader.meta(name)
-
     # --- values
 
     def record(self, namespace: str, key: str) -> Record:
-        found = self._reader.last_events((record_stream(namespace, key),), self._position)
-        record = Record(namespace, key)
-        return self._record_after(record, found[0]) if found else record
+        return next(self._records_of(namespace, (key,)), Record(namespace, key))
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
         return list(_limited(self._written(namespace, prefix, after, limit, deleted), limit))
@@ -83,12 +77,6 @@ class PastReader:
         names = chain.from_iterable(_pages(self._reader.written_namespaces, after, lambda name: name))
         counts = ((name, sum(1 for _ in self._written(name, "", None, -1, False))) for name in names)
         return list(_limited((counted for counted in counts if counted[1]), limit))
-
-    def written_keys(self, namespace: str, prefix: str, after: str | None, limit: int) -> list[str]:
-        return self._reader.written_keys(namespace, prefix, after, limit)
-
-    def written_namespaces(self, after: str | None, limit: int) -> list[str]:
-        return self._reader.written_namespaces(after, limit)
 
     def _written(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> Iterator[Record]:
         """The records whose values existed, or with `deleted` no longer did, in order of keys; about `limit` of them
@@ -106,27 +94,18 @@ class PastReader:
         found = self._last_events(list(streams))
         for stream, key in streams.items():
             if stream in found:
-                yield self._record_after(Record(namespace, key), found[stream])
+                yield self._record_after(namespace, key, found[stream])
 
-    def _record_after(self, record: Record, last: Recorded[Event]) -> Record:
-        """The state after a record's last event, which determines it. Only the expiry of a value refers to the event
-        before it: in format 1 it does not name who was authenticated."""
-        event, envelope = last.event, last.envelope
-        principal = envelope.caller.principal
-        if isinstance(event, ValueExpired):
-            principal = event.principal
-            if envelope.format == 1:
-                principal = self._reader.history(envelope.stream, envelope.version, 1)[0].envelope.caller.principal
-        before = record._replace(version=envelope.version - 1, principal=principal)
-        return cast("Record", fold.evolve(before, event, envelope.at, principal))
+    def _record_after(self, namespace: str, key: str, last: Recorded[Event]) -> Record:
+        """The state after a record's last event. In format 1 an expiry does not name who was authenticated when the
+        value was written, but the event before it does."""
+        record, envelope = state_after(namespace, key, last), last.envelope
+        if envelope.format == 1 and isinstance(last.event, ValueExpired):
+            (written,) = self._reader.history(envelope.stream, envelope.version, 1)
+            return record._replace(principal=written.envelope.caller.principal)
+        return record
 
     # --- claims
-
-    def claim(self, resource: str) -> Claim:
-        version = self._reader.version_at(claim_stream(resource), self._position, None)
-        claim = self.board.claims.get(resource) or Claim(resource, version)
-        ended = self.last_hold(resource)
-        return claim._replace(past=None if ended is None else ended[0])
 
     def last_hold(self, resource: str) -> tuple[PastHold, int] | None:
         """How the last hold that had ended ended, and when the log recorded it (microseconds UTC)."""
@@ -145,18 +124,9 @@ class PastReader:
         """Only claims that were held or waited for."""
         return [it for it in self.board.claims.values() if any(overlap(it.resource, other) for other in resources)]
 
-    def queued(self) -> list[Claim]:
-        return [it for it in self.board.claims.values() if it.waiting]
-
-    def ticket_count(self) -> int:
-        return len(self.board.tickets)
-
     def tickets(self, resources: Sequence[str]) -> list[Ticket]:
         wanted = set(resources)
         return [ticket for ticket in self.board.tickets.values() if ticket.resource in wanted]
-
-    def is_queued(self, resource: str, version: int) -> bool:
-        return (resource, version) in self.board.tickets
 
     # --- agents and tokens
 
@@ -166,9 +136,6 @@ class PastReader:
     def registered(self, after: str | None, limit: int) -> list[str]:
         pages = _pages(self._reader.registered, after, lambda name: name)
         return [profile.agent for profile in _limited(chain.from_iterable(map(self.agents, pages)), limit)]
-
-    def token(self, name: str) -> Token:
-        return next(iter(self._states([token_stream(name)])), Token(name))
 
     def tokens(self, after: str | None, limit: int) -> list[Token]:
         pages = _pages(self._reader.tokens, after, lambda token: token.name)
@@ -196,9 +163,6 @@ class PastReader:
         found = (self._thread_before(thread) for thread in chain.from_iterable(pages))
         return list(_limited((thread for thread in found if thread.version), limit))
 
-    def thread_count(self) -> int:
-        return len(self.threads(None, -1))
-
     def thread_events(
         self,
         thread: str,
@@ -212,9 +176,6 @@ class PastReader:
         end = self._version_of(thread) + 1
         before = end if before is None else min(before, end)
         return self._reader.thread_events(thread, kinds, after, before, limit, newest, key)
-
-    def item_count(self, thread: str, kind: ItemKind, after: int, upto: int) -> int:
-        return self._reader.item_count(thread, kind, after, min(upto, self._version_of(thread)))
 
     def thread_data(
         self, thread: str, keys: Sequence[str] | None, after: str | None = None, limit: int = -1
@@ -270,52 +231,23 @@ class PastReader:
 
     # --- the log
 
-    def version_at(self, stream: str, position: int | None, at: int | None) -> int:
-        if position is None and at is not None:
-            position = self._reader.position_at(at)
-        return self._reader.version_at(stream, min(ALL if position is None else position, self._position), None)
-
-    def position_at(self, at: int) -> int:
-        return min(self._reader.position_at(at), self._position)
-
-    def last_events(self, streams: Sequence[str], position: int) -> list[Recorded[Event]]:
-        return self._reader.last_events(streams, min(position, self._position))
-
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         end = self._reader.version_at(stream, self._position, None) + 1
         return self._reader.history(stream, end if before is None else min(before, end), limit)
-
-    def times(self, after: int, limit: int) -> list[LogTime]:
-        return self._reader.times(after, _at_most(self._position - after, limit))
-
-    def log(self, after: int, limit: int) -> list[Recorded[Event]]:
-        return self._reader.log(after, _at_most(self._position - after, limit))
-
-    def log_of(self, topics: Sequence[str], after: int, upto: int, limit: int) -> list[Recorded[Event]]:
-        return self._reader.log_of(topics, after, min(upto, self._position), limit)
-
-    def writes_of(
-        self, sessions: Sequence[str], correlation_id: str | None, since: int, after: int, upto: int
-    ) -> list[WriteEntry]:
-        return self._reader.writes_of(sessions, correlation_id, since, after, min(upto, self._position))
-
-    def entries(self, after: int, limit: int) -> list[HistoryEntry]:
-        return self._reader.entries(after, _at_most(self._position - after, limit))
-
-    def snapshot_before(self, position: int) -> tuple[int, list[Claim], list[Ticket]]:
-        return self._reader.snapshot_before(min(position, self._position))
 
     def _last_events(self, streams: Sequence[str]) -> dict[str, Recorded[Event]]:
         found = self._reader.last_events(streams, self._position)
         return {recorded.envelope.stream: recorded for recorded in found}
 
-    # --- what only commands and the present need
+    # --- what no query about the past reads
 
-    def _not_recorded(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise InvalidError("at: this call needs facts that the log does not record, such as the leases of claims")
+    def _unavailable(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise InvalidError("at: this call can only read the present")
 
-    next_value_end = joint_tickets = awaited_by = checksums = changed_keys = _not_recorded
-    next_events = following = refusals = _not_recorded
+    claim = queued = ticket_count = is_queued = joint_tickets = awaited_by = next_value_end = _unavailable
+    token = thread_count = item_count = checksums = changed_keys = written_keys = written_namespaces = _unavailable
+    version_at = position_at = last_events = next_events = following = snapshot_before = _unavailable
+    meta = log = log_of = writes_of = times = entries = refusals = _unavailable
 
 
 def _pages(
@@ -329,7 +261,3 @@ def _pages(
 def _limited(rows: Iterable[Row], limit: int) -> Iterator[Row]:
     """The first rows; all below 0, as in the port."""
     return islice(rows, limit if limit >= 0 else None)
-
-
-def _at_most(count: int, limit: int) -> int:
-    return max(0, count if limit < 0 else min(count, limit))

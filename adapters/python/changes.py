@@ -42,7 +42,7 @@ class EventIterator:
     @property
     def bookmark(self) -> str | int | None:
         """Text that names the store and the position of the latest event, or of what was searched for more. Pass it as
-        `after` to continue behind that event. Before the first step: what was given as `after`."""
+        `after` to continue after that event. Before the first step: what was given as `after`."""
         return self._given if self._position is None else f"{self._store_id}:{self._position}"
 
     def __iter__(self) -> Self:

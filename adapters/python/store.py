@@ -327,7 +327,7 @@ class StateStore:
         """Iterate over events, each once and in order: `for event in store.changes(namespace="orders"): …`.
         Waits for new ones until none came for `wait_seconds` (None: until the store is closed; 0: do not wait), also
         through outages of the store. `after`: a position (0: from the beginning) or a `bookmark` of such an iterator,
-        to continue behind it; None: only new events. Filters as for `events`. The iterator raises InvalidError for a
+        to continue after it; None: only new events. Filters as for `events`. The iterator raises InvalidError for a
         bookmark of another store.
         """
         choice = self._requests.events.choice(namespace, prefix, kinds, resource, agent, thread)
