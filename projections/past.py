@@ -122,7 +122,9 @@ class PastReader:
 
     def overlapping(self, resources: Sequence[str]) -> list[Claim]:
         """Only claims that were held or waited for."""
-        return [it for it in self.board.claims.values() if any(overlap(it.resource, other) for other in resources)]
+        return sorted(
+            it for it in self.board.claims.values() if any(overlap(it.resource, other) for other in resources)
+        )
 
     def tickets(self, resources: Sequence[str]) -> list[Ticket]:
         wanted = set(resources)

@@ -86,6 +86,31 @@ def test_board_is_copied_by_the_commit_that_crosses_a_boundary(snapshots: None, 
     assert faults(store) == 0
 
 
+def test_queue_length_counts_every_waiter_whatever_the_response_shows(store: Store, past: Past) -> None:
+    for resource, agent in (("a/", "ann"), ("z", "ben")):
+        run(store, AcquireClaim(resource=resource, agent=agent), by(f"s-{agent}"))
+    run(store, AcquireClaim(resource="z", agent="cid", also=("a/x",), wait=60 * SECOND), by("s-cid"))
+    now = point_in_time(3, None)
+    length = past.read(past.requests.claims.status("a/x")).queue_length
+    assert (length, past.read(past.requests.past.status("a/x", now)).queue_length) == (1, 1)
+    for filtered in ({"limit": 1}, {"agent": "ann"}):
+        live, then = (
+            past.read(past.requests.claims.board(**filtered)),
+            past.read(past.requests.past.board(now, **filtered)),
+        )
+        assert [it.queue_length for it in live.claims] == [it.queue_length for it in then.claims] == [1]
+        assert then.queues == []
+        assert [it.agent for it in then.agents] == ["ann"]
+
+
+def test_holders_of_the_past_are_in_the_order_of_the_present(store: Store, past: Past) -> None:
+    run(store, AcquireClaim(resource="d/z", agent="ann"), by("s1"))
+    run(store, AcquireClaim(resource="d/a", agent="ben"), by("s2"))
+    live = past.read(past.requests.claims.status("d/"))
+    then = past.read(past.requests.past.status("d/", point_in_time(2, None)))
+    assert (then.held_by, then.holders) == (live.held_by, live.holders) == ("ben", ["ben", "ann"])
+
+
 def test_snapshots_are_rebuilt_from_the_log_alone(snapshots: None, store: Store, past: Past) -> None:
     claims(store)
     with store.reader() as reader:

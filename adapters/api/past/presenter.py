@@ -1,6 +1,6 @@
 """Converts the claims of an earlier moment to responses."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from holdlog.adapters.api.claims.presenter import concerns, holder_names, past, profile_of
@@ -27,19 +27,20 @@ class PastGrant(NamedTuple):
 
 
 class PastState(NamedTuple):
-    """Claims at a moment. `at`: microseconds UTC. `lapsed`: the grants whose leases had expired by then, although the
-    log recorded that later; by resource."""
+    """Claims at a moment. `at`: microseconds UTC. `tickets`: of these claims; `waiting`: of all, which queues count.
+    `lapsed`: the grants whose leases had expired by then, although the log recorded that later; by resource."""
 
     at: int
     grants: Sequence[PastGrant]
     tickets: Sequence[Ticket]
+    waiting: Collection[Ticket]
     lapsed: Mapping[str, PastGrant]
 
 
 def state_of(
-    claims: Iterable[Claim], tickets: Sequence[Ticket], endings: Mapping[Key, Ending], at: int, by_time: bool
+    claims: Sequence[Claim], waiting: Collection[Ticket], endings: Mapping[Key, Ending], at: int, by_time: bool
 ) -> PastState:
-    """`by_time`: an expiry counts from when it was due; otherwise from when the log recorded it."""
+    """`waiting`: all tickets. `by_time`: an expiry counts from when it was due, not from when the log recorded it."""
     live: list[PastGrant] = []
     lapsed: dict[str, PastGrant] = {}
     for claim in claims:
@@ -49,7 +50,8 @@ def state_of(
                 lapsed[claim.resource] = max(lapsed.get(claim.resource, found), found, key=_end)
             else:
                 live.append(found)
-    return PastState(at, live, tickets, lapsed)
+    shown = {claim.resource for claim in claims}
+    return PastState(at, live, [it for it in waiting if it.resource in shown], waiting, lapsed)
 
 
 def status(
@@ -108,7 +110,7 @@ def held(resource: str, held: PastGrant, state: PastState) -> responses.PastHeld
         version=grant.version,
         claimed_at=utc(grant.claimed_at),
         held_for_seconds=seconds_between(grant.claimed_at, state.at),
-        queue_length=sum(1 for it in state.tickets if wants(it, resource)) if state.tickets else 0,
+        queue_length=sum(1 for it in state.waiting if wants(it, resource)),
         covered_by=held.resource if held.resource != resource else None,
         ended_at=None if ending is None else utc(ending.at),
         outcome=None if ending is None else ending.outcome,

@@ -153,8 +153,8 @@ class PastRequests:
 
     def _state(self, moment: "_Moment", claims: Sequence[Claim]) -> PastState:
         past = moment.reader
-        tickets = past.tickets([claim.resource for claim in claims])
-        return presenter.state_of(claims, tickets, past.endings(claims), moment.at, past.by_time)
+        waiting = past.board.tickets.values()
+        return presenter.state_of(claims, waiting, past.endings(claims), moment.at, past.by_time)
 
     def _dated_claims(self, answer: Dated, state: PastState, moment: "_Moment") -> Dated:
         """Add `as_of`. An expiry that is due, but not recorded yet, will change what is shown."""
