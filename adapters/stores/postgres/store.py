@@ -223,7 +223,8 @@ class PostgresStore:
 
         While this process holds the log's lock, no other transaction writes: ours has ended, and its last event is
         in the log or never will be. (PostgreSQL's status of the transaction does not prove it: after a crash, it reuses
-        the numbers of transactions that left nothing on disk.) Without events there is no proof.
+        the numbers of transactions that left nothing on disk.) Without events, or without a unique digest, there is no
+        proof.
         """
         deadline = time.monotonic() + RESOLVE_SECONDS
         while transaction.grew and (left := deadline - time.monotonic()) > 0:
@@ -232,7 +233,10 @@ class PostgresStore:
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{max(1, round(left * 1000))}ms",))
                 connection.execute(self.recorder.lock)
                 unit = PostgresReader(connection, self.recorder, 0)
-                return self.recorder.digest_at(transaction.position(), unit) == transaction.last_digest
+                found = self.recorder.digest_at(transaction.position(), unit) == transaction.last_digest
+                if not found or transaction.is_unique:
+                    return found
+                break  # the same command of another process may have made the event
             time.sleep(FIRST_PAUSE)
         kind = UnavailableError if transaction.grew else ConnectionLostError
         raise kind(f"the connection was lost at the commit: {first_line(lost)}", in_doubt=True) from lost

@@ -140,7 +140,9 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         lock = recorder.lock.replace("%", "%%")
         self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE prefetch(%s, %s, %s)"
         self.last_digest = b""
-        """Digest of the last event, once there is one: no other event has it, so it proves a commit."""
+        """Digest of the last event, once there is one: it proves a commit if `is_unique`."""
+        self.is_unique = False
+        """Whether no other transaction can have that digest: it covers a salt, or a time of its own."""
 
     def begin(self, deadline: float, prefetch: Prefetch) -> int:
         """Acquire the log's lock, and read the clock and what the commands will read. Returns the database's clock.
@@ -258,7 +260,9 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
     def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
         self._events += events
         self._changed += rows
-        self.last_digest = events[-1].digest
+        last = events[-1]
+        self.last_digest = last.digest
+        self.is_unique = last.salt is not None or last.reason_salt is not None or last.at == self.clock
         first, self._position = self._position + 1, self._position + len(events)
         return range(first, self._position + 1)
 
