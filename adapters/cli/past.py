@@ -1,7 +1,6 @@
 """`holdlog at`: values, claims, agents and threads as they were at an earlier moment."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -111,7 +110,7 @@ def _run(options: argparse.Namespace, ask: Ask) -> int:
     def show(result: "Result") -> None:
         assert result.as_of is not None
         texts.print_note(past_texts.describe_moment(result.as_of))
-        print(past_texts.describe(result, coloured=sys.stdout.isatty()))
+        print(past_texts.describe(result, texts.is_coloured()))
 
     return run_call(options, _NAMES, call, show)
 
