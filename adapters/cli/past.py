@@ -1,21 +1,23 @@
 """`holdlog at`: values, claims, agents and threads as they were at an earlier moment."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from holdlog.adapters.cli.commands import add_address
+from holdlog.adapters.cli.existing_store import run_call
 from holdlog.adapters.cli.moments import EXAMPLES, parse_moment
-from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, one_or_more, workspaces_of
-from holdlog.domain.refusals import InvalidError, NotFoundError
+from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.settings import one_or_more
+from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.past.requests import PointInTime
     from holdlog.adapters.api.request import Query
     from holdlog.adapters.api.requests import Requests
     from holdlog.adapters.api.values.responses import Result
+    from holdlog.adapters.runtime.engine import Engine
 
 Ask = Callable[["Requests", "PointInTime", argparse.Namespace], "Query[Any]"]
 
@@ -77,8 +79,7 @@ def add_past(commands: Commands, store: argparse.ArgumentParser, locations: argp
         "history", "list the versions of a value until then, newest first", _history, "history campaign budget"
     )
     for each in (get, history):
-        each.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
-        each.add_argument("key", metavar="KEY", help="the name of the value")
+        add_address(each)
     history.add_argument("--limit", type=one_or_more, default=100, metavar="N", help="the newest N (default: 100)")
     listing = add("list", "list the values of a namespace, or all namespaces", _list, "list campaign --prefix bud")
     listing.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="a group of keys (default: list namespaces)")
@@ -98,41 +99,20 @@ def add_past(commands: Commands, store: argparse.ArgumentParser, locations: argp
 def _run(options: argparse.Namespace, ask: Ask) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.api.past.requests import point_in_time
-    from holdlog.adapters.api.request import Query
-    from holdlog.adapters.api.settings import Settings
     from holdlog.adapters.cli import past_texts, texts
-    from holdlog.adapters.compose import open_holdlog, store_exists
-    from holdlog.domain.times import utc
 
-    location = location_of(options.db)
     found = parse_moment(options.moment, "MOMENT")
-    if not store_exists(location):
-        return texts.no_store(location)
-    engine = open_holdlog(
-        location, Settings(workspaces=workspaces_of(options)), what="holdlog at", report=texts.print_note
-    )
-    try:
-        if options.moment.strip().lower() == "now":  # by the clock of the store, which may be another machine's
-            found = utc(engine.read(Query(lambda reader: reader.at)))
-        position, time = (None, found) if isinstance(found, datetime) else (found, None)
-        result: Result = engine.read(ask(engine.requests, point_in_time(position, time), options))
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), _NAMES)) from None
-    except NotFoundError as missing:
-        if options.json:
-            texts.print_json(engine.requests.expected(missing).body())
-        else:
-            texts.print_note(str(missing))
-        return 1
-    finally:
-        engine.close()
-    if options.json:
-        texts.print_json(result.body())
-        return 0
-    assert result.as_of is not None
-    texts.print_note(past_texts.describe_moment(result.as_of))
-    print(past_texts.describe(result, coloured=sys.stdout.isatty()))
-    return 0
+    position, time = (None, found) if isinstance(found, datetime) else (found, None)
+
+    def call(engine: "Engine", options: argparse.Namespace) -> Any:
+        return engine.read(ask(engine.requests, point_in_time(position, time), options))
+
+    def show(result: "Result") -> None:
+        assert result.as_of is not None
+        texts.print_note(past_texts.describe_moment(result.as_of))
+        print(past_texts.describe(result, texts.is_coloured()))
+
+    return run_call(options, _NAMES, call, show)
 
 
 def _get(requests: "Requests", point: "PointInTime", options: argparse.Namespace) -> "Query[Any]":

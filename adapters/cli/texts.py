@@ -1,6 +1,7 @@
 """Text formats that all commands share, and escaping that protects the terminal from text written by agents."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -32,6 +33,11 @@ def no_store(location: Path | str, expected: bool = True) -> int:
     store, else 0."""
     print_note(f"there is no store at {without_password(location)} yet; {NEXT_STEP}")
     return 1 if expected else 0
+
+
+def is_coloured() -> bool:
+    """Whether standard output shows colours (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def printable(text: str, kept: str = "\n") -> str:

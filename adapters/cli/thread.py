@@ -1,7 +1,6 @@
 """`holdlog thread`: lists threads; shows the messages and results of one, its data and their history."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -110,8 +109,7 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
     if options.json:
         texts.print_json(body)
         return 0
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    print(thread_texts.describe(options.action, body, coloured))
+    print(thread_texts.describe(options.action, body, texts.is_coloured()))
     if sys.stdout.isatty() and (more := _more(body)):  # for people; programs use --json
         texts.print_note(more)
     return 0

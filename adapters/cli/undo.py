@@ -2,23 +2,20 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.commands import user
-from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, one_or_more, workspaces_of
-from holdlog.domain.refusals import InvalidError, NotFoundError
+from holdlog.adapters.cli.commands import add_address, user
+from holdlog.adapters.cli.existing_store import Call, run_call
+from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.settings import one_or_more
+from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.changes.moments import NamedMoment
     from holdlog.adapters.api.changes.responses import Blame, Diff, RevertResult
-    from holdlog.adapters.api.values.responses import Result
     from holdlog.adapters.runtime.engine import Engine
-
-Call = Callable[["Engine", argparse.Namespace], "Result"]
-Describe = Callable[[Any], str]
 
 _MOST_WORDS: Final = 3
 _NAMES: Final = {
@@ -104,8 +101,7 @@ def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argp
         _blame,
         "describe_blame",
     )
-    blame.add_argument("namespace", metavar="NAMESPACE", help="the group of keys")
-    blame.add_argument("key", metavar="KEY", help="the name of the value")
+    add_address(blame)
     blame.add_argument(
         "--fields", action="store_true", help="also who changed each field of an object last (default: only the value)"
     )
@@ -146,31 +142,10 @@ def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argp
 
 
 def _run(options: argparse.Namespace, call: Call, describe: str) -> int:
-    """Run a command. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.api.settings import Settings
-    from holdlog.adapters.auth.identity import SessionId
-    from holdlog.adapters.cli import texts, undo_texts
-    from holdlog.adapters.compose import open_holdlog, process_session, store_exists
+    """Raises HoldlogError, LocationError."""
+    from holdlog.adapters.cli import undo_texts
 
-    location = location_of(options.db)
-    if not store_exists(location):
-        return texts.no_store(location)
-    settings, session = Settings(workspaces=workspaces_of(options)), SessionId("shell", process_session())
-    engine = open_holdlog(location, settings, session, f"holdlog {options.command}", texts.print_note)
-    try:
-        result = call(engine, options)
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), _NAMES)) from None
-    except NotFoundError as missing:
-        texts.print_note(str(missing))
-        return 1
-    finally:
-        engine.close()
-    if options.json:
-        texts.print_json(result.body())
-    else:
-        print(getattr(undo_texts, describe)(result))
-    return 1 if getattr(result, "reverted", None) == [] else 0
+    return run_call(options, _NAMES, call, lambda result: print(getattr(undo_texts, describe)(result)))
 
 
 def _diff(engine: "Engine", options: argparse.Namespace) -> "Diff":

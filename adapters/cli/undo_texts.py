@@ -2,23 +2,17 @@
 colours are added."""
 
 import json
-import os
-import sys
 from typing import Final
 
 from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.changes.responses import Author, Blame, Diff, KeptKeyView, KeyChange, RevertResult, StepView
-from holdlog.adapters.cli.texts import marked, moment, printable, short, table
+from holdlog.adapters.cli.texts import is_coloured, marked, moment, printable, short, table
 
 _GREEN, _RED, _YELLOW, _BOLD = "32", "31", "33", "1"
 """ECMA-48."""
 _SIGNS: Final = {"add": ("+", _GREEN), "remove": ("-", _RED), "replace": ("~", _YELLOW)}
 _COLOURS: Final = {"added": _GREEN, "removed": _RED, "changed": _YELLOW}
 _EVENTS: Final = {"write": "written", "delete": "deleted", "expire": "expired", "redact": "redacted"}
-
-
-def is_coloured() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def describe_diff(diff: Diff) -> str:

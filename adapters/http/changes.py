@@ -8,14 +8,16 @@ from starlette.responses import Response
 from holdlog.adapters.api.changes.moments import NamedMoment, moment
 from holdlog.adapters.api.changes.responses import Blame, Diff, RevertResult
 from holdlog.adapters.api.pagination import MAX_PAGE
-from holdlog.adapters.api.validation import BEGINNING, NAME, NAMED, caller
+from holdlog.adapters.api.validation import BEGINNING, NAMED, caller
 from holdlog.adapters.api.values.responses import NotFound
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.request import HttpRequest
 from holdlog.adapters.http.routing import (
     AFTER,
     CALLER,
+    GROUP,
     JSON,
+    KEY,
     LIMIT,
     VERSION,
     WRITE_REFUSALS,
@@ -89,8 +91,6 @@ def _moments(argument: str, what: str, of_key: bool) -> tuple[Parameter, ...]:
     )
 
 
-_GROUP: Final = Parameter("group", "The group (namespace); percent-encode all but letters, digits and -._~", NAME)
-_KEY: Final = Parameter("key", "The key; write a slash within it as %2F", NAME)
 _FIELDS: Final = (
     Parameter("fields", "Also who changed each field of an object last", TypeAdapter(Literal["1", "true", ""])),
     Parameter("after", "With fields: `next_after` of the previous page", BEGINNING),
@@ -110,7 +110,7 @@ _PATHS: Final = "Changed values have `paths`, like a JSON Patch (RFC 6902) with 
 routes: Final = [
     ApiRoute(
         "/diff/{group}",
-        (_GROUP,),
+        (GROUP,),
         GET=HttpOperation(
             _diff,
             "What changed in a group between two moments",
@@ -122,7 +122,7 @@ routes: Final = [
     ),
     ApiRoute(
         "/diff/{group}/{key}",
-        (_GROUP, _KEY),
+        (GROUP, KEY),
         GET=HttpOperation(
             _diff,
             "What changed in a value between two moments",
@@ -134,7 +134,7 @@ routes: Final = [
     ),
     ApiRoute(
         "/blame/{group}/{key}",
-        (_GROUP, _KEY),
+        (GROUP, KEY),
         GET=HttpOperation(
             _blame,
             "Who wrote a value last, and what that relied on",

@@ -10,7 +10,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.api.pagination import MAX_PAGE
-from holdlog.adapters.api.validation import AGENT, BEGINNING, MAX_VERSION, SESSION, what_is_wrong
+from holdlog.adapters.api.validation import AGENT, BEGINNING, MAX_VERSION, NAME, SESSION, what_is_wrong
 from holdlog.adapters.http.request import HttpRequest
 from holdlog.adapters.http.url_parameters import arguments, decoded, fields
 from holdlog.domain.refusals import InvalidError
@@ -143,6 +143,8 @@ AT: Final = Parameter(
     TypeAdapter(Annotated[str, WithJsonSchema(_MOMENT)]),
 )
 AFTER: Final = Parameter("after", "`next_after` of the previous page", BEGINNING)
+GROUP: Final = Parameter("group", "The group (namespace); percent-encode all but letters, digits and -._~", NAME)
+KEY: Final = Parameter("key", "The key; write a slash within it as %2F", NAME)
 LIMIT: Final = Parameter("limit", "Rows of a page", _ROWS)
 CALLER: Final = Parameter("Holdlog-Session", "The caller's conversation, if known", SESSION)
 GUARD: Final = Parameter(

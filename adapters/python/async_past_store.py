@@ -32,8 +32,7 @@ class AsyncPastStore:
 
     async def get(self, namespace: str, key: str) -> StateRecord:
         """Return the value that the key had. Raises NotFoundError."""
-        query = self._requests.values.get(namespace, key)
-        return await self._read(query)
+        return await self._read(self._requests.values.get(namespace, key))
 
     async def list_records(
         self,
@@ -45,13 +44,11 @@ class AsyncPastStore:
         deleted: bool = False,
     ) -> RecordList:
         """Return a page of the values of a namespace, sorted by key; `next_after` is set if there are more."""
-        query = self._requests.values.records(namespace, prefix, limit, after_key, deleted)
-        return await self._read(query)
+        return await self._read(self._requests.values.records(namespace, prefix, limit, after_key, deleted))
 
     async def list_keys(self, namespace: str) -> list[StateRecord]:
         """Return all values of a namespace, sorted by key."""
-        query = self._requests.values.all_records(namespace)
-        return await self._engine.read_async(self._requests.past.all_of(query, await self._resolved()))
+        return await self._read_all(self._requests.values.all_records(namespace))
 
     async def list_namespaces(self) -> list[str]:
         """Return the namespaces that had values, sorted by name."""
@@ -63,8 +60,7 @@ class AsyncPastStore:
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> list[Past]:
         """Return the changes of a key until then, newest first; empty if there were none."""
-        query = self._requests.values.all_history(namespace, key, limit, before_version)
-        return await self._engine.read_async(self._requests.past.all_of(query, await self._resolved()))
+        return await self._read_all(self._requests.values.all_history(namespace, key, limit, before_version))
 
     async def status(self, resource: str) -> responses.PastHeld | responses.PastAvailable:
         """Return who held a resource, since when, and how that hold ended if it has ended by now."""
@@ -86,27 +82,27 @@ class AsyncPastStore:
 
     async def list_threads(self, *, limit: int = 1000, after: str | None = None) -> threads.ThreadList:
         """Return a page of the threads that had started, sorted by name."""
-        query = self._requests.threads.listed(limit, after)
-        return await self._read(query)
+        return await self._read(self._requests.threads.listed(limit, after))
 
     async def thread(
         self, thread_id: str, *, limit: int = 50, after_version: int | None = None, before_version: int | None = None
     ) -> threads.ThreadItems | threads.ThreadMessages:
         """Return a page of the messages and results of a thread: the newest, or the first above `after_version`. Raises
         NotFoundError if it started later."""
-        query = self._requests.threads.page(thread_id, limit, after_version, before_version)
-        return await self._read(query)
+        return await self._read(self._requests.threads.page(thread_id, limit, after_version, before_version))
 
     async def thread_data(self, thread_id: str, *, after_key: str | None = None) -> threads.ThreadData:
         """Return the data of a thread, or a page of it. Raises NotFoundError if it started later."""
-        query = self._requests.thread_data.page(thread_id, after_key)
-        return await self._read(query)
+        return await self._read(self._requests.thread_data.page(thread_id, after_key))
 
     async def _read(self, query: Query[AnyAnswer]) -> AnyAnswer:
         answer = await self._engine.read_async(self._requests.past.of(query, self._point))
         if self._point.as_of is None:
             self._point = self._point._replace(as_of=answer.as_of)
         return answer
+
+    async def _read_all(self, query: Query[list[AnyAnswer]]) -> list[AnyAnswer]:
+        return await self._engine.read_async(self._requests.past.all_of(query, await self._resolved()))
 
     async def _resolved(self) -> PointInTime:
         if self._point.as_of is None:

@@ -33,8 +33,7 @@ class PastStore:
 
     def get(self, namespace: str, key: str) -> StateRecord:
         """Return the value that the key had. Raises NotFoundError."""
-        query = self._requests.values.get(namespace, key)
-        return self._read(query)
+        return self._read(self._requests.values.get(namespace, key))
 
     def list_records(
         self,
@@ -46,13 +45,11 @@ class PastStore:
         deleted: bool = False,
     ) -> RecordList:
         """Return a page of the values of a namespace, sorted by key; `next_after` is set if there are more."""
-        query = self._requests.values.records(namespace, prefix, limit, after_key, deleted)
-        return self._read(query)
+        return self._read(self._requests.values.records(namespace, prefix, limit, after_key, deleted))
 
     def list_keys(self, namespace: str) -> list[StateRecord]:
         """Return all values of a namespace, sorted by key."""
-        query = self._requests.values.all_records(namespace)
-        return self._engine.read(self._requests.past.all_of(query, self._resolved()))
+        return self._read_all(self._requests.values.all_records(namespace))
 
     def list_namespaces(self) -> list[str]:
         """Return the namespaces that had values, sorted by name."""
@@ -62,8 +59,7 @@ class PastStore:
 
     def history(self, namespace: str, key: str, limit: int = 100, before_version: int | None = None) -> list[Past]:
         """Return the changes of a key until then, newest first; empty if there were none."""
-        query = self._requests.values.all_history(namespace, key, limit, before_version)
-        return self._engine.read(self._requests.past.all_of(query, self._resolved()))
+        return self._read_all(self._requests.values.all_history(namespace, key, limit, before_version))
 
     def status(self, resource: str) -> responses.PastHeld | responses.PastAvailable:
         """Return who held a resource, since when, and how that hold ended if it has ended by now."""
@@ -83,27 +79,27 @@ class PastStore:
 
     def list_threads(self, *, limit: int = 1000, after: str | None = None) -> threads.ThreadList:
         """Return a page of the threads that had started, sorted by name."""
-        query = self._requests.threads.listed(limit, after)
-        return self._read(query)
+        return self._read(self._requests.threads.listed(limit, after))
 
     def thread(
         self, thread_id: str, *, limit: int = 50, after_version: int | None = None, before_version: int | None = None
     ) -> threads.ThreadItems | threads.ThreadMessages:
         """Return a page of the messages and results of a thread: the newest, or the first above `after_version`. Raises
         NotFoundError if it started later."""
-        query = self._requests.threads.page(thread_id, limit, after_version, before_version)
-        return self._read(query)
+        return self._read(self._requests.threads.page(thread_id, limit, after_version, before_version))
 
     def thread_data(self, thread_id: str, *, after_key: str | None = None) -> threads.ThreadData:
         """Return the data of a thread, or a page of it. Raises NotFoundError if it started later."""
-        query = self._requests.thread_data.page(thread_id, after_key)
-        return self._read(query)
+        return self._read(self._requests.thread_data.page(thread_id, after_key))
 
     def _read(self, query: Query[AnyAnswer]) -> AnyAnswer:
         answer = self._engine.read(self._requests.past.of(query, self._point))
         if self._point.as_of is None:
             self._point = self._point._replace(as_of=answer.as_of)
         return answer
+
+    def _read_all(self, query: Query[list[AnyAnswer]]) -> list[AnyAnswer]:
+        return self._engine.read(self._requests.past.all_of(query, self._resolved()))
 
     def _resolved(self) -> PointInTime:
         if self._point.as_of is None:

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from holdlog.adapters.api.changes.responses import PointView
-from holdlog.adapters.api.past.requests import PastRequests, PointInTime, point_in_time
-from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.past.requests import PointInTime, as_of, point_in_time
 from holdlog.adapters.api.validation import whole
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -34,7 +33,7 @@ class NamedMoment(NamedTuple):
         return f"{self.argument}_{kind}" if self.argument else kind
 
 
-class Point(NamedTuple):
+class ResolvedMoment(NamedTuple):
     """A resolved moment. `at`: values that were due then had expired (microseconds UTC); 0: only those whose expiry was
     recorded. `begins`: the time of its last event; events after it have that time or a later one."""
 
@@ -44,7 +43,7 @@ class Point(NamedTuple):
     shown: PointView
 
 
-class Known(NamedTuple):
+class KeyState(NamedTuple):
     """What a key was at a moment. `recorded`: its last event then; None if it had none."""
 
     record: Record
@@ -71,47 +70,45 @@ def moment(
     return NamedMoment(argument, point=point_in_time(position, time, (names.named("position"), names.named("time"))))
 
 
-def resolved(reader: Reader, moment: NamedMoment, rules: RequestRules) -> Point:
+def resolved(reader: Reader, moment: NamedMoment) -> ResolvedMoment:
     """Find the position of a moment that is not a version; position 0 is before the first event. Raises InvalidError
     for one that the log does not have."""
     given = moment.point
     if given is None:
         end = reader.position()
-        return Point(end, reader.at, reader.at, PointView(position=end, at=utc(reader.at)))
+        return ResolvedMoment(end, reader.at, reader.at, PointView(position=end, at=utc(reader.at)))
     if given.position == 0:
-        return Point(0, 0, 0, PointView(position=0))
-    found = PastRequests(rules).resolved(given).answer(reader)
-    return Point(found.position, given.at or 0, microseconds(found.at), PointView(**found.__dict__))
+        return ResolvedMoment(0, 0, 0, PointView(position=0))
+    found = as_of(reader, given)
+    return ResolvedMoment(found.position, given.at or 0, microseconds(found.at), PointView(**found.__dict__))
 
 
-def known(
-    reader: Reader, namespace: str, key: str, moment: NamedMoment, rules: RequestRules
-) -> tuple[Known, PointView]:
+def key_at(reader: Reader, namespace: str, key: str, moment: NamedMoment) -> tuple[KeyState, PointView]:
     """What a key was at a moment. Raises InvalidError for a version that it does not have."""
     if moment.version is None:
-        point = resolved(reader, moment, rules)
-        (found,) = known_at(reader, namespace, [key], point)
+        point = resolved(reader, moment)
+        (found,) = keys_at(reader, namespace, [key], point)
         return found, point.shown.model_copy(update={"version": found.record.version})
     newest = reader.record(namespace, key).version
     if moment.version > newest:
         name = moment.named("version")
         raise InvalidError(f"{name}: is {moment.version}, but the key has version {newest} now")
     if moment.version == 0:
-        return Known(Record(namespace, key)), PointView(version=0, position=0)
+        return KeyState(Record(namespace, key)), PointView(version=0, position=0)
     (recorded,) = reader.history(record_stream(namespace, key), moment.version + 1, 1)
     envelope = recorded.envelope
     shown = PointView(version=envelope.version, position=envelope.position, at=utc(envelope.at))
-    return Known(state_after(namespace, key, recorded), recorded), shown
+    return KeyState(state_after(namespace, key, recorded), recorded), shown
 
 
-def known_at(reader: Reader, namespace: str, keys: Sequence[str], point: Point) -> list[Known]:
+def keys_at(reader: Reader, namespace: str, keys: Sequence[str], point: ResolvedMoment) -> list[KeyState]:
     """What keys were at a point, in their order."""
     streams = [record_stream(namespace, key) for key in keys]
     events = {it.envelope.stream: it for it in reader.last_events(streams, point.position)} if point.position else {}
     found = []
     for key, stream in zip(keys, streams, strict=True):
         if (recorded := events.get(stream)) is None:
-            found.append(Known(Record(namespace, key)))
+            found.append(KeyState(Record(namespace, key)))
         else:
-            found.append(Known(seen(state_after(namespace, key, recorded), point.at), recorded))
+            found.append(KeyState(seen(state_after(namespace, key, recorded), point.at), recorded))
     return found

@@ -6,7 +6,7 @@ from typing import Any, Final
 from holdlog.adapters.api.changes import responses
 from holdlog.adapters.api.changes.blame import Origin
 from holdlog.adapters.api.changes.diff import difference, same
-from holdlog.adapters.api.changes.moments import Known
+from holdlog.adapters.api.changes.moments import KeyState
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.values.presenter import past
 from holdlog.adapters.auth.grants import EVERYTHING
@@ -19,7 +19,7 @@ SALTED_SESSION: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
 """A session as auth/identity.py hashes it. Release 0.1 recorded some as they were given, which act as credentials."""
 
 
-def key_change(before: Known, after: Known) -> responses.KeyChange | None:
+def key_change(before: KeyState, after: KeyState) -> responses.KeyChange | None:
     """How a key differs; None if it does not."""
     old, new = before.record, after.record
     if old.version == new.version and old.live == new.live:

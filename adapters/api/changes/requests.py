@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final
 
 from holdlog.adapters.api.changes.blame import origins
-from holdlog.adapters.api.changes.moments import Known, NamedMoment, Point, known, known_at, resolved
+from holdlog.adapters.api.changes.moments import KeyState, NamedMoment, ResolvedMoment, key_at, keys_at, resolved
 from holdlog.adapters.api.changes.presenter import author, field_author, key_change
 from holdlog.adapters.api.changes.responses import Blame, Diff, KeyChange
 from holdlog.adapters.api.pagination import FIRST_CHUNK, LAST_CHUNK, MAX_PAGE, MAX_PAGE_BYTES, ROW_BYTES, chunks
@@ -55,13 +55,13 @@ class ChangeRequests:
         def of_key(reader: Reader, key: str) -> Diff:
             if not reader.record(namespace, key).version:
                 raise NotFoundError.of_record(namespace, key)
-            first, before = known(reader, namespace, key, start, self._rules)
-            second, later = known(reader, namespace, key, end, self._rules)
+            first, before = key_at(reader, namespace, key, start)
+            second, later = key_at(reader, namespace, key, end)
             changed = key_change(first, second)
             return Diff(namespace=namespace, before=before, after=later, changes=[changed] if changed else [])
 
         def of_namespace(reader: Reader) -> Diff:
-            first, second = resolved(reader, start, self._rules), resolved(reader, end, self._rules)
+            first, second = resolved(reader, start), resolved(reader, end)
             changes, next_after = _page(_compared(reader, namespace, first, second, after_key), size)
             return Diff(
                 namespace=namespace, before=first.shown, after=second.shown, changes=changes, next_after=next_after
@@ -84,7 +84,7 @@ class ChangeRequests:
         self._rules.require("read-values", namespace)
 
         def answer(reader: Reader) -> Blame:
-            found, _ = known(reader, namespace, key, moment, self._rules)
+            found, _ = key_at(reader, namespace, key, moment)
             if found.recorded is None:
                 raise NotFoundError.of_record(namespace, key)
             live = found.record.live
@@ -99,7 +99,7 @@ class ChangeRequests:
 
         return Query(answer, large=True)
 
-    def _fields(self, reader: Reader, found: Known, limit: int, after_field: str | None) -> dict[str, Any]:
+    def _fields(self, reader: Reader, found: KeyState, limit: int, after_field: str | None) -> dict[str, Any]:
         """The members of a response that concern fields."""
         record, newest = found.record, found.recorded
         assert newest is not None
@@ -111,24 +111,24 @@ class ChangeRequests:
             newest.envelope.version,
             lambda it: it.envelope.version,
         )
-        known = origins({name: members[name] for name in names[:limit]}, newest, history)
-        authors = sorted(known.found.items())
+        traced = origins({name: members[name] for name in names[:limit]}, newest, history)
+        authors = sorted(traced.found.items())
         return {
             "fields": [field_author(name, it, self._rules, record.namespace) for name, it in authors],
             "next_after": names[limit - 1] if len(names) > limit else None,
-            "older": known.older or None,
-            "next_version": known.last if known.older else None,
+            "older": traced.older or None,
+            "next_version": traced.last if traced.older else None,
         }
 
 
 def _compared(
-    reader: Reader, namespace: str, first: Point, second: Point, after: str | None
+    reader: Reader, namespace: str, first: ResolvedMoment, second: ResolvedMoment, after: str | None
 ) -> Iterator[tuple[str, KeyChange | None]]:
     """The keys that may differ, each with how it does."""
     keys = (it.key for it in _records(reader, namespace, after) if _may_differ(it, first, second))
     size = FIRST_CHUNK
     while batch := list(islice(keys, size)):
-        pairs = zip(*(known_at(reader, namespace, batch, point) for point in (first, second)), strict=True)
+        pairs = zip(*(keys_at(reader, namespace, batch, point) for point in (first, second)), strict=True)
         yield from ((later.record.key, key_change(before, later)) for before, later in pairs)
         size = min(2 * size, LAST_CHUNK)
 
@@ -148,7 +148,7 @@ def _page(compared: Iterator[tuple[str, KeyChange | None]], limit: int) -> tuple
     return changes, None
 
 
-def _may_differ(record: Record, first: Point, second: Point) -> bool:
+def _may_differ(record: Record, first: ResolvedMoment, second: ResolvedMoment) -> bool:
     """Whether a record may have changed between two points. An expiry has no event until somebody notices it."""
     return record.updated_at >= min(first.begins, second.begins) or record.expires_at is not None
 

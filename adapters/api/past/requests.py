@@ -63,7 +63,7 @@ class PastRequests:
         self._rules = rules
 
     def resolved(self, point: PointInTime) -> Query[AsOf]:
-        return Query(lambda reader: _resolved(reader, point))
+        return Query(lambda reader: as_of(reader, point))
 
     def of(self, query: Query[Dated], point: PointInTime) -> Query[Dated]:
         """A query about values or threads, at an earlier moment."""
@@ -179,8 +179,8 @@ class _Moment(NamedTuple):
 
     @classmethod
     def of(cls, reader: Reader, point: PointInTime) -> "_Moment":
-        as_of = _resolved(reader, point) if point.as_of is None else point.as_of
-        return cls(PastReader(reader, as_of.position, point.at), as_of, reader, point.at)
+        found = as_of(reader, point) if point.as_of is None else point.as_of
+        return cls(PastReader(reader, found.position, point.at), found, reader, point.at)
 
     @property
     def at(self) -> int:
@@ -188,8 +188,8 @@ class _Moment(NamedTuple):
         return microseconds(self.as_of.at) if self.time is None else self.time
 
 
-def _resolved(reader: Reader, point: PointInTime) -> AsOf:
-    """Raises InvalidError for a moment that the log does not have."""
+def as_of(reader: Reader, point: PointInTime) -> AsOf:
+    """Find the position of a moment. Raises InvalidError for one that the log does not have."""
     position, time, name = point.position, point.at, point.names[point.position is None]
     if position == 0:
         raise InvalidError(f"{name}: must be 1 or more, the position of an event")

@@ -16,7 +16,7 @@ from holdlog.adapters.api.keyvalue import DEFAULT_TTL
 from holdlog.adapters.api.pagination import MAX_PAGE
 from holdlog.adapters.api.past.requests import PointInTime
 from holdlog.adapters.api.request import CommandRequest, Query
-from holdlog.adapters.api.validation import BEGINNING, NAME
+from holdlog.adapters.api.validation import BEGINNING
 from holdlog.adapters.api.values.responses import (
     Conflict,
     DeleteResult,
@@ -37,8 +37,10 @@ from holdlog.adapters.http.routing import (
     ANY_TEXT,
     AT,
     CALLER,
+    GROUP,
     GUARD,
     JSON,
+    KEY,
     LIMIT,
     TEXT,
     VERSION,
@@ -242,8 +244,6 @@ def _seconds(ttl: str) -> float | None:
 
 # --- routes
 
-_GROUP: Final = Parameter("group", "The group (namespace); percent-encode all but letters, digits and -._~", NAME)
-_KEY: Final = Parameter("key", "The key; write a slash within it as %2F", NAME)
 _PREFIX: Final = Parameter("prefix", "Only keys that begin with this", BEGINNING)
 _ETAG: Final = entity_tag("The version")
 _FACTS: Final = (
@@ -308,7 +308,7 @@ routes: Final = [
     ),
     ApiRoute(
         "/kv/{group}",
-        (_GROUP,),
+        (GROUP,),
         GET=HttpOperation(
             _list,
             "Values of a group",
@@ -320,7 +320,7 @@ routes: Final = [
     ),
     ApiRoute(
         "/kv/{group}/{key}",
-        (_GROUP, _KEY),
+        (GROUP, KEY),
         GET=HttpOperation(
             _get,
             "A value, or its history",

@@ -40,10 +40,8 @@ class DeleteOperation(_OfKey):
     op: Literal["delete"]
 
 
-class CheckOperation(_Part):
+class CheckOperation(_OfKey):
     op: Literal["check"]
-    namespace: Annotated[Name, NAMED]
-    key: Annotated[Name, NAMED]
     expected_version: Version
 
 

@@ -297,6 +297,8 @@ def test_thread_command_uses_colours_and_remarks_on_terminals_only(
     out, error = capsys.readouterr()
     assert out.startswith("v2  ")
     assert error == "holdlog: there is more: use --after 2\n"
+    assert main(["at", "now", "thread", "run-7", "--db", db]) == 0
+    assert "\x1b" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("action", [[], ["list"], ["read"], ["data"], ["history"]])

@@ -160,6 +160,11 @@ def test_missing_key_and_missing_store_are_reported(
     assert not (tmp_path / "none.db").exists()
 
 
+def test_missing_key_is_json_with_json(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = asked(capsys, db, "blame", "campaign", "none", code=1)
+    assert (body["status"], body["key"]) == ("not_found", "none")
+
+
 def test_colours_appear_on_terminals_only_and_texts_of_agents_stay_escaped(
     db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
