@@ -105,6 +105,39 @@ def test_live_returns_to_the_present_with_one_click(visit: Visits, own_server: H
 
 
 @pytest.mark.check
+def test_slider_follows_a_mouse_that_drags_it(visit: Visits, own_server: HttpServer, story: StateStore) -> None:
+    for number in range(200):
+        story.set("plan", "count", number, updated_by="ann")
+    page = visit(own_server.url)
+    expect(claims(page)).to_contain_text(["bob"])
+    box = slider(page).bounding_box()
+    right, middle = box["x"] + box["width"] - 8, box["y"] + box["height"] / 2
+    page.mouse.move(right, middle)
+    page.mouse.down()
+    seen = []
+    for step in range(1, 6):
+        page.mouse.move(right - step * box["width"] / 6, middle)
+        expect(page.locator("#moment-about")).to_contain_text("As of")
+        seen.append(int(slider(page).input_value()))
+        assert slider(page).bounding_box() == box
+    page.mouse.up()
+    assert seen == sorted(seen, reverse=True)
+    assert len(set(seen)) == 5
+
+
+@pytest.mark.check
+def test_status_does_not_claim_that_an_earlier_moment_is_live(
+    visit: Visits, own_server: HttpServer, story: StateStore
+) -> None:
+    page = visit(own_server.url)
+    expect(page.get_by_role("status")).to_have_text("Live")
+    move(page, 1)
+    expect(page.get_by_role("status")).to_have_text("Connected")
+    page.get_by_role("button", name="Live", exact=True).click()
+    expect(page.get_by_role("status")).to_have_text("Live")
+
+
+@pytest.mark.check
 def test_slider_moves_by_keyboard_with_a_text_for_screen_readers(
     visit: Visits, own_server: HttpServer, story: StateStore
 ) -> None:
