@@ -166,9 +166,9 @@ class Transact(Command):
         if self.computed:
             address = self.operations[0].namespace, self.operations[0].key
             return hashlib.sha256(to_json(["computed", self.by, *address])).hexdigest()
-        if not self.numbered and not isinstance(self.operations[0], Increment | AppendItem | Patch):
+        if not self.numbered and not self.operations[0].is_update:
             return None
-        operations = [[it.kind, *map(_text, vars(it).values())] for it in self.operations]
+        operations = [[it.kind, *map(_text, _arguments(it).values())] for it in self.operations]
         guard = [[claim.resource, claim.version] for claim in self.guard]
         return hashlib.sha256(to_json([self.by, guard, operations])).hexdigest()
 
@@ -296,6 +296,11 @@ def not_found(record: Record) -> NotFoundError:
         record.expires_at,
         record.principal,
     )
+
+
+def _arguments(operation: Operation) -> dict[str, Any]:
+    """The fields that the caller passed: `max_bytes` is a setting."""
+    return {name: field for name, field in vars(operation).items() if name != "max_bytes"}
 
 
 def _text(field: Any) -> Any:

@@ -1,12 +1,15 @@
 """Names that are stored or measured do not change with the names of classes."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from holdlog.adapters.http.operations.outcomes import kind_of
 from holdlog.adapters.runtime import command_handler
 from holdlog.domain.agent import Register
 from holdlog.domain.claims import commands as claims
-from holdlog.domain.record import ClearNamespace, Delete, Set, Transact
+from holdlog.domain.record import AnyOperation, AppendItem, ClearNamespace, Delete, Merge, Patch, Set, Transact
 from holdlog.domain.threads import commands as threads
 from holdlog.domain.token import RevokeToken
 from holdlog.domain.value import Json
@@ -74,3 +77,17 @@ def test_command_keeps_its_name_in_metrics(command: command_handler.AnyCommand, 
 def test_a_release_under_another_receipt_is_another_request() -> None:
     one, other = (claims.ReleaseClaim(agent="ann", receipt=receipt) for receipt in ("x", "y"))
     assert command_handler.fingerprint(one) != command_handler.fingerprint(other)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.parametrize(
+    "update", [partial(Merge, patch=ONE), partial(AppendItem, value=ONE), partial(Patch, patch=Json("[]"))]
+)
+def test_request_is_recognised_whatever_the_largest_value_may_be(
+    update: Callable[..., AnyOperation], numbered: bool
+) -> None:
+    one, other = (
+        Transact(operations=(update(namespace="n", key="k", max_bytes=most),), by="ann", numbered=numbered)
+        for most in (262_144, 524_288)
+    )
+    assert command_handler.fingerprint(one) == command_handler.fingerprint(other)
