@@ -1,12 +1,13 @@
 """The board of claims and queues, as text."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from pydantic import Field
 
 from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.past.responses import PastHeld
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.cli.texts import duration, marked, short, table
 from holdlog.domain.ports import Reader
@@ -14,6 +15,10 @@ from holdlog.domain.ports import Reader
 PAGE = 1000
 SESSION_CHARACTERS = 6
 """Characters of a session's hash in a table."""
+
+
+AnyHeld = TypeVar("AnyHeld", bound=claims.Held | PastHeld)
+Facts = tuple[str, str, str, str]
 
 
 class BoardWithSessions(claims.Board):
@@ -36,26 +41,29 @@ def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> 
 
 
 def describe_board(board: claims.Board) -> str:
-    """The claims, and below each its queue."""
-    lines = {queue.resource: queue.line for queue in board.queues}
     sessions = board.sessions if isinstance(board, BoardWithSessions) else {}
-    rows: list[tuple[str, ...]] = []
-    for held in board.claims:
-        rows.append(
-            (
-                marked(held.resource),
-                author(marked(held.held_by), held.held_by_principal),
-                "shared" if held.mode == "shared" else "",
-                f"for {duration(held.held_for_seconds)}",
-                f"expires in {duration(held.expires_in_seconds)}"
-                + ("" if held.holder_connected else ", not connected"),
-                _note(held.holder_note),
-                ", ".join(filter(None, (held.agent_name, held.agent_model))),
-                session_start(sessions.get((held.resource, held.version))),
-            )
+
+    def facts(held: claims.Held) -> Facts:
+        left = f"expires in {duration(held.expires_in_seconds)}"
+        return (
+            left if held.holder_connected else f"{left}, not connected",
+            _note(held.holder_note),
+            ", ".join(filter(None, (held.agent_name, held.agent_model))),
+            session_start(sessions.get((held.resource, held.version))),
         )
-        rows += _queue(lines.pop(held.resource, []))
-    for resource, line in lines.items():
+
+    return board_table(board.claims, board.queues, facts)
+
+
+def board_table(board: Iterable[AnyHeld], queues: Iterable[claims.Queue], facts: Callable[[AnyHeld], Facts]) -> str:
+    """The claims, and below each its queue. `facts`: the last columns of a claim."""
+    waiters = {queue.resource: queue.line for queue in queues}
+    rows: list[tuple[str, ...]] = []
+    for held in board:
+        holder, shared = author(marked(held.held_by), held.held_by_principal), "shared" if held.mode == "shared" else ""
+        rows.append((marked(held.resource), holder, shared, f"for {duration(held.held_for_seconds)}", *facts(held)))
+        rows += _queue(waiters.pop(held.resource, []))
+    for resource, line in waiters.items():
         rows += [(marked(resource), *[""] * 7), *_queue(line)]
     return table(rows)
 
@@ -67,7 +75,7 @@ def _queue(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
             author(marked(waiter.agent), waiter.principal),
             "shared" if waiter.mode == "shared" else "",
             f"for {duration(waiter.since_seconds)}",
-            "" if waiter.present else "away",
+            "away" if waiter.present is False else "",
             _note(waiter.note),
             "",
             "",

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from holdlog.adapters.cli.commands import add_calls, adder
+from holdlog.adapters.cli.claims import add_claims
+from holdlog.adapters.cli.commands import add_values, adder
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.export import add_export
@@ -182,7 +183,8 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     commands = Commands(parser)
     add_serve(commands, store, locations)
     add = adder(commands, store, locations)
-    add_calls(add)
+    add_values(add)
+    add_claims(add)
     add_updates(add)
     add_thread(commands, store)
     add_log(commands, store, locations)

@@ -1,13 +1,12 @@
 """Formats responses about an earlier moment for people. The names in them come from agents, so they are escaped."""
 
 from holdlog.adapters.api.authors import author
-from holdlog.adapters.api.claims.responses import Waiter
 from holdlog.adapters.api.past import responses
 from holdlog.adapters.api.threads.responses import ThreadData, ThreadItems, ThreadList
 from holdlog.adapters.api.values.responses import AsOf, History, NamespaceList, RecordList, Result
 from holdlog.adapters.cli import response_texts, thread_texts
-from holdlog.adapters.cli.board_texts import session_start
-from holdlog.adapters.cli.texts import duration, marked, moment, printable, table
+from holdlog.adapters.cli.board_texts import board_table, session_start
+from holdlog.adapters.cli.texts import marked, moment, printable, table
 
 
 def describe_moment(as_of: AsOf) -> str:
@@ -45,39 +44,8 @@ def describe(result: Result, coloured: bool) -> str:
 
 
 def _board(board: responses.PastClaims) -> str:
-    """The claims, and below each its queue."""
-    lines = {queue.resource: queue.line for queue in board.queues}
-    rows: list[tuple[str, ...]] = []
-    for held in board.claims:
-        rows.append(
-            (
-                marked(held.resource),
-                author(marked(held.held_by), held.held_by_principal),
-                "shared" if held.mode == "shared" else "",
-                f"for {duration(held.held_for_seconds)}",
-                _ending(held),
-                session_start(held.session),
-            )
-        )
-        rows += _queue(lines.pop(held.resource, []))
-    for resource, line in lines.items():
-        rows += [(marked(resource), *[""] * 5), *_queue(line)]
-    more = f"\nthere is more: --after {board.next_after}" if board.next_after else ""
-    return table(rows) + printable(more)
-
-
-def _queue(line: list[Waiter]) -> list[tuple[str, ...]]:
-    return [
-        (
-            f"  {number}. in queue",
-            author(marked(waiter.agent), waiter.principal),
-            "shared" if waiter.mode == "shared" else "",
-            f"for {duration(waiter.since_seconds)}",
-            "",
-            "",
-        )
-        for number, waiter in enumerate(line, start=1)
-    ]
+    shown = board_table(board.claims, board.queues, lambda held: (_ending(held), "", "", session_start(held.session)))
+    return shown + (printable(f"\nthere is more: --after {board.next_after}") if board.next_after else "")
 
 
 def _held(held: responses.PastHeld) -> str:

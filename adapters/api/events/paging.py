@@ -25,7 +25,7 @@ Shown = TypeVar("Shown")
 
 
 class EventPage(NamedTuple, Generic[Shown]):
-    """Matching events, as `read_page` was asked to show them. `scanned`: every match up to this position is in this
+    """Matching events, as `show` of `read_page` converted them. `scanned`: every match up to this position is in this
     page or an earlier one. `end`: position of the end of the log."""
 
     events: list[Shown]

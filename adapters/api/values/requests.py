@@ -33,7 +33,6 @@ from holdlog.domain.ports import Reader
 from holdlog.domain.record import (
     MAX_TTL_SECONDS,
     MIN_TTL_SECONDS,
-    Check,
     ClearNamespace,
     Delete,
     Merge,
@@ -286,7 +285,7 @@ class ValueRequests:
 
     def _require_to_change(self, command: Transact) -> None:
         for operation in command.operations:
-            self._rules.require("read-values" if isinstance(operation, Check) else "write-values", operation.namespace)
+            self._rules.require("write-values", operation.namespace)
         for claim in command.guard:
             self._rules.require("claim", claim.resource)
 

@@ -142,7 +142,7 @@ class PostgresTransaction(PostgresStatements, SqlTransaction):
         self.last_digest = b""
         """Digest of the last event, once there is one: it proves a commit if `is_unique`."""
         self.is_unique = False
-        """Whether no other transaction can have that digest: it covers a salt, or a time of its own."""
+        """Whether no other transaction can have that digest: it covers a salt, or a time that no other event has."""
 
     def begin(self, deadline: float, prefetch: Prefetch) -> int:
         """Acquire the log's lock, and read the clock and what the commands will read. Returns the database's clock.
