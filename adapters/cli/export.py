@@ -25,8 +25,8 @@ def add_export(commands: Commands, store: argparse.ArgumentParser) -> None:
         "export",
         parents=[store],
         help="print all values with their histories, as JSON lines",
-        description="Print all values of a namespace, or of all, as they were at one position of the log: one line of"
-        " JSON for each key, with its whole history, newest first. Needs little memory, however large the store is.",
+        description="Print all values of a namespace, or of all, as they were at one position of the log: one line of\n"
+        "JSON for each key, with its whole history, newest first. Needs little memory, however large the store is.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="a group of keys (default: all)")

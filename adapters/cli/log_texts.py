@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdlog.adapters.api.authors import author
-from holdlog.adapters.cli.texts import marked, moment, short
+from holdlog.adapters.cli.texts import marked, moment, positions, short
 
 Event = dict[str, Any]
 
@@ -125,7 +125,7 @@ def _until(event: Event) -> str:
 
 
 def _undone(event: Event) -> str:
-    return f", undoing positions {event['undoes'][0]} to {event['undoes'][1]}" if "undoes" in event else ""
+    return f", undoing {positions(*event['undoes'])}" if "undoes" in event else ""
 
 
 def _resource(event: Event) -> str:

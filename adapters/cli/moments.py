@@ -9,9 +9,8 @@ from holdlog.domain.refusals import InvalidError
 Moment = int | datetime
 """A position in the log, or a time (UTC)."""
 
-EXAMPLES: Final = (
-    '14:03, "yesterday 9:00", "2026-11-23 14:03", 2026-11-23T14:03:00Z, "10 minutes ago" or a position such as #1234'
-)
+TIMES: Final = '14:03, "yesterday 9:00", "2026-11-23 14:03", 2026-11-23T14:03:00Z, "10 minutes ago"'
+EXAMPLES: Final = f"{TIMES} or a position such as #1234"
 """What `parse_moment` understands, for help texts."""
 
 _POSITION: Final = re.compile(r"#?([0-9]{1,18})")
@@ -34,9 +33,10 @@ _MILLISECONDS: Final = 3
 the event from whose line it was copied."""
 
 
-def parse_moment(text: str, argument: str = "moment", now: datetime | None = None) -> Moment:
+def parse_moment(text: str, argument: str = "moment", now: datetime | None = None, expected: str = EXAMPLES) -> Moment:
     """The position or the time (UTC) that a text names. A time without an offset is in the local time zone; without a
-    day, it is today. `now`: aware, for tests. Raises InvalidError with one line, for `argument`."""
+    day, it is today. `now`: aware, for tests. Raises InvalidError with one line, for `argument`,
+    that says what is `expected`."""
     written = " ".join(text.lower().split())
     now = datetime.now(UTC) if now is None else now
     try:
@@ -53,7 +53,7 @@ def parse_moment(text: str, argument: str = "moment", now: datetime | None = Non
         raise
     except (KeyError, ValueError, OverflowError):
         pass
-    raise InvalidError(f"{argument}: must be {EXAMPLES}")
+    raise InvalidError(f"{argument}: must be {expected}")
 
 
 def _at_clock(found: re.Match[str], now: datetime, argument: str) -> datetime:

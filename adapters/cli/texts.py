@@ -23,6 +23,11 @@ def print_note(line: str) -> None:
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
+def positions(first: int, last: int) -> str:
+    """Format a range of positions of the log."""
+    return f"position {first}" if first == last else f"positions {first} to {last}"
+
+
 def print_json(body: object) -> None:
     """Print a response as JSON, on one line."""
     print(printable(json.dumps(body, ensure_ascii=False)), flush=True)

@@ -145,12 +145,12 @@ def _run(options: argparse.Namespace, call: Call, describe: str) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli import undo_texts
 
-    return run_call(options, _NAMES, call, lambda result: print(getattr(undo_texts, describe)(result)))
+    return run_call(options, _NAMES, call, lambda result: print(getattr(undo_texts, describe)(result, options)))
 
 
 def _diff(engine: "Engine", options: argparse.Namespace) -> "Diff":
-    key, first, second = _key_and_moments(options.words)
-    call = engine.requests.changes.diff(options.namespace, key, first, second, options.limit, options.after)
+    options.key, first, second = _key_and_moments(options.words)
+    call = engine.requests.changes.diff(options.namespace, options.key, first, second, options.limit, options.after)
     return engine.read(call)
 
 
@@ -198,22 +198,22 @@ def _revert(engine: "Engine", options: argparse.Namespace) -> "RevertResult":
 
 def _moment(text: str, argument: str, shown: str) -> "NamedMoment":
     from holdlog.adapters.api.changes.moments import moment
-    from holdlog.adapters.cli.moments import parse_moment
+    from holdlog.adapters.cli.moments import EXAMPLES, parse_moment
 
     if text[:1] == "v" and text[1:].isascii() and text[1:].isdigit() and len(text) < 20:
         return moment(argument, version=int(text[1:]))
     if text == "now":
         return moment(argument)
-    found = parse_moment(text, shown)
+    found = parse_moment(text, shown, expected=f"v3 (a version), {EXAMPLES}")
     return moment(argument, time=found) if isinstance(found, datetime) else moment(argument, position=found)
 
 
 def _since(text: str) -> datetime:
     """The beginning of the millisecond that a time names: commands print times cut to milliseconds, and the event that
     was printed with this time counts."""
-    from holdlog.adapters.cli.moments import parse_moment
+    from holdlog.adapters.cli.moments import TIMES, parse_moment
 
-    found = parse_moment(text, "--since")
+    found = parse_moment(text, "--since", expected=f"a time, such as {TIMES}")
     if not isinstance(found, datetime):
         raise InvalidError("--since: must be a time, not a position")
     return found.replace(microsecond=found.microsecond // 1000 * 1000)

@@ -2,11 +2,14 @@
 colours are added."""
 
 import json
+import shlex
+from argparse import Namespace
 from typing import Final
 
 from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.changes.responses import Author, Blame, Diff, KeptKeyView, KeyChange, RevertResult, StepView
-from holdlog.adapters.cli.texts import is_coloured, marked, moment, printable, short, table
+from holdlog.adapters.cli.texts import is_coloured, marked, moment, positions, printable, short, table
+from holdlog.adapters.operating_system.location import without_password
 
 _GREEN, _RED, _YELLOW, _BOLD = "32", "31", "33", "1"
 """ECMA-48."""
@@ -15,14 +18,15 @@ _COLOURS: Final = {"added": _GREEN, "removed": _RED, "changed": _YELLOW}
 _EVENTS: Final = {"write": "written", "delete": "deleted", "expire": "expired", "redact": "redacted"}
 
 
-def describe_diff(diff: Diff) -> str:
+def describe_diff(diff: Diff, options: Namespace) -> str:
     lines = [line for change in diff.changes for line in (_change(diff.namespace, change), *_steps(change))]
     if diff.next_after is not None:
         lines.append(f"there is more: add --after {_quoted(diff.next_after)}")
-    return "\n".join(lines) or f"no difference in {_plain(diff.namespace)}"
+    compared = diff.namespace if options.key is None else f"{diff.namespace}/{options.key}"
+    return "\n".join(lines) or f"no difference in {_plain(compared)}"
 
 
-def describe_blame(blame: Blame) -> str:
+def describe_blame(blame: Blame, options: Namespace) -> str:
     address, found = f"{_plain(blame.namespace)}/{_plain(blame.key)}", blame.author
     what = "" if blame.missing else f": {short(blame.value)}"
     lines = [
@@ -30,6 +34,9 @@ def describe_blame(blame: Blame) -> str:
         f"  {_EVENTS[found.event_type]} by {_who(found)}, {moment(found.updated_at)}, position {found.position}",
         *(f"  {line}" for line in _facts(found)),
     ]
+    if found.session:
+        undo = f"holdlog revert --session {found.session} --dry-run{store_option(options.db)}"
+        lines.append(_plain(f"  session: {found.session} (to undo it: {undo})"))
     if blame.fields:
         rows = [
             (it.field, f"v{it.version}", _who(it), moment(it.updated_at), "; ".join(_facts(it, brief=True)))
@@ -44,7 +51,7 @@ def describe_blame(blame: Blame) -> str:
     return "\n".join(lines)
 
 
-def describe_revert(result: RevertResult) -> str:
+def describe_revert(result: RevertResult, options: Namespace) -> str:
     did = ("would restore", "would delete", "would keep") if result.dry_run else ("restored", "deleted", "kept")
     lines = []
     for key in result.reverted:
@@ -60,12 +67,19 @@ def describe_revert(result: RevertResult) -> str:
     ]
     if not lines:
         return "this run wrote no value; holdlog blame NAMESPACE KEY shows the session of a value's last write"
+    if not result.reverted:
+        return "\n".join([*lines, "nothing would be reverted" if result.dry_run else "nothing was reverted"])
     if result.dry_run:
         return "\n".join([*lines, "nothing was changed; to do it, leave out --dry-run"])
     if result.correlation_id is not None:
         lines.append("files, threads and claims are as they were")
-        lines.append(f"to undo this: holdlog revert --correlation {result.correlation_id}")
+        lines.append(f"to undo this: holdlog revert --correlation {result.correlation_id}{store_option(options.db)}")
     return "\n".join(lines)
+
+
+def store_option(db: str | None) -> str:
+    """`--db` for a command to repeat on the same store; without a password."""
+    return "" if db is None else _plain(f" --db {shlex.quote(without_password(db))}")
 
 
 def _change(namespace: str, change: KeyChange) -> str:
@@ -110,13 +124,11 @@ def _facts(found: Author, brief: bool = False) -> list[str]:
     if found.guard:
         facts.append(f"relied on {', '.join(f'{marked(it.resource)}@{it.version}' for it in found.guard)}")
     if found.undoes:
-        facts.append(f"undoes positions {found.undoes[0]} to {found.undoes[1]}")
+        facts.append(f"undoes {positions(*found.undoes)}")
     if found.reason:
         facts.append(f"reason: {found.reason}")
     if not brief and found.correlation_id:
         facts.append(f"correlation id: {found.correlation_id}")
-    if not brief and found.session:
-        facts.append(f"session: {found.session} (to undo it: holdlog revert --session {found.session} --dry-run)")
     return list(map(_plain, facts))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.cli.main import main
+from holdlog.adapters.cli.undo_texts import store_option
 
 
 @pytest.fixture
@@ -53,6 +54,7 @@ def test_diff_of_a_namespace_takes_positions_and_times(db: Path, capsys: pytest.
     ]
     assert run(capsys, db, "diff", "campaign", "1") == lines
     assert run(capsys, db, "diff", "campaign", "3", "now") == ["no difference in campaign"]
+    assert run(capsys, db, "diff", "campaign", "budget", "v2", "v2") == ["no difference in campaign/budget"]
     time = asked(capsys, db, "blame", "campaign", "budget")["author"]["updated_at"]
     assert [it["key"] for it in asked(capsys, db, "diff", "campaign", time, "now")["changes"]] == ["new"]
     page = run(capsys, db, "diff", "campaign", "0", "now", "--limit", "1")
@@ -68,7 +70,7 @@ def test_blame_shows_the_author_the_basis_and_how_to_undo_it(db: Path, capsys: p
     assert facts == [
         "  based on version 1",
         "  reason: more ads",
-        f"  session: {session} (to undo it: holdlog revert --session {session} --dry-run)",
+        f"  session: {session} (to undo it: holdlog revert --session {session} --dry-run --db {db})",
     ]
     assert asked(capsys, db, "blame", "campaign", "budget", "--at", "v1")["author"]["updated_by"] == "ann"
     assert asked(capsys, db, "blame", "campaign", "budget", "--at", "1")["author"]["updated_by"] == "ann"
@@ -96,9 +98,10 @@ def test_revert_shows_what_it_would_do_then_does_it_and_is_undone(db: Path, caps
     assert json.loads("\n".join(run(capsys, db, "get", "campaign", "budget")))["eur"] == 1000
     last = run(capsys, db, "log", "--last", "2")
     assert "boss wrote campaign/budget" in last[0]
-    assert last[0].endswith(", undoing positions 2 to 2 (reason: too much)")
-    assert last[1].endswith("boss deleted campaign/new, undoing positions 3 to 3 (reason: too much)")
+    assert last[0].endswith(", undoing position 2 (reason: too much)")
+    assert last[1].endswith("boss deleted campaign/new, undoing position 3 (reason: too much)")
     words = undo.removeprefix("to undo this: holdlog ").split()
+    assert words[-2:] == ["--db", str(db)]
     assert [it["change"] for it in asked(capsys, db, *words)["reverted"]] == ["restored", "restored"]
     assert json.loads("\n".join(run(capsys, db, "get", "campaign", "budget")))["eur"] == 9000
 
@@ -108,10 +111,26 @@ def test_revert_lists_what_it_keeps_and_why(db: Path, capsys: pytest.CaptureFixt
         store.set("campaign", "budget", 1, updated_by="bob")
         assert store.claim("custom://campaign/new", agent="eva").status == "claimed"
         lines = run(capsys, db, "revert", "--session", "build-7", code=1)
+        dry = run(capsys, db, "revert", "--session", "build-7", "--dry-run", code=1)
     assert lines == [
         "kept campaign/budget: bob changed it since (version 3)",
         "kept campaign/new: eva holds custom://campaign/new",
+        "nothing was reverted",
     ]
+    assert dry[-1] == "nothing would be reverted"
+
+
+def test_hint_to_undo_quotes_the_store_and_hides_its_password(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "my state.db"
+    with StateStore(place, session="build-7") as store:
+        store.set("campaign", "new", 1, updated_by="bad")
+    assert run(capsys, place, "blame", "campaign", "new")[-1].endswith(f" --dry-run --db '{place}')")
+    monkeypatch.setenv("HOLDLOG_DB", str(place))
+    assert main(["blame", "campaign", "new"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(" --dry-run)")
+    assert store_option("postgresql://ann:secret@host/db") == " --db postgresql://ann@host/db"
 
 
 def test_revert_of_an_unknown_run_reports_that_it_wrote_nothing(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,15 +148,17 @@ def test_since_includes_the_event_that_was_printed_with_this_time(db: Path, caps
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["diff", "campaign", "budget", "x"], "FROM: must be 14:03"),
-        (["diff", "campaign", "14:0x", "x", "y"], "FROM: must be 14:03"),
-        (["diff", "campaign", "budget"], "FROM: must be 14:03"),
+        (["diff", "campaign", "budget", "x"], "FROM: must be v3 (a version), 14:03"),
+        (["diff", "campaign", "14:0x", "x", "y"], "FROM: must be v3 (a version), 14:03"),
+        (["diff", "campaign", "budget"], "FROM: must be v3 (a version), 14:03"),
         (["diff", "campaign", "v1", "v2"], "FROM: needs key"),
         (["diff", "campaign", "99"], "FROM: is 99, but the log ends at position 3"),
         (["diff", "campaign", "budget", "v1", "v9"], "TO: is 9, but the key has version 2"),
         (["diff", "campaign", "budget", "x", "v1", "v2"], "too many arguments: give NAMESPACE"),
         (["blame", "campaign", "budget", "--at", "v9"], "--at: is 9, but the key has version 2"),
+        (["diff", "campaign", "budget", "x", "v1"], 'FROM: must be v3 (a version), 14:03, "yesterday'),
         (["revert", "--session", "s", "--since", "3"], "--since: must be a time"),
+        (["revert", "--session", "s", "--since", "x"], '--since: must be a time, such as 14:03, "yesterday'),
         (["revert", "--correlation", "c", "--agent", "ann"], "--agent: needs session"),
         (["revert", "--session", "s", "--by", "a/"], "--by: must have a name on both sides"),
     ],
