@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from holdlog.domain.message import Message
 from holdlog.domain.times import utc
+
+TO_START_A_THREAD: Final = "; start it first"
+"""The end of a refusal for a missing thread; a read of the past omits it."""
 
 
 class HoldlogError(Exception):
@@ -185,7 +188,7 @@ class NotFoundError(HoldlogError, LookupError):
 
     @classmethod
     def of_thread(cls, thread: str) -> "NotFoundError":
-        return cls(f"thread {thread} does not exist; start it first", {"thread_id": thread})
+        return cls(f"thread {thread} does not exist{TO_START_A_THREAD}", {"thread_id": thread})
 
     @classmethod
     def of_claim(cls, resource: str) -> "NotFoundError":

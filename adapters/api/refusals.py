@@ -69,9 +69,15 @@ def _not_found(facts: Mapping[str, Any], operation: int | None) -> Result:
     if "resource" in facts:
         return claims.NeverClaimed(**facts, hint=_NEVER_CLAIMED)
     if "thread_id" in facts:
-        return threads.ThreadNotFound(**facts, hint=_NO_KEY if "key" in facts else _NO_THREAD)
+        return threads.ThreadNotFound(**facts, hint=_thread_hint(facts))
     hint = _NO_VALUE_THEN if "as_of" in facts else _NO_VALUE
     return values.NotFound(**facts, operation=operation, hint=hint)
+
+
+def _thread_hint(facts: Mapping[str, Any]) -> str:
+    if "key" in facts:
+        return _NO_KEY
+    return _NO_THREAD_THEN if "as_of" in facts else _NO_THREAD
 
 
 def _fenced_hint(refusal: refusals.FencedError) -> str:
@@ -159,6 +165,9 @@ _DATA_CONFLICT: Final = (
     " data_version as expected_data_version."
 )
 _NO_THREAD: Final = "Nobody started this thread. Check its spelling, or call thread_start() with this thread_id."
+_NO_THREAD_THEN: Final = (
+    "There was no such thread at that moment. Check its spelling, or repeat the call with a later moment."
+)
 _NO_KEY: Final = "The thread's data has no such key now. Call thread_get() without key to list its data."
 _DEADLOCK = (
     "Waiting would never end: the agents in cycle wait for each other. Finish your work on one of your resources in"

@@ -16,7 +16,7 @@ from holdlog.adapters.api.values.responses import AsOf, Result
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.ports import Reader
-from holdlog.domain.refusals import InvalidError, NotFoundError
+from holdlog.domain.refusals import TO_START_A_THREAD, InvalidError, NotFoundError
 from holdlog.domain.times import microseconds, utc
 from holdlog.projections.past import PastReader
 
@@ -52,7 +52,8 @@ def position_or_time(given: str, name: str = "at") -> PointInTime:
     """Parse the text of one argument: digits are a position, all else is a time. Raises InvalidError."""
     if given.isascii() and given.isdecimal() and len(given) <= 18:
         return point_in_time(int(given), None, (name, name))
-    return point_in_time(None, given, (name, name))
+    at = _microseconds(given, name, "a position such as 1234, or a time")
+    return PointInTime(None, at, names=(name, name))
 
 
 class PastRequests:
@@ -142,7 +143,8 @@ class PastRequests:
                 return answer(moment)
             except NotFoundError as error:
                 facts = {**error.facts, "as_of": moment.as_of}
-                raise NotFoundError(f"{error} at position {moment.as_of.position}", facts) from None
+                missing, position = str(error).removesuffix(TO_START_A_THREAD), moment.as_of.position
+                raise NotFoundError(f"{missing} at position {position}", facts) from None
 
         return Query(answered, large)
 
@@ -230,11 +232,11 @@ def _dated(answer: Dated, as_of: AsOf) -> Dated:
     return answer
 
 
-def _microseconds(time: object, name: str) -> int:
+def _microseconds(time: object, name: str, expected: str = "a time") -> int:
     try:
         moment = datetime.fromisoformat(time) if isinstance(time, str) else time
         if not isinstance(moment, datetime):
             raise TypeError
         return max(0, microseconds(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)))
     except (ValueError, TypeError, OverflowError):
-        raise InvalidError(f"{name}: must be a time such as 2026-01-31T12:00:00Z") from None
+        raise InvalidError(f"{name}: must be {expected} such as 2026-01-31T12:00:00Z") from None

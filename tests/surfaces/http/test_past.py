@@ -66,7 +66,7 @@ async def test_claims_of_an_earlier_position_show_how_they_ended(curl: Curl, clo
         ("0", "at: must be 1 or more, the position of an event"),
         ("2999-01-01T00:00:00Z", "at: is in the future; the last position is 5"),
         ("1960-01-01T00:00:00Z", "at: is before the first event of the log, which begins at 1970-01-01"),
-        ("soon", "at: must be a time such as 2026-01-31T12:00:00Z"),
+        ("soon", "at: must be a position such as 1234, or a time such as 2026-01-31T12:00:00Z"),
     ],
 )
 async def test_moment_that_the_log_does_not_have_is_refused(

@@ -140,6 +140,7 @@ async def test_agent_reads_values_claims_and_threads_of_an_earlier_position(era:
         assert (await agent("past", what="thread", at_position=3, thread_id="t"))["items"] == []
         missing = await agent("past", what="thread", at_position=2, thread_id="t")
         assert (missing["status"], missing["as_of"]["position"]) == ("not_found", 2)
+        assert missing["hint"].startswith("There was no such thread at that moment.")
         missing = await agent("past", what="value", at_position=1, namespace="n", key="x")
         assert missing["hint"].startswith("There was no value under this key at that moment. Call holdlog_history")
 
