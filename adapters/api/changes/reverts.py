@@ -58,12 +58,12 @@ class RevertRequests:
         """Find what a run wrote, for `preview` and `revert`. `session`: as responses show it, or as its client named
         it. `progress`: gets the positions that were read, and those that will be. The query raises InvalidError if the
         run wrote more than `MAX_KEYS` keys."""
-        if session is None and correlation_id is None:
-            raise InvalidError("session: required, or correlation_id" if agent is None else "agent: needs session")
-        if session is not None and correlation_id is not None:
-            raise InvalidError("correlation_id: not together with session; pass one of them")
         if agent is not None and session is None:
             raise InvalidError("agent: needs session; a correlation id alone names the writes")
+        if session is None and correlation_id is None:
+            raise InvalidError("session: required, or correlation_id")
+        if session is not None and correlation_id is not None:
+            raise InvalidError("correlation_id: not together with session; pass one of them")
         run = Run(
             sessions=() if session is None else self._sessions(text(session, "session", SESSION)),
             correlation_id=None if correlation_id is None else text(correlation_id, "correlation_id", SESSION),
