@@ -89,7 +89,8 @@ def _local(written: datetime, argument: str) -> datetime:
     first, second = (written.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
     if first.astimezone().replace(tzinfo=None) != written:
         raise InvalidError(
-            f"{argument}: this time did not exist in the local time zone, because clocks were set forward"
+            f'{argument}: clocks skipped this time; write "{second.astimezone():%Y-%m-%d %H:%M:%S}" or'
+            f' "{first.astimezone():%Y-%m-%d %H:%M:%S}"'
         )
     if first != second:
         raise InvalidError(
