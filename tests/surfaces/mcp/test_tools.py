@@ -61,6 +61,10 @@ EVERY_CALL: dict[str, dict[str, Any]] = {
     "clear_namespace": {"namespace": "n", "deleted_by": "ann"},
     "export": {"namespace": "n"},
     "watch": {"namespace": "n", "key": "k", "since_version": 0, "timeout_seconds": 0},
+    "transact": {"operations": [{"op": "set", "namespace": "n", "key": "k", "value": "STORED"}], "updated_by": "ann"},
+    "update": {"namespace": "n", "key": "k", "merge": {"secret": "STORED"}, "updated_by": "ann"},
+    "events": {},
+    "past": {"what": "values", "namespace": "n", "at_position": 1},
     "save_state": {"group": "n", "key": "k", "value": "STORED"},
     "read_state": {"group": "n", "key": "k"},
     "thread_start": {"agent": "ann"},
@@ -98,7 +102,7 @@ async def every_answer(agent: Agent, clock: Clock) -> None:
     await agent("release", resource="e.md", agent="dora")
     assert (await agent("claim", once, resource="e.md", agent="dora"))["status"] == "expired"
     await agent("set", **guard, value=1, updated_by="ann", expected_version=0)
-    at = {"namespace": "n", "key": "k"}
+    at, new = {"namespace": "n", "key": "k"}, {"namespace": "n", "key": "new"}
     ann, ben = {"resource": "a.md", "agent": "ann"}, {"resource": "a.md", "agent": "ben"}
     soon = {"timeout_seconds": 0}
     for tool, arguments in (
@@ -149,6 +153,24 @@ async def every_answer(agent: Agent, clock: Clock) -> None:
         ("watch", {**at, "since_version": 1}),
         ("delete", {**at, "deleted_by": "ann", "force": True}),
         ("set", {**at, "value": "STORED", "updated_by": "ben", "expected_version": 1}),
+        ("transact", {"operations": [{"op": "set", **new, "value": "STORED"}], "updated_by": "ann"}),
+        ("transact", {"operations": [{"op": "check", **new, "expected_version": 7}], "updated_by": "ann"}),
+        ("transact", {"operations": [{"op": "delete", **new, "key": "none"}], "updated_by": "ann"}),
+        ("transact", {"operations": [{"op": "set", **new, "value": 1}], "updated_by": "ann", "guard": guard["guard"]}),
+        ("update", {**new, "merge": {"secret": "STORED"}, "updated_by": "ann"}),
+        ("update", {**new, "merge": {}, "updated_by": "ann", "expected_version": 7}),
+        ("update", {**new, "merge": {}, "updated_by": "ann", "guard": guard["guard"]}),
+        ("update", {**new, "key": "none", "patch": [], "updated_by": "ann"}),
+        ("events", {}),
+        ("events", {"namespace": "n", "limit": 1}),
+        ("past", {"what": "value", **at, "at_position": 20}),
+        ("past", {"what": "value", **at, "at_position": 1}),
+        ("past", {"what": "values", "namespace": "n", "at_position": 20}),
+        ("past", {"what": "values", "at_position": 20}),
+        ("past", {"what": "claim", "resource": "b.md", "at_position": 1}),
+        ("past", {"what": "claim", "resource": "x.md", "at_position": 1}),
+        ("past", {"what": "claims", "at_position": 2}),
+        ("past", {"what": "thread", "thread_id": "t", "at_position": 1}),
         ("read_state", {"group": "n", "key": "saved"}),
         ("save_state", {"group": "n", "key": "saved", "value": "STORED"}),
         ("read_state", {"group": "n", "key": "saved"}),
