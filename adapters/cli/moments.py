@@ -88,10 +88,9 @@ def _local(written: datetime, argument: str) -> datetime:
     """The UTC time of a local one. Raises InvalidError if clocks skipped it or showed it twice."""
     first, second = (written.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
     if first.astimezone().replace(tzinfo=None) != written:
-        raise InvalidError(
-            f'{argument}: clocks skipped this time; write "{second.astimezone():%Y-%m-%d %H:%M:%S}" or'
-            f' "{first.astimezone():%Y-%m-%d %H:%M:%S}"'
-        )
+        around = sorted(it.astimezone() for it in (first, second))
+        before, after = (f'"{it:%Y-%m-%d %H:%M:%S}"' for it in around)
+        raise InvalidError(f"{argument}: clocks skipped this time; write {before} or {after}")
     if first != second:
         raise InvalidError(
             f"{argument}: clocks showed this time twice; write {first:%Y-%m-%dT%H:%M:%SZ} or"
