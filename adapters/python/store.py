@@ -274,7 +274,7 @@ class StateStore:
         `namespace`: only there. Every key gets the value that it had before the versions that the run wrote last
         without interruption, or is deleted if it had none: new events in one transaction, which the returned
         `correlation_id` undoes, too. `kept_as_is` lists the keys that were left as they are, and why: others changed
-        or claim them, or a value is redacted. At most 1,000 keys. Files, threads and claims are not changed.
+        or claim them, or a value is redacted. At most 1,000 keys and 64 MiB. Files, threads and claims are not changed.
         `dry_run`: change nothing, only return what would happen. Stop the run first: what it writes during the call
         may remain."""
         who = self._caller(reason, request_id)

@@ -386,6 +386,17 @@ def test_more_than_a_thousand_keys_are_refused() -> None:
         assert len(store.list_keys("n")) == 1_000
 
 
+def test_more_bytes_than_writers_can_wait_for_are_refused(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdlog.adapters.api.changes.reverts.MAX_BYTES", 12)
+    for key in ("a", "b"):
+        runs.put("ann", key, "12345")
+        runs.put("bad", key, 1)
+    with pytest.raises(InvalidError, match="session: the values to restore have more than 12 bytes"):
+        runs.revert(session="bad")
+    runs.put("bob", "b", 2)
+    assert reverted(runs.revert(session="bad")) == {"a": "restored"}
+
+
 def test_library_shows_the_session_to_revert(place: str) -> None:
     with StateStore(place, session="run-1") as run:
         run.set("n", "k", {"budget": 1000}, updated_by="ann")

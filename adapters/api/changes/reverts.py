@@ -1,7 +1,7 @@
 """Requests to undo what a run wrote: find its writes, then show or make the revert."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple, get_args
 
@@ -27,6 +27,8 @@ from holdlog.projections import fold
 
 SCANNED_AT_ONCE: Final = 50_000
 """Positions of the log that one statement reads."""
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of JSON that one revert may restore: other writers wait meanwhile."""
 
 Progress = Callable[[int, int], None]
 
@@ -57,7 +59,7 @@ class RevertRequests:
     ) -> Query[RunWrites]:
         """Find what a run wrote, for `preview` and `revert`. `session`: as responses show it, or as its client named
         it. `progress`: gets the positions that were read, and those that will be. The query raises InvalidError if the
-        run wrote more than `MAX_KEYS` keys."""
+        run wrote more than `MAX_KEYS` keys, or the values to restore have more than `MAX_BYTES`."""
         if agent is not None and session is None:
             raise InvalidError("agent: needs session; a correlation id alone names the writes")
         if session is None and correlation_id is None:
@@ -79,7 +81,7 @@ class RevertRequests:
                 raise InvalidError("since: is in the future")
             found = _earliest(reader, run, namespace, progress)
             blocks = (revert.read_block(run, it.namespace, it.key, earliest, reader) for it, earliest in found.items())
-            return RunWrites(run, tuple(blocks), request)
+            return RunWrites(run, tuple(_bounded(blocks)), request)
 
         return Query(answer, large=True)
 
@@ -139,6 +141,19 @@ def _earliest(reader: Reader, run: Run, namespace: str | None, progress: Progres
         progress(upto, end)
         after = upto
     return keys
+
+
+def _bounded(blocks: Iterable[RunBlock]) -> Iterator[RunBlock]:
+    """The blocks. Raises InvalidError if their bases are too large."""
+    size = 0
+    for block in blocks:
+        size += len(block.base.value.text)
+        if size > MAX_BYTES:
+            raise InvalidError(
+                f"session: the values to restore have more than {MAX_BYTES} bytes, the most that one revert may write;"
+                " name a namespace, or a later time with since"
+            )
+        yield block
 
 
 _REQUEST: Final = TypeAdapter(tuple[Run, str | None])
