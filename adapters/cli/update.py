@@ -98,7 +98,7 @@ def _operations(file: str) -> Any:
     try:
         return json.loads(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
     except OSError as error:
-        raise InvalidError(f"FILE: {error.strerror}") from None
+        raise InvalidError(f"FILE: cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InvalidError("FILE: is not UTF-8") from None
     except (ValueError, RecursionError):
