@@ -166,8 +166,8 @@ class Transact(Command):
         if self.computed:
             address = self.operations[0].namespace, self.operations[0].key
             return hashlib.sha256(to_json(["computed", self.by, *address])).hexdigest()
-        if not self.numbered and not self.operations[0].is_update:
-            return None
+        if not self.numbered and not isinstance(self.operations[0], Increment | AppendItem | Patch):
+            return None  # as release 0.1 identified it: a request may be repeated across an upgrade
         operations = [[it.kind, *map(_text, _arguments(it).values())] for it in self.operations]
         guard = [[claim.resource, claim.version] for claim in self.guard]
         return hashlib.sha256(to_json([self.by, guard, operations])).hexdigest()

@@ -135,7 +135,8 @@ def test_refused_transaction_is_printed_as_json(run: Terminal, tmp_path: Path) -
 
 def test_file_that_cannot_be_read_is_a_bad_argument(run: Terminal, tmp_path: Path) -> None:
     missing = run("transact", str(tmp_path / "none"))
-    assert (missing.code, missing.err) == (2, "holdlog: FILE: No such file or directory\n")
+    path = tmp_path / "none"
+    assert (missing.code, missing.err) == (2, f"holdlog: FILE: cannot read {path}: No such file or directory\n")
     (tmp_path / "latin").write_bytes(b"\xe9")
     assert run("transact", str(tmp_path / "latin")).err == "holdlog: FILE: is not UTF-8\n"
     (tmp_path / "broken").write_text("[")

@@ -79,9 +79,13 @@ def test_a_release_under_another_receipt_is_another_request() -> None:
     assert command_handler.fingerprint(one) != command_handler.fingerprint(other)
 
 
-@pytest.mark.parametrize("numbered", [True, False])
 @pytest.mark.parametrize(
-    "update", [partial(Merge, patch=ONE), partial(AppendItem, value=ONE), partial(Patch, patch=Json("[]"))]
+    ("update", "numbered"),
+    [
+        (partial(Merge, patch=ONE), True),  # alone it is identified as release 0.1 did, with the setting
+        *((partial(AppendItem, value=ONE), numbered) for numbered in (True, False)),
+        *((partial(Patch, patch=Json("[]")), numbered) for numbered in (True, False)),
+    ],
 )
 def test_request_is_recognised_whatever_the_largest_value_may_be(
     update: Callable[..., AnyOperation], numbered: bool
