@@ -83,14 +83,18 @@ class Load:
         self.acknowledged: list[tuple[str, int]] = []
         self.refused: list[UnavailableError] = []
         self.errors: list[BaseException] = []
-        self.threads = [threading.Thread(target=self._write, args=(f"w{number}",)) for number in range(WRITERS)]
+        # All are open before the test cuts a connection: opening may fail then.
+        stores = [StateStore(url) for _ in range(WRITERS)]
+        self.threads = [
+            threading.Thread(target=self._write, args=(f"w{number}", store)) for number, store in enumerate(stores)
+        ]
         for thread in self.threads:
             thread.start()
 
-    def _write(self, key: str) -> None:
+    def _write(self, key: str, opened: StateStore) -> None:
         number = 0
         try:
-            with StateStore(self.url) as store:
+            with opened as store:
                 while not self.ended.is_set():
                     number += 1
                     self._write_once(store, key, number)
