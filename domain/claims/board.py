@@ -9,9 +9,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from holdlog.domain.claims.claim import Claim, Grant, Mode, PastHold, Ticket
+from holdlog.domain.claims.claim import Claim, Grant, Mode, PastHold, Ticket, wants
 from holdlog.domain.claims.lease import Lease, Who
-from holdlog.domain.claims.resource import covering, overlap
+from holdlog.domain.claims.resource import covering
 
 ResourceSet = tuple[str, ...]
 """Resources that an agent requests together."""
@@ -200,9 +200,7 @@ class ClaimBoard:
         """The live tickets for anything that overlaps these resources, in queue order."""
         if not self.queue:
             return []
-        return [
-            waiting for waiting in self.queue.values() if waiting.resource in resources or _wants(waiting, resources)
-        ]
+        return [waiting for waiting in self.queue.values() if wants(waiting.ticket, resources)]
 
     # --- who may have what
 
@@ -293,16 +291,7 @@ class WaitLinks:
 def precedes(earlier: Waiting, wanted: WantedClaim, option: ResourceSet) -> bool:
     """Whether an earlier ticket has precedence for this option; not for a ticket of the same agent."""
     return (
-        _wants(earlier, option)
+        wants(earlier.ticket, option)
         and not (wanted.mode == "shared" == earlier.ticket.mode)
         and not earlier.lease.lets_in(wanted.who)
     )
-
-
-def _wants(waiting: Waiting, option: ResourceSet) -> bool:
-    """Whether any resource that a ticket requests overlaps one of these."""
-    ticket = waiting.ticket
-    if waiting.resource in option:
-        return True
-    resources = (waiting.resource, *ticket.also, *ticket.alternatives)
-    return any(overlap(one, other) for one in resources for other in option)

@@ -4,9 +4,10 @@ Contains facts only. Whether a hold is alive is kept outside the log: see lease.
 board, because subtrees and waiting span several claims: see board.py.
 """
 
+from collections.abc import Collection
 from typing import ClassVar, Literal, NamedTuple
 
-from holdlog.domain.claims.resource import Resource
+from holdlog.domain.claims.resource import Resource, overlap
 from holdlog.domain.message import Event
 from holdlog.domain.names import Agent, Label, Note, claim_stream
 
@@ -227,6 +228,16 @@ def ended_ticket(event: ClaimEvent) -> int | None:
             return ended
         case _:
             return None
+
+
+def requested(ticket: Ticket) -> tuple[str, ...]:
+    """The resources that a ticket requests, of any of its options."""
+    return ticket.resource, *ticket.also, *ticket.alternatives
+
+
+def wants(ticket: Ticket, resources: Collection[str]) -> bool:
+    """Whether a ticket requests something that overlaps one of these."""
+    return ticket.resource in resources or any(overlap(one, other) for one in requested(ticket) for other in resources)
 
 
 def ends_grant(event: ClaimEvent, version: int) -> bool:

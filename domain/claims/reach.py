@@ -6,9 +6,8 @@ everyone that an agent may wait for, directly or through others, and a claim els
 
 from collections.abc import Iterable
 
-from holdlog.domain.claims.claim import Claim, Ticket
+from holdlog.domain.claims.claim import Claim, Ticket, requested, wants
 from holdlog.domain.claims.lease import Who
-from holdlog.domain.claims.resource import overlap
 from holdlog.domain.ports import Reader
 
 
@@ -33,20 +32,10 @@ def reach(
         tickets += queued
         agents |= {grant.agent for claim in new.values() for grant in claim.grants}
         loaded_for |= wanted
-        wanted = {*awaited, *(it for ticket in joint if _requests(ticket, wanted) for it in requested(ticket))}
+        wanted = {*awaited, *(it for ticket in joint if wants(ticket, wanted) for it in requested(ticket))}
         if ticket_count > len(tickets):
             agents |= {ticket.agent for ticket in queued}
             wanted |= set(reader.awaited_by(sorted(agents - followed)))
             followed |= agents
         wanted, agents = wanted - loaded_for, set()
     return list(claims.values()), tickets
-
-
-def requested(ticket: Ticket) -> tuple[str, ...]:
-    """The resources that a ticket requests, of any of its options."""
-    return ticket.resource, *ticket.also, *ticket.alternatives
-
-
-def _requests(ticket: Ticket, wanted: set[str]) -> bool:
-    """Whether a ticket requests something that overlaps one of these."""
-    return any(overlap(one, other) for one in requested(ticket) for other in wanted)

@@ -10,7 +10,7 @@ from holdlog.adapters.api.values.presenter import seconds_between
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.acquire import MAX_WAITERS_SHOWN
 from holdlog.domain.claims.board import Key
-from holdlog.domain.claims.claim import Claim, Grant, PastHold, Ticket
+from holdlog.domain.claims.claim import Claim, Grant, PastHold, Ticket, wants
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.names import mixed_scripts
 from holdlog.domain.times import utc
@@ -110,7 +110,7 @@ def held(resource: str, held: PastGrant, state: PastState) -> responses.PastHeld
         version=grant.version,
         claimed_at=utc(grant.claimed_at),
         held_for_seconds=seconds_between(grant.claimed_at, state.at),
-        queue_length=sum(1 for it in state.waiting if wants(it, resource)),
+        queue_length=sum(1 for it in state.waiting if wants(it, (resource,))),
         covered_by=held.resource if held.resource != resource else None,
         ended_at=None if ending is None else utc(ending.at),
         outcome=None if ending is None else ending.outcome,
@@ -148,11 +148,6 @@ def token(token: Token, at: int) -> responses.PastToken:
     )
 
 
-def wants(ticket: Ticket, resource: str) -> bool:
-    """Whether anything that a ticket requests overlaps a resource."""
-    return any(overlap(name, resource) for name in (ticket.resource, *ticket.also, *ticket.alternatives))
-
-
 def _agent(
     agent: str, principal: str | None, counts: Sequence[int], profiles: Mapping[str, Profile]
 ) -> responses.PastAgent:
@@ -183,8 +178,15 @@ def _waiter(ticket: Ticket, at: int) -> Waiter:
 def _past_hold(lapsed: PastGrant) -> tuple[PastHold, int]:
     grant, ending = lapsed.grant, lapsed.ending
     assert ending is not None
-    facts = {"principal": grant.principal, "session": grant.session, "version": grant.version}
-    return PastHold(grant.agent, "expired", ending.at, **facts), ending.noticed_at  # type: ignore[arg-type]
+    hold = PastHold(
+        grant.agent,
+        "expired",
+        ending.at,
+        principal=grant.principal,
+        session=grant.session,
+        version=grant.version,
+    )
+    return hold, ending.noticed_at
 
 
 def _end(held: PastGrant) -> int:
