@@ -221,12 +221,15 @@ def decide(command: Revert, who: Who, reader: Reader, steady: int) -> RevertDeci
     board = load_board(reader, resources, steady, reader.at)
     decision = RevertDecision([], [], [])
     for block, record in zip(blocks, records, strict=True):
-        if (kept := _kept(block, record, command.run, who, board, reader.at)) is not None:
+        if (kept := _kept(block, command.run, who, board)) is not None:
             decision.kept.append(kept)
+            continue
+        if not (events := _events(block, record, command.by, reader.at)):
+            decision.kept.append(KeptKey(block.namespace, block.key, block.version, "unchanged"))
             continue
         after = record
         basis = Basis("revert", based_on=record.version if seen(record, reader.at).live else 0)
-        for event in _events(block, record, command.by, reader.at):
+        for event in events:
             before, after = after, evolve(after, event, reader.at, who.principal)
             decision.changes.append(Change(before, event, after, None if isinstance(event, ValueExpired) else basis))
         base = seen(block.base, reader.at)
@@ -249,8 +252,8 @@ def _events(block: RunBlock, record: Record, by: str, at: int) -> list[RecordEve
     return [written] if ended is None else [ended, written]
 
 
-def _kept(block: RunBlock, record: Record, run: Run, who: Who, board: ClaimBoard, at: int) -> KeptKey | None:
-    """Why the key is left as it is; None if the block can be undone."""
+def _kept(block: RunBlock, run: Run, who: Who, board: ClaimBoard) -> KeptKey | None:
+    """Why the block must not be undone; None if it may."""
     address = block.namespace, block.key, block.version
     if block.reason is not None:
         return KeptKey(*address, block.reason, block.by or None, block.principal)
@@ -259,7 +262,7 @@ def _kept(block: RunBlock, record: Record, run: Run, who: Who, board: ClaimBoard
             lease = hold.lease
             if not lease.is_of(who) and not _is_of_run(lease, run, block):
                 return KeptKey(*address, "claimed", lease.agent, lease.principal, hold.resource)
-    return None if _events(block, record, who.agent, at) else KeptKey(*address, "unchanged")
+    return None
 
 
 def _is_of_run(lease: Lease, run: Run, block: RunBlock) -> bool:
