@@ -1,6 +1,7 @@
 """Hashes of session ids and receipts. Both act as credentials, so only salted hashes are stored and shown."""
 
 import hashlib
+import re
 import secrets
 from typing import Final, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ SALT: Final = "session_salt"
 
 _CHARACTERS: Final = 16
 """64 bits of a hash: enough to distinguish the sessions of one store."""
+_HASHED: Final = re.compile(rf"[a-z]+-[0-9a-f]{{{_CHARACTERS}}}")
 
 
 class SessionId(NamedTuple):
@@ -39,6 +41,11 @@ class Identity:
 
     def _hash(self, text: str) -> str:
         return hashlib.sha256(f"{self._salt} {text}".encode()).hexdigest()[:_CHARACTERS]
+
+
+def is_hashed(session: str) -> bool:
+    """Whether a text has the form of a hashed session. Release 0.1 recorded some sessions as they were given."""
+    return _HASHED.fullmatch(session) is not None
 
 
 def new_receipt() -> str:

@@ -1,6 +1,5 @@
 """Converts records and events to responses about changes."""
 
-import re
 from typing import Any, Final
 
 from holdlog.adapters.api.changes import responses
@@ -10,13 +9,11 @@ from holdlog.adapters.api.changes.moments import KeyState
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.values.presenter import past
 from holdlog.adapters.auth.grants import EVERYTHING
+from holdlog.adapters.auth.identity import is_hashed
 from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.revert import Reverted
 from holdlog.domain.times import utc
-
-SALTED_SESSION: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
-"""A session as auth/identity.py hashes it. Release 0.1 recorded some as they were given, which act as credentials."""
 
 
 def key_change(before: KeyState, after: KeyState) -> responses.KeyChange | None:
@@ -73,9 +70,9 @@ def _facts(recorded: Recorded[Event], rules: RequestRules, namespace: str) -> di
 
 
 def session_of(envelope: Envelope) -> str | None:
-    """The session that made an event, if it is recorded as a salted hash."""
+    """The session that made an event, if it is recorded as a salted hash; otherwise it acts as a credential."""
     session = envelope.caller.session
-    return session if session is not None and SALTED_SESSION.fullmatch(session) else None
+    return session if session is not None and is_hashed(session) else None
 
 
 def revert_result(outcome: Reverted, rules: RequestRules, dry_run: bool = False) -> responses.RevertResult:

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple, get_args
 
 from pydantic import TypeAdapter
 
-from holdlog.adapters.api.changes.presenter import SALTED_SESSION, revert_result
+from holdlog.adapters.api.changes.presenter import revert_result
 from holdlog.adapters.api.changes.responses import RevertResult
 from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.api.request import CommandRequest, Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import NAME, SESSION, STORED_AGENT, checked, text
-from holdlog.adapters.auth.identity import SessionSource
+from holdlog.adapters.auth.identity import SessionSource, is_hashed
 from holdlog.domain import revert
 from holdlog.domain.claims.lease import Who
 from holdlog.domain.commands import Outcome
@@ -117,7 +117,7 @@ class RevertRequests:
     def _sessions(self, given: str) -> tuple[str, ...]:
         """The salted hashes that a session may have: its own if that was given, or those of a text from any source."""
         hashed = (self._rules.identity.session(source, given) for source in get_args(SessionSource))
-        return (given, *hashed) if SALTED_SESSION.fullmatch(given) else tuple(hashed)
+        return (given, *hashed) if is_hashed(given) else tuple(hashed)
 
 
 def _earliest(reader: Reader, run: Run, namespace: str | None, progress: Progress) -> dict[Record, int]:
