@@ -1,6 +1,5 @@
 """Requests about changes: check the arguments, then define what to read and how to respond."""
 
-import heapq
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
@@ -13,6 +12,7 @@ from holdlog.adapters.api.pagination import FIRST_CHUNK, LAST_CHUNK, MAX_PAGE, M
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import NAME, after_argument, page_size, text
+from holdlog.adapters.api.values.requests import records_by_key
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError, NotFoundError
@@ -125,7 +125,8 @@ def _compared(
     reader: Reader, namespace: str, first: ResolvedMoment, second: ResolvedMoment, after: str | None
 ) -> Iterator[tuple[str, KeyChange | None]]:
     """The keys that may differ, each with how it does."""
-    keys = (it.key for it in _records(reader, namespace, after) if _may_differ(it, first, second))
+    written = records_by_key(reader, namespace, after, include_deleted=True)
+    keys = (it.key for it in written if _may_differ(it, first, second))
     size = FIRST_CHUNK
     while batch := list(islice(keys, size)):
         pairs = zip(*(keys_at(reader, namespace, batch, point) for point in (first, second)), strict=True)
@@ -151,12 +152,3 @@ def _page(compared: Iterator[tuple[str, KeyChange | None]], limit: int) -> tuple
 def _may_differ(record: Record, first: ResolvedMoment, second: ResolvedMoment) -> bool:
     """Whether a record may have changed between two points. An expiry has no event until somebody notices it."""
     return record.updated_at >= min(first.begins, second.begins) or record.expires_at is not None
-
-
-def _records(reader: Reader, namespace: str, after: str | None) -> Iterator[Record]:
-    """All records that ever existed, by key, as their last events left them."""
-
-    def of(deleted: bool) -> Iterator[Record]:
-        return chunks(lambda key, size: reader.records(namespace, "", key, size, deleted), after, lambda it: it.key)
-
-    return heapq.merge(of(False), of(True), key=lambda record: record.key)

@@ -218,7 +218,7 @@ class ValueRequests:
 
         def answer(reader: Reader) -> responses.Export:
             found, more = page(
-                _exported(reader, namespace, after, include_deleted),
+                records_by_key(reader, namespace, after, include_deleted),
                 EXPORT_PAGE,
                 lambda record: (
                     record_bytes(record) + up_to_a_page(event_bytes(it) for it in _history(reader, record.stream, None))
@@ -232,7 +232,7 @@ class ValueRequests:
         namespace = self._readable_namespace(namespace)
         return Query(
             lambda reader: self._export(
-                reader, namespace, list(_exported(reader, namespace, None, include_deleted)), None
+                reader, namespace, list(records_by_key(reader, namespace, None, include_deleted)), None
             ),
             large=True,
         )
@@ -247,7 +247,7 @@ class ValueRequests:
         def parts(reader: Reader) -> Iterator[str]:
             for name in chunks(reader.written_namespaces, None, str) if named is None else (named,):
                 if self._rules.grants.allows("read-values", name):
-                    for record in _exported(reader, name, None, include_deleted):
+                    for record in records_by_key(reader, name, None, include_deleted):
                         yield from self._exported_line(reader, record)
 
         return parts
@@ -358,7 +358,9 @@ def _records(reader: Reader, namespace: str, prefix: str, after: str | None, del
     return (seen(record, reader.at) for record in found)
 
 
-def _exported(reader: Reader, namespace: str, after: str | None, include_deleted: bool) -> Iterable[Record]:
+def records_by_key(reader: Reader, namespace: str, after: str | None, include_deleted: bool) -> Iterable[Record]:
+    """The records of a namespace that have a value, and with `include_deleted` those that had one, by key, after a key.
+    A value that is due has expired."""
     kinds = (False, True) if include_deleted else (False,)
     return heapq.merge(
         *(_records(reader, namespace, "", after, deleted) for deleted in kinds), key=lambda record: record.key
