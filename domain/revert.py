@@ -14,6 +14,7 @@ from holdlog.domain.claims.board_storage import load_board
 from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.claims.resource import canonical
 from holdlog.domain.envelope import Basis, Recorded
+from holdlog.domain.history import newest_first
 from holdlog.domain.message import Command, Event, Message
 from holdlog.domain.names import Agent, AllowedAgent, Label, acts_for, record_stream
 from holdlog.domain.ports import Change, Reader
@@ -31,8 +32,9 @@ from holdlog.domain.record import (
 
 MAX_KEYS: Final = 1_000
 """Keys that one revert may concern."""
+FEW: Final = 2
 MOST_AT_ONCE: Final = 64
-"""Events of a stream that are read at once."""
+"""Events of a stream that are read at once, first and at most: most blocks are short, and values may be large."""
 
 Reason = Literal["changed_since", "base_written_by_run", "redacted", "claimed", "unchanged"]
 """Why a key is left as it is: others changed it since; the run had written it before others wrote the value that would
@@ -201,7 +203,8 @@ def _undone_from(recorded: Recorded[Event]) -> int | None:
 
 
 def read_block(run: Run, namespace: str, key: str, earliest: int, reader: Reader) -> RunBlock:
-    return block_of(run, namespace, key, earliest, _history(reader, record_stream(namespace, key)))
+    history = newest_first(reader, record_stream(namespace, key), first=FEW, largest=MOST_AT_ONCE)
+    return block_of(run, namespace, key, earliest, history)
 
 
 # --- decide
@@ -278,14 +281,3 @@ def _claims_of(namespace: str, key: str) -> tuple[str, ...]:
         return (canonical(f"custom://{namespace}/{key}"),)
     except ValueError:  # too long
         return ()
-
-
-def _history(reader: Reader, stream: str) -> Iterator[Recorded[Event]]:
-    """The events of a stream, newest first; most blocks are short, and values may be large."""
-    before, size = None, 2
-    while True:
-        found = reader.history(stream, before, size)
-        yield from found
-        if len(found) < size:
-            return
-        before, size = found[-1].envelope.version, min(2 * size, MOST_AT_ONCE)

@@ -1,6 +1,6 @@
 """The claims at an earlier position: folded from the log, beginning with the newest snapshot before it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, cast, get_args
 
@@ -21,6 +21,7 @@ from holdlog.domain.claims.claim import (
     new_ticket,
 )
 from holdlog.domain.envelope import Recorded
+from holdlog.domain.history import newest_first
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
@@ -82,7 +83,7 @@ def past_hold(reader: Reader, resource: str, version: int) -> tuple[PastHold, in
     """How the last hold of a claim had ended when it had this version, and when the log recorded that (microseconds
     UTC); None if none had ended."""
     stream = claim_stream(resource)
-    for recorded in _backwards(reader, stream, version + 1):
+    for recorded in newest_first(reader, stream, version + 1):
         event, envelope = recorded.event, recorded.envelope
         if isinstance(event, ClaimReleased) or (isinstance(event, ClaimExpired) and event.collected):
             grant = _grant_before(reader, stream, envelope.version, event.grant)
@@ -136,17 +137,11 @@ def _ending(recorded: Recorded[Event]) -> Ending:
 def _grant_before(reader: Reader, stream: str, version: int, grant: int | None) -> Grant | None:
     """The grant that an event of this version ended. `grant`: its version; None in logs of major 1, where a claim had
     one grant."""
-    for recorded in _backwards(reader, stream, version if grant is None else grant + 1):
+    for recorded in newest_first(reader, stream, version if grant is None else grant + 1):
         event, envelope = recorded.event, recorded.envelope
         if isinstance(event, ClaimGranted | ClaimResumed):
             return Grant(envelope.version, event.agent, event.principal, event.mode, envelope.at, event.session)
     return None
-
-
-def _backwards(reader: Reader, stream: str, before: int) -> Iterator[Recorded[Event]]:
-    while page := reader.history(stream, before, _CHUNK):
-        yield from page
-        before = page[-1].envelope.version
 
 
 @lru_cache(_PAGE)

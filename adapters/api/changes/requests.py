@@ -8,11 +8,12 @@ from holdlog.adapters.api.changes.blame import origins
 from holdlog.adapters.api.changes.moments import KeyState, NamedMoment, ResolvedMoment, key_at, keys_at, resolved
 from holdlog.adapters.api.changes.presenter import author, field_author, key_change
 from holdlog.adapters.api.changes.responses import Blame, Diff, KeyChange
-from holdlog.adapters.api.pagination import FIRST_CHUNK, LAST_CHUNK, MAX_PAGE, MAX_PAGE_BYTES, ROW_BYTES, chunks
+from holdlog.adapters.api.pagination import FIRST_CHUNK, LAST_CHUNK, MAX_PAGE, MAX_PAGE_BYTES, ROW_BYTES
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import NAME, after_argument, page_size, text
 from holdlog.adapters.api.values.requests import records_by_key
+from holdlog.domain.history import newest_first
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError, NotFoundError
@@ -106,11 +107,7 @@ class ChangeRequests:
         value = record.value.value if record.live else None
         members = value if isinstance(value, dict) else {}
         names = sorted(name for name in members if after_field is None or name > after_field)
-        history = chunks(
-            lambda version, size: reader.history(record.stream, version, size),
-            newest.envelope.version,
-            lambda it: it.envelope.version,
-        )
+        history = newest_first(reader, record.stream, newest.envelope.version)
         traced = origins({name: members[name] for name in names[:limit]}, newest, history)
         authors = sorted(traced.found.items())
         return {

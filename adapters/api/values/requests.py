@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from holdlog.adapters.api.pagination import LAST_CHUNK, MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
+from holdlog.adapters.api.pagination import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
 from holdlog.adapters.api.request import BlockingQuery, CommandRequest, Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import (
@@ -27,6 +27,7 @@ from holdlog.adapters.api.validation import (
 from holdlog.adapters.api.values import presenter, responses
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.envelope import Recorded
+from holdlog.domain.history import newest_first
 from holdlog.domain.message import Event
 from holdlog.domain.names import record_stream
 from holdlog.domain.ports import Reader
@@ -191,7 +192,7 @@ class ValueRequests:
         namespace, key = self._readable(namespace, key)
 
         def answer(reader: Reader) -> responses.History:
-            found, more = page(_history(reader, record_stream(namespace, key), before), size, event_bytes)
+            found, more = page(newest_first(reader, record_stream(namespace, key), before), size, event_bytes)
             return responses.History(
                 namespace=namespace,
                 key=key,
@@ -221,7 +222,7 @@ class ValueRequests:
                 records_by_key(reader, namespace, after, include_deleted),
                 EXPORT_PAGE,
                 lambda record: (
-                    record_bytes(record) + up_to_a_page(event_bytes(it) for it in _history(reader, record.stream, None))
+                    record_bytes(record) + up_to_a_page(event_bytes(it) for it in newest_first(reader, record.stream))
                 ),
             )
             return self._export(reader, namespace, found, found[-1].key if more else None)
@@ -257,7 +258,7 @@ class ValueRequests:
         head = {"namespace": record.namespace, **presenter.listed(record).model_dump(mode="json")}
         yield f'{to_json(head).decode()[:-1]},"history":['
         separator = ""
-        for past in _history(reader, record.stream, None, EXPORTED_AT_ONCE):
+        for past in newest_first(reader, record.stream, largest=EXPORTED_AT_ONCE):
             (entry,) = self._entries([past])
             yield f"{separator}{to_json(entry.body()).decode()}"
             separator = ","
@@ -365,10 +366,3 @@ def records_by_key(reader: Reader, namespace: str, after: str | None, include_de
     return heapq.merge(
         *(_records(reader, namespace, "", after, deleted) for deleted in kinds), key=lambda record: record.key
     )
-
-
-def _history(reader: Reader, stream: str, before: int | None, largest: int = LAST_CHUNK) -> Iterator[Recorded[Event]]:
-    def fetch(version: int | None, size: int) -> list[Recorded[Event]]:
-        return reader.history(stream, version, size)
-
-    return chunks(fetch, before, lambda it: it.envelope.version, largest)
