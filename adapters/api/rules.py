@@ -17,7 +17,7 @@ from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.identity import Identity
 from holdlog.domain.claims.lease import SECOND
 from holdlog.domain.claims.resource import ClaimableResource, Resource
-from holdlog.domain.record import FencingCondition
+from holdlog.domain.record import Check, FencingCondition, Transact
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError
 from holdlog.domain.token import Scope
 
@@ -53,6 +53,21 @@ class RequestRules:
         """Check a grant. `name`: as stored. Raises DeniedError."""
         if self.grants is not EVERYTHING:
             self.grants.require(scope, name)
+
+    def require_to_change(self, command: Transact) -> None:
+        """Check the grants of all operations, and of the claims that the command relies on. Raises DeniedError, which
+        names the operation of a numbered command."""
+        for index, operation in enumerate(command.operations):
+            try:
+                if not isinstance(operation, Check):
+                    self.require("write-values", operation.namespace)
+                if isinstance(operation, Check) or operation.is_update:  # whose response may have the value
+                    self.require("read-values", operation.namespace)
+            except DeniedError as refusal:
+                refusal.operation = index if command.numbered else None
+                raise
+        for claim in command.guard:
+            self.require("claim", claim.resource)
 
     def require_to_see(self, resource: str) -> None:
         if self.grants is not EVERYTHING and not self.grants.sees_claim(resource):

@@ -77,7 +77,7 @@ class ValueRequests:
         except ValidationError as error:
             raise invalid(error) from None
         if self._rules.grants is not EVERYTHING:
-            self._require_to_change(command)
+            self._rules.require_to_change(command)
         return CommandRequest(command, presenter.set_result)
 
     def get(self, namespace: str, key: str) -> Query[responses.StateRecord]:
@@ -113,7 +113,7 @@ class ValueRequests:
         except ValidationError as error:
             raise invalid(error) from None
         if self._rules.grants is not EVERYTHING:
-            self._require_to_change(command)
+            self._rules.require_to_change(command)
         return CommandRequest(command, presenter.set_result)
 
     def record(self, namespace: str, key: str) -> Query[Record]:
@@ -131,7 +131,7 @@ class ValueRequests:
         except ValidationError as error:
             raise invalid(error, by="deleted_by") from None
         if self._rules.grants is not EVERYTHING:
-            self._require_to_change(command)
+            self._rules.require_to_change(command)
         return CommandRequest(command, lambda outcome: presenter.delete_result(outcome, command.by))
 
     def clear(self, namespace: str, by: str) -> CommandRequest[responses.ClearResult]:
@@ -283,12 +283,6 @@ class ValueRequests:
             return presenter.watch_timeout(Record(*address), since, elapsed, cap)
 
         return BlockingQuery(read, timed_out, seconds, (record_stream(*address),))
-
-    def _require_to_change(self, command: Transact) -> None:
-        for operation in command.operations:
-            self._rules.require("write-values", operation.namespace)
-        for claim in command.guard:
-            self._rules.require("claim", claim.resource)
 
     def _readable(self, namespace: str, key: str) -> tuple[str, str]:
         address = text(namespace, "namespace", NAME), text(key, "key", NAME)

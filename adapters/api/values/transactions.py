@@ -169,21 +169,8 @@ class TransactionRequests:
         except ValidationError as error:
             raise invalid(error) from None
         if self._rules.grants is not EVERYTHING:
-            self._require_to_run(command)
+            self._rules.require_to_change(command)
         return command
-
-    def _require_to_run(self, command: Transact) -> None:
-        for index, operation in enumerate(command.operations):
-            try:
-                if not isinstance(operation, Check):
-                    self._rules.require("write-values", operation.namespace)
-                if isinstance(operation, Check) or operation.is_update:  # the response has the value
-                    self._rules.require("read-values", operation.namespace)
-            except HoldlogError as refusal:
-                refusal.operation = index if command.numbered else None
-                raise
-        for claim in command.guard:
-            self._rules.require("claim", claim.resource)
 
 
 def _number(given: object, argument: str) -> Json:
