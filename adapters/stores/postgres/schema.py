@@ -11,6 +11,7 @@ from holdlog.adapters.stores.sql.tables import (
     LOSSES,
     REFUSALS,
     SIDE_INDEXES,
+    TABLES,
     VIEW_INDEXES,
     select_from,
 )
@@ -146,13 +147,12 @@ CREATE: Final = (
     }, PRIMARY KEY (resource, version))""",
     f"""CREATE TABLE losses ({_columns(LOSSES.columns, ("resource", "version", "why", "agent", "server", "at"))},
     PRIMARY KEY (resource, version))""",
-    *map(create_view, (*VIEWS, *SNAPSHOT_TABLES)),
+    *map(create_view, TABLES),
     *(f"CREATE INDEX {it}" for it in (*SIDE_INDEXES, *VIEW_INDEXES)),
 )
 
 PUT: Final = {
-    table.name: put_into(table.name, table.columns, table.key)
-    for table in (*VIEWS, *SNAPSHOT_TABLES, LEASES, LOSSES, REFUSALS)
+    table.name: put_into(table.name, table.columns, table.key) for table in (*TABLES, LEASES, LOSSES, REFUSALS)
 }
 DROP: Final = {view.name: drop_rows(view) for view in VIEWS}
 PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"

@@ -5,6 +5,8 @@ from typing import Final
 
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.ports import Refusal
+from holdlog.projections.claims import SNAPSHOT_TABLES
+from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 EVENTS_TABLE: Final = "stored_events"
@@ -32,6 +34,8 @@ LEASES: Final = Table(
 LOSSES: Final = Table("losses", dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int), key=2)
 REFUSALS: Final = Table("refusals", dict.fromkeys(Refusal._fields, str) | {"at": int}, key=0)
 
+TABLES: Final = (*VIEWS, *SNAPSHOT_TABLES)
+"""The tables whose rows come from the log."""
 SIDE_INDEXES: Final = (
     "requests_at ON requests (at)",
     "leases_deadline ON leases (deadline)",

@@ -16,7 +16,7 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local
 from holdlog.adapters.operating_system.private import open_private, require_own, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.sql.tables import SESSION_SALT
+from holdlog.adapters.stores.sql.tables import SESSION_SALT, TABLES
 from holdlog.adapters.stores.sqlite.database import DatabaseFile, inherited
 from holdlog.adapters.stores.sqlite.faults import DOCTOR_FIRST, DamagedError, require_major
 from holdlog.adapters.stores.sqlite.migrating import is_older, migrate
@@ -28,7 +28,6 @@ from holdlog.adapters.stores.sqlite.schema import (
     MAJOR,
     MINOR,
     MINORS_PER_MAJOR,
-    TABLES,
     create_tables,
     create_view,
     make_ours,

@@ -12,11 +12,11 @@ from holdlog.adapters.stores.sql.tables import (
     REFUSALS,
     SESSION_SALT,
     SIDE_INDEXES,
+    TABLES,
     VIEW_INDEXES,
     new_session_salt,
     select_from,
 )
-from holdlog.projections.claims import SNAPSHOT_TABLES
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
@@ -31,9 +31,6 @@ MINOR: Final = 1
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minor versions only add tables or indexes, so servers with different minor
 versions can share a file."""
-
-TABLES: Final = (*VIEWS, *SNAPSHOT_TABLES)
-"""The tables that come from the log."""
 
 TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
 _EVENT_COLUMNS: Final = ",\n    ".join(
