@@ -71,6 +71,17 @@ class Commands:
         )
 
 
+def add_action(
+    actions: Any, store: argparse.ArgumentParser, name: str, help_text: str, epilog: str
+) -> argparse.ArgumentParser:
+    """Add an action of a command, such as `thread read`, that knows `--db`. `actions`: from `add_subparsers`."""
+    description = help_text[0].upper() + help_text[1:] + "."
+    action: argparse.ArgumentParser = actions.add_parser(
+        name, parents=[store], help=help_text, description=description, epilog=epilog
+    )
+    return action
+
+
 def as_option(error: str, names: Mapping[str, str]) -> str:
     """Replace the argument name that begins an error with its name on the command line. `names`: the arguments that are
     not options of the same name."""

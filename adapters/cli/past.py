@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdlog.adapters.cli.commands import add_address
 from holdlog.adapters.cli.existing_store import run_call
 from holdlog.adapters.cli.moments import EXAMPLES, parse_moment
-from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.parsers import Commands, add_action
 from holdlog.adapters.cli.settings import one_or_more
 from holdlog.domain.refusals import InvalidError
 
@@ -63,13 +63,7 @@ def add_past(commands: Commands, store: argparse.ArgumentParser, locations: argp
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION")
 
     def add(name: str, help_text: str, ask: Ask, example: str) -> argparse.ArgumentParser:
-        action: argparse.ArgumentParser = actions.add_parser(
-            name,
-            parents=[store],
-            help=help_text,
-            description=help_text[0].upper() + help_text[1:] + ".",
-            epilog=f"example:\n  holdlog at 14:03 {example}",
-        )
+        action = add_action(actions, store, name, help_text, f"example:\n  holdlog at 14:03 {example}")
         action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON (default: text)")
         action.set_defaults(run=lambda options: _run(options, ask))
         return action

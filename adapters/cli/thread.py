@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.parsers import Commands, as_option
+from holdlog.adapters.cli.parsers import Commands, add_action, as_option
 from holdlog.adapters.cli.settings import location_of, named_location, one_or_more
 from holdlog.domain.refusals import HoldlogError, InvalidError, NotFoundError, StoreError, UnavailableError
 
@@ -50,13 +50,7 @@ def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
 
     def add(name: str, help_text: str, ask: Ask, example: str) -> argparse.ArgumentParser:
-        action: argparse.ArgumentParser = actions.add_parser(
-            name,
-            parents=[store],
-            help=help_text,
-            description=help_text[0].upper() + help_text[1:] + ".",
-            epilog=f"example:\n  holdlog thread {example}",
-        )
+        action = add_action(actions, store, name, help_text, f"example:\n  holdlog thread {example}")
         action.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
         action.set_defaults(run=lambda options: _run(ask, options))
         return action

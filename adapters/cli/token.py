@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.commands import user
-from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.parsers import Commands, add_action
 from holdlog.adapters.cli.settings import named_location
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
 
@@ -56,13 +56,7 @@ def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
     def add(
         name: str, help_text: str, run: Callable[[argparse.Namespace], int], epilog: str
     ) -> argparse.ArgumentParser:
-        action: argparse.ArgumentParser = actions.add_parser(
-            name,
-            parents=[store],
-            help=help_text,
-            description=help_text[0].upper() + help_text[1:] + ".",
-            epilog=epilog,
-        )
+        action = add_action(actions, store, name, help_text, epilog)
         action.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
         action.set_defaults(run=run)
         return action
