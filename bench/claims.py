@@ -44,7 +44,7 @@ def _live(bench: Bench) -> Iterator[Figure]:
                     measured.ratio("full", "empty"),
                     "x an empty store",
                     2.0,
-                    beside=measured.told(" µs"),
+                    beside=measured.described(" µs"),
                 )
         finally:
             for process in stores.values():
@@ -83,4 +83,4 @@ def _guarded(bench: Bench) -> Iterator[Figure]:
             lambda turn: bench.progress(f"guarded {turn}"),
         )
         ratio = measured.ratio("set_guarded", "set")
-        yield Figure(GROUP, "set that names a claim as guard", ratio, "x set", beside=measured.told(" µs"))
+        yield Figure(GROUP, "set that names a claim as guard", ratio, "x set", beside=measured.described(" µs"))

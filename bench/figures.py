@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number. `target`: the most (or with `at_least` the least) that it should be; None: only told.
+    """One measured number. `target`: the most (or with `at_least` the least) that it should be; None: only shown.
 
     `beside`: what the number was made from or compares with.
     """
@@ -97,7 +97,7 @@ class Rounds:
         """The median of the ratios within a round: noise that lasts longer than a round falls out."""
         return median(mine / theirs for mine, theirs in zip(self.medians[name], self.medians[to], strict=True))
 
-    def told(self, unit: str) -> str:
+    def described(self, unit: str) -> str:
         return ", ".join(f"{name} {number(self.median(name))}" for name in self.medians) + unit
 
 

@@ -33,7 +33,7 @@ def run(bench: Bench) -> Iterator[Figure]:
                 "x one per transaction",
                 target,
                 at_least=True,
-                beside=f"{measured.told('/s')}; slowest wait {waits}",
+                beside=f"{measured.described('/s')}; slowest wait {waits}",
             )
             if kind == "threads":
                 worst = max(slowest["grouped"])

@@ -47,7 +47,9 @@ def _tools(bench: Bench, era: str, empty: Server, ours: Server) -> Iterator[Figu
         measured = _compare(bench, f"{era}, {clients} clients", contestants, clients)
         for tool in ("get", "set"):
             what = f"{tool} over MCP {era}, {_many(clients)}"
-            yield Figure(GROUP, what, measured.ratio(tool, "empty"), "x empty", AT_MOST, beside=measured.told(" µs"))
+            yield Figure(
+                GROUP, what, measured.ratio(tool, "empty"), "x empty", AT_MOST, beside=measured.described(" µs")
+            )
 
 
 def _rest(bench: Bench, ours: Server) -> Iterator[Figure]:
@@ -63,7 +65,7 @@ def _rest(bench: Bench, ours: Server) -> Iterator[Figure]:
         for method, target in (("GET", REST_AT_LEAST), ("PUT", None)):
             ratio = measured.ratio("get over MCP", method)
             what, unit = f"REST {method}, {_many(clients)}", "x the rate of MCP get"
-            yield Figure(GROUP, what, ratio, unit, target, True, beside=measured.told(" µs"))
+            yield Figure(GROUP, what, ratio, unit, target, True, beside=measured.described(" µs"))
 
 
 def _many(clients: int) -> str:

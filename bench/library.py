@@ -80,7 +80,9 @@ def _ratios(measured: Rounds, do: str, place: str) -> Iterator[Figure]:
     for target in TARGETS[do]:
         if target.of in measured:
             ratio, unit = measured.ratio("holdlog", target.of), f"x {target.of}"
-            yield Figure(GROUP, f"{NAMES[do]}, {place}", ratio, unit, target.at(place), beside=measured.told(" µs"))
+            yield Figure(
+                GROUP, f"{NAMES[do]}, {place}", ratio, unit, target.at(place), beside=measured.described(" µs")
+            )
 
 
 def _disjoint(bench: Bench, place: str) -> Iterator[Figure]:
@@ -103,4 +105,4 @@ def _disjoint(bench: Bench, place: str) -> Iterator[Figure]:
         if "agenthold" in measured:
             ratio, target = measured.ratio("holdlog", "agenthold"), 1.5 if place == "tmpfs" else None
             what = f"{PROCESSES} processes, keys of their own, {place}"
-            yield Figure(GROUP, what, ratio, "x agenthold", target, beside=measured.told(" µs a call"))
+            yield Figure(GROUP, what, ratio, "x agenthold", target, beside=measured.described(" µs a call"))

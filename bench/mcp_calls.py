@@ -81,7 +81,7 @@ async def _tools(clients: dict[str, Any]) -> dict[str, dict[str, Any]]:
         return call
 
     def claimer(client: Any, tool: str, who: dict[str, str], release: str = "") -> Any:
-        """The n-th call claims the n-th resource. With `release`, all are released now and then: a session may hold 64
+        """The n-th call claims the n-th resource. With `release`, all are released occasionally: a session may hold 64
         claims. That is rare enough to leave the median alone."""
 
         async def call() -> None:
@@ -132,7 +132,7 @@ def _figure(tool: str, measured: Rounds) -> Figure:
         measured.ratio("holdlog", "empty"),
         "x empty",
         AT_MOST,
-        beside=measured.told(" µs") + peer,
+        beside=measured.described(" µs") + peer,
     )
 
 

@@ -64,7 +64,7 @@ def _reads(bench: Bench, store: StateStore, events: int) -> Iterator[Figure]:
         ("time", None, "the same, with finding the time"),
     ):
         ratio = measured.ratio(name, "get")
-        beside = f"{events:,} events, {KEYS:,} keys; {measured.told(' µs')}"
+        beside = f"{events:,} events, {KEYS:,} keys; {measured.described(' µs')}"
         yield Figure(GROUP, f"{what}, to get now", ratio, "x", target, beside=beside)
 
 

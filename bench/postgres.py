@@ -63,7 +63,7 @@ def _single(bench: Bench, url: str) -> Iterator[Figure]:
             measure(name)
         measured = interleaved(("raw", "holdlog"), bench.pick(50, 15), measure, lambda turn: bench.progress(f"{turn}"))
         yield Figure(
-            GROUP, "set, one caller", measured.ratio("holdlog", "raw"), "x raw", 2.0, beside=measured.told(" µs")
+            GROUP, "set, one caller", measured.ratio("holdlog", "raw"), "x raw", 2.0, beside=measured.described(" µs")
         )
 
 

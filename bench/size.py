@@ -63,7 +63,9 @@ def _growth(bench: Bench) -> Iterator[Figure]:
 
 def _flat(do: str, measured: Rounds, names: tuple[str, ...]) -> Figure:
     ratio = measured.ratio(names[-1], names[0])
-    return Figure(GROUP, f"{do} at {names[-1]} to {names[0]} events", ratio, "x", FLAT, beside=measured.told(" µs"))
+    return Figure(
+        GROUP, f"{do} at {names[-1]} to {names[0]} events", ratio, "x", FLAT, beside=measured.described(" µs")
+    )
 
 
 def _grown(bench: Bench, folder: Path, sizes: tuple[int, ...]) -> dict[str, Path]:

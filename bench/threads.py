@@ -105,7 +105,9 @@ def _writers(store: "StateStore") -> "dict[str, Turns]":
 
 
 def _appended(what: str, measured: Rounds, more: str = "") -> Figure:
-    return Figure(GROUP, what, measured.ratio("append", "set"), "x set", APPEND, beside=measured.told(" µs") + more)
+    return Figure(
+        GROUP, what, measured.ratio("append", "set"), "x set", APPEND, beside=measured.described(" µs") + more
+    )
 
 
 async def _append_over_mcp(bench: Bench, path: Path) -> Figure:
@@ -181,10 +183,10 @@ def _read(bench: Bench, path: Path, beside: Path) -> Iterator[Figure]:
         by_hand.median("holdlog") / 1000,
         " ms",
         READ_MS,
-        beside=f"{by_hand.told(' µs')}; {number(by_hand.ratio('holdlog', 'raw'))}x raw, which makes no models",
+        beside=f"{by_hand.described(' µs')}; {number(by_hand.ratio('holdlog', 'raw'))}x raw, which makes no models",
     )
     what = f"open and last {PAGE}: {number(sizes['long'])} to {SHORT} events, tmpfs"
-    yield Figure(GROUP, what, lengths.ratio("long", "short"), "x", FLAT, beside=lengths.told(" µs"))
+    yield Figure(GROUP, what, lengths.ratio("long", "short"), "x", FLAT, beside=lengths.described(" µs"))
 
 
 def _filling(thread: str, events: int) -> Iterator[AnyCommand]:

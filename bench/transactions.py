@@ -43,8 +43,8 @@ def run(bench: Bench) -> Iterator[Figure]:
                 lambda name, processes=processes: processes[name].ask("transact", n=CALLS, keys=KEYS),
                 lambda turn, place=place: bench.progress(f"{place} {turn}"),
             )
-            ratio, told = measured.ratio("holdlog", "sql"), measured.told(" µs")
-            yield Figure(GROUP, f"set of {KEYS} keys, {place}", ratio, "x SQLite", TARGETS[place], beside=told)
+            ratio, times = measured.ratio("holdlog", "sql"), measured.described(" µs")
+            yield Figure(GROUP, f"set of {KEYS} keys, {place}", ratio, "x SQLite", TARGETS[place], beside=times)
             counted = interleaved(
                 ("holdlog",),
                 bench.pick(20, 5),

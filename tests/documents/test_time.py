@@ -31,7 +31,7 @@ def run(command: str, folder: Path) -> str:
 
 
 def pattern(shown: str) -> str:
-    """Matches a text in which … stands for anything within a line."""
+    """Matches the text; … matches anything within a line."""
     return ".*".join(re.escape(part) for part in shown.split("…"))
 
 

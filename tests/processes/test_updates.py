@@ -1,4 +1,4 @@
-"""Updates and transactions of many processes: none is lost, none is half done, whoever is killed."""
+"""Updates and transactions of many processes: each is complete or absent, and none is lost, even under kill -9."""
 
 import random
 import time

@@ -86,7 +86,7 @@ def test_revert_restores_what_was_before_and_a_second_one_restores_everything(
 def test_two_reverts_restore_everything_whatever_was_reverted_before(
     engine: Engine, steps: list[list[Step] | str]
 ) -> None:
-    """A name stands for a revert of that run."""
+    """A name means a revert of that run."""
     runs = Runs(engine, f"n{next(_NUMBERS)}")
     for step in steps:
         if isinstance(step, str):

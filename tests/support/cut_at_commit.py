@@ -19,7 +19,7 @@ Cut = Literal["before", "after"]
 
 class CuttingProxy:
     """`next_cut`: when to cut the next commit of a write, once: before the server gets it, or after the server has
-    responded, so that only the response is lost. `is_last`: from then on, nobody gets a connection. `cuts`: how many
+    responded, so that only the response is lost. `is_last`: from then on, every connection is refused. `cuts`: how many
     connections ended."""
 
     def __init__(self, url: str) -> None:

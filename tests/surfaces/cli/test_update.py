@@ -48,7 +48,7 @@ def test_repeated_update_with_a_request_id_is_done_once(run: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (("--append", "1"), 1, "error: the value is not a list, so nothing can be appended to it\n"),
         (("--patch", '[{"op": "remove", "path": "/a"}]'), 1, "error: patch[0]: remove does not apply; the value has"),
@@ -64,12 +64,12 @@ def test_repeated_update_with_a_request_id_is_done_once(run: Terminal) -> None:
     ],
 )
 def test_refused_update_names_the_reason_and_changes_nothing(
-    run: Terminal, words: tuple[str, ...], code: int, told: str
+    run: Terminal, words: tuple[str, ...], code: int, message: str
 ) -> None:
     run("set", "stats", "visits", "7", "--version", "0", "--by", "ann")
     refused = run(*VISITS, *words)
     assert (refused.code, refused.out) == (code, "")
-    assert refused.err.startswith(told), refused.err
+    assert refused.err.startswith(message), refused.err
     assert run("get", "stats", "visits").out == "7\n"
 
 
@@ -98,7 +98,7 @@ def test_transaction_is_read_from_a_file_or_standard_input(
 
 
 @pytest.mark.parametrize(
-    ("operations", "code", "told"),
+    ("operations", "code", "message"),
     [
         (moved(1, expected_version=7), 1, "conflict: bank/bob is at version 1 by ann, not 7: 10\nOperation 1 was"),
         ([{"op": "delete", "namespace": "bank", "key": "x"}], 1, "not_found: bank/x has no value\nOperation 0 was"),
@@ -114,14 +114,14 @@ def test_transaction_is_read_from_a_file_or_standard_input(
     ],
 )
 def test_refused_transaction_names_its_operation_and_changes_nothing(
-    run: Terminal, tmp_path: Path, operations: Any, code: int, told: str
+    run: Terminal, tmp_path: Path, operations: Any, code: int, message: str
 ) -> None:
     run("set", "bank", "bob", "10", "--version", "0", "--by", "ann")
     file = tmp_path / "move.json"
     file.write_text(json.dumps(operations))
     refused = run("transact", str(file))
     assert (refused.code, refused.out) == (code, "")
-    assert refused.err.startswith(told), refused.err
+    assert refused.err.startswith(message), refused.err
     assert run("list", "bank").out.startswith("bob  v1")
 
 
