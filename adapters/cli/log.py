@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.api.values.responses import EventView
     from holdlog.adapters.runtime.engine import Engine
 
-GROUPS: Final = ("record", "claim", "thread", "agent", "token")
+GROUPS: Final = ("record", "claim", "thread", "agent", "token", "store")
 """Groups of event kinds, by name."""
 PAGE: Final = 1000
 WIDER: Final = 8
@@ -58,7 +58,7 @@ def add_log(commands: Commands, store: argparse.ArgumentParser, locations: argpa
     parser.add_argument(
         "--kinds",
         metavar="KINDS",
-        help="only these, separated by commas: record, claim, thread, agent, token, ValueWritten … (default: all)",
+        help="only these, separated by commas: record, claim, thread, agent, token, store, ValueWritten … (default: all)",
     )
     parser.add_argument("--agent", metavar="NAME", help="only events of this agent and its sub-agents (default: all)")
     parser.add_argument("--limit", type=one_or_more, metavar="N", help="stop after N events (default: no limit)")
