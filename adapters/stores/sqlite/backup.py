@@ -14,10 +14,9 @@ from typing import Final, NamedTuple
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.operating_system.private import is_private, open_private, require_own
 from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.adapters.stores.sqlite.migrating import remove_database, sync_folder
 from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours
-from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
+from holdlog.adapters.stores.sqlite.recorder import configure, last_position, uri_of
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 STEP_PAGES: Final = 256
@@ -28,7 +27,7 @@ Progress = Callable[[int, int], None]
 """Called with the number of pages copied so far, and the total."""
 
 
-class Contents(NamedTuple):
+class BackupContents(NamedTuple):
     """Which store a file is, and the position of its last event."""
 
     store_id: str
@@ -81,12 +80,12 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(uri_of(path, mode), uri=True, isolation_level=None, timeout=LOCK_TIMEOUT)
 
 
-def contents_of(connection: sqlite3.Connection) -> Contents:
+def contents_of(connection: sqlite3.Connection) -> BackupContents:
     """Raises StoreError if the file has no store id, sqlite3.Error."""
     found = connection.execute("SELECT value FROM meta WHERE name = 'store_id'").fetchone()
     if found is None:
         raise StoreError("the store has no id; run `holdlog doctor`")
-    return Contents(found[0], connection.execute(f"SELECT COALESCE(MAX(rowid), 0) FROM {EVENTS_TABLE}").fetchone()[0])
+    return BackupContents(found[0], last_position(connection))
 
 
 def copy_database(source: sqlite3.Connection, target: Path, progress: Progress) -> None:
@@ -136,7 +135,7 @@ def _only_backup(partial: Path) -> Iterator[None]:
             lock.release()
 
 
-def _verify(partial: Path, expected: Contents) -> None:
+def _verify(partial: Path, expected: BackupContents) -> None:
     """Read the copy back from the file: SQLite's full integrity check, the store id and the last position."""
     with closing(connect(partial, "ro")) as copy:
         require_ours(partial, copy)
@@ -147,7 +146,7 @@ def _verify(partial: Path, expected: Contents) -> None:
             raise StoreError("the backup differs from the store; it was removed; check the disk")
 
 
-def _publish(partial: Path, contents: Contents) -> Path:
+def _publish(partial: Path, contents: BackupContents) -> Path:
     while True:
         name = f"holdlog-{contents.store_id[:8]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{contents.position}.backup"
         backup = partial.with_name(name)
@@ -167,7 +166,7 @@ def _remove_older(backup: Path, store_id: str, keep: int) -> list[Path]:
         found = _NAME.fullmatch(path.name)
         if found is None or path == backup or found["store"] != made["store"] or found["time"] > made["time"]:
             continue
-        if _is_backup_of(path, Contents(store_id, int(found["position"]))):
+        if _is_backup_of(path, BackupContents(store_id, int(found["position"]))):
             older.append((found["time"], int(found["position"]), path))
     removed = [path for *_, path in sorted(older)[: max(0, len(older) + 1 - keep)]]
     for path in removed:
@@ -176,7 +175,7 @@ def _remove_older(backup: Path, store_id: str, keep: int) -> list[Path]:
     return removed
 
 
-def _is_backup_of(path: Path, contents: Contents) -> bool:
+def _is_backup_of(path: Path, contents: BackupContents) -> bool:
     if not is_private(path) or not path.is_file():
         return False
     with (

@@ -9,26 +9,23 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.operating_system.presence import connected
 from holdlog.adapters.operating_system.private import require_own
 from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
 from holdlog.adapters.stores.sqlite.backup import Progress, connect, contents_of, copy_database
 from holdlog.adapters.stores.sqlite.database import kept_names
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.faults import is_busy
 from holdlog.adapters.stores.sqlite.migrating import SIDE_FILES, remove_database, sync_folder
 from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours
+from holdlog.adapters.stores.sqlite.recorder import missing_events
 from holdlog.domain.refusals import StoreError, UnavailableError
 
-_COUNT_LOST: Final = f"""SELECT COUNT(*), MIN(ours.rowid), MAX(ours.rowid) FROM {EVENTS_TABLE} AS ours
-LEFT JOIN restored.{EVENTS_TABLE} AS theirs ON theirs.rowid = ours.rowid WHERE theirs.digest IS NOT ours.digest"""
 
-
-class Lost(NamedTuple):
+class LostEvents(NamedTuple):
     """Events of the replaced store that the restored one does not have. `first`, `last`: their positions, if any."""
 
     events: int
@@ -45,7 +42,7 @@ class RestoreReport(NamedTuple):
     position: int
     kept: str | None
     same_store: bool
-    lost: Lost
+    lost: LostEvents
     unchecked: bool
 
 
@@ -113,7 +110,7 @@ def _replace(path: Path, backup: Path, restored: Path, progress: Progress) -> Re
     unchecked = _verify(restored, backup, progress)
     with closing(connect(restored, "ro")) as copy:
         contents = contents_of(copy)
-    kept, same_store, lost = None, True, Lost(0, None, None)
+    kept, same_store, lost = None, True, LostEvents(0, None, None)
     if os.path.lexists(path):
         for name in kept_names(path):
             name.unlink()  # left by a killed restore
@@ -138,7 +135,7 @@ def _verify(restored: Path, backup: Path, progress: Progress) -> bool:
     return any(it.name == "log" and it.level == "warn" for it in findings)
 
 
-def _detach(path: Path, restored: Path, store_id: str) -> tuple[bool, Lost]:
+def _detach(path: Path, restored: Path, store_id: str) -> tuple[bool, LostEvents]:
     """Move the write-ahead log of the current store into its file, so that this is complete without side files, and
     count the events that it alone has. SQLite refuses this while any other connection is open."""
     try:
@@ -149,7 +146,7 @@ def _detach(path: Path, restored: Path, store_id: str) -> tuple[bool, Lost]:
             if mode != "delete":
                 raise UnavailableError("a process has the store open; stop all of its processes, then restore")
             current.execute("ATTACH ? AS restored", (str(restored),))
-            lost = Lost(*current.execute(_COUNT_LOST).fetchone())
+            lost = LostEvents(*missing_events(current, "restored"))
             return contents_of(current).store_id == store_id, lost
     except sqlite3.Error as error:
         if is_busy(error):
