@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,36 +15,48 @@ from holdlog.adapters.stores.sqlite.restore import restore
 
 KILLED = """
 import os, signal, sys
+from itertools import count
 from pathlib import Path
 from holdlog.adapters.stores.sqlite.backup import back_up
 from holdlog.adapters.stores.sqlite.restore import restore
 
-what, first, second, kill_at = sys.argv[1:]
-steps = 0
+what, first, second = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+steps = kill_at = 0
 
 def watch(event, arguments):
     global steps
-    if event in ("open", "os.rename", "os.link", "os.remove", "sqlite3.connect"):
-        if event == "open" and not str(arguments[0]).startswith(str(Path(first).parent)):
-            return
-        steps += 1
-        if steps == int(kill_at):
-            os.kill(os.getpid(), signal.SIGKILL)
+    is_step = event in ("open", "os.rename", "os.link", "os.remove", "sqlite3.connect")
+    steps += is_step
+    if is_step and steps == kill_at:  # the kill is an event, too
+        os.kill(os.getpid(), signal.SIGKILL)
 
-sys.addaudithook(watch)
-if what == "backup":
-    back_up(Path(first), Path(second), 1)
-else:
-    restore(Path(first), Path(second))
+for kill_at in count(1):
+    if (child := os.fork()) == 0:
+        sys.addaudithook(watch)
+        back_up(first, second, 1) if what == "backup" else restore(first, second)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    sys.stdin.readline()
 """
 
 
-def killed(what: str, first: Path, second: Path, step: int) -> bool:
-    """Whether it was killed: it had that many steps."""
-    line = [sys.executable, "-c", KILLED, what, str(first), str(second), str(step)]
-    status = subprocess.run(line, timeout=60, check=False).returncode
-    assert status in (0, -9)
-    return status == -9
+def killed(what: str, first: Path, second: Path) -> Iterator[int]:
+    """Run it again and again, killed before its first step, then before its second, until it was not killed."""
+    line = [sys.executable, "-c", KILLED, what, str(first), str(second)]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            for step in count(1):
+                status = int(process.stdout.readline())
+                if status == 0:
+                    return
+                assert status == -9
+                yield step
+                process.stdin.write("\n")
+                process.stdin.flush()
+        finally:
+            process.kill()
 
 
 def write(path: Path, *values: int) -> None:
@@ -65,14 +79,13 @@ def test_killed_backup_leaves_only_whole_backups_and_the_next_one_cleans_up(tmp_
     path, folder = tmp_path / "state.db", tmp_path / "backups"
     folder.mkdir(mode=0o700)
     write(path, 1)
-    step = 1
-    while killed("backup", path, folder, step):
+    for step in killed("backup", path, folder):
         assert all(sound(it) for it in folder.glob("*.backup"))
-        write(path, step)
-        step += 1
+        if step % 5 == 0:
+            write(path, step)
+    assert step > 10
     back_up(path, folder, 1)
     assert len(list(folder.iterdir())) == 1
-    assert step > 10
 
 
 @pytest.mark.check
@@ -83,8 +96,7 @@ def test_killed_restore_leaves_the_old_store_or_the_new_one(tmp_path: Path) -> N
     backup = Path(back_up(path, folder, 1).backup)
     write(path, 2)
     outcomes = []
-    step = 1
-    while killed("restore", path, backup, step):
+    for step in killed("restore", path, backup):
         outcomes.append(value(path))
         assert sound(path)
         if outcomes[-1] == 1:
@@ -93,7 +105,6 @@ def test_killed_restore_leaves_the_old_store_or_the_new_one(tmp_path: Path) -> N
             write(path, 2)
             for left in tmp_path.glob("*.before-restore-*"):
                 left.unlink()
-        step += 1
     assert set(outcomes) == {1, 2}
     restore(path, backup)
     assert not list(tmp_path.glob("*.restoring*"))

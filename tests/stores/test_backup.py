@@ -264,7 +264,7 @@ def test_wait_in_a_process_whose_file_was_replaced_ends_with_the_error(path: Pat
 
         def wait() -> None:
             try:
-                store.watch("n", "k", 1, timeout=30)
+                store.watch("n", "k", 1, timeout_seconds=30)
             except BaseException as error:
                 raised.append(error)
 
