@@ -94,7 +94,7 @@ def test_keep_removes_the_oldest_backups_of_the_same_store_alone(path: Path, fol
     assert names(folder) == sorted(Path(it).name for it in kept)
 
 
-def test_backup_to_a_missing_folder_says_how_to_create_it(path: Path, tmp_path: Path) -> None:
+def test_missing_folder_is_reported_with_how_to_create_it(path: Path, tmp_path: Path) -> None:
     write(path, 1)
     with pytest.raises(StoreError, match="is not a folder; create it first"):
         back_up(path, tmp_path / "missing", 7)
@@ -184,7 +184,7 @@ def test_restore_creates_a_store_that_is_missing(path: Path, folder: Path) -> No
     assert value(path) == 1
 
 
-def test_restore_of_another_store_says_so(path: Path, folder: Path, tmp_path: Path) -> None:
+def test_backup_of_another_store_is_restored_and_named_as_such(path: Path, folder: Path, tmp_path: Path) -> None:
     report = backed_up(tmp_path / "other.db", folder, 1)
     write(path, 2, 3)
     done = restore(path, Path(report.backup))
