@@ -1,6 +1,5 @@
 """Where the tables of a store are: in a file that processes share (here), or in memory (memory.py)."""
 
-import glob
 import os
 import sqlite3
 from pathlib import Path
@@ -110,7 +109,8 @@ def kept_names(path: Path) -> list[Path]:
             return []
     except OSError:
         return []
-    return [it for it in path.parent.glob(f"{glob.escape(path.name)}.before-restore-*") if it.samefile(path)]
+    prefix = f"{path.name}.before-restore-"
+    return [it for it in path.parent.iterdir() if it.name.startswith(prefix) and it.samefile(path)]
 
 
 def size_of(path: Path) -> int:
