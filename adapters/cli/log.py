@@ -8,8 +8,9 @@ from contextlib import aclosing
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
+from holdlog.adapters.cli.event_options import add_filters, choice_of
 from holdlog.adapters.cli.nats import run_until_ended
-from holdlog.adapters.cli.parsers import Commands, as_option, did_you_mean
+from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, named_location, one_or_more, workspaces_of
 from holdlog.domain.refusals import InvalidError
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from holdlog.adapters.api.values.responses import EventView
     from holdlog.adapters.runtime.engine import Engine
 
-GROUPS: Final = ("record", "claim", "thread", "agent", "token", "store")
-"""Groups of event kinds, by name."""
 PAGE: Final = 1000
 WIDER: Final = 8
 """Factor by which each attempt to find the last events reads further back."""
@@ -51,16 +50,7 @@ def add_log(commands: Commands, store: argparse.ArgumentParser, locations: argpa
     )
     start.add_argument("--last", type=one_or_more, metavar="N", help="only the last N events (default: all)")
     parser.add_argument("--follow", action="store_true", help="wait for new events, until Ctrl-C (default: stop)")
-    parser.add_argument("--namespace", metavar="NAMESPACE", help="only values of this namespace (default: all)")
-    parser.add_argument("--prefix", metavar="TEXT", help="only keys that start with this; needs --namespace")
-    parser.add_argument("--resource", metavar="RESOURCE", help="only claims that overlap this (default: all)")
-    parser.add_argument("--thread", metavar="ID", help="only this thread (default: all)")
-    parser.add_argument(
-        "--kinds",
-        metavar="KINDS",
-        help="only these, separated by commas: record, claim, thread, agent, token, store, ValueWritten … (default: all)",
-    )
-    parser.add_argument("--agent", metavar="NAME", help="only events of this agent and its sub-agents (default: all)")
+    add_filters(parser)
     parser.add_argument("--limit", type=one_or_more, metavar="N", help="stop after N events (default: no limit)")
     parser.add_argument("--json", action="store_true", help="print each event as JSON on a line (default: text)")
     parser.set_defaults(run=run_log)
@@ -77,9 +67,7 @@ def run_log(options: argparse.Namespace) -> int:
         return no_store(location, expected=named_location(options.db) is not None)
     engine = open_holdlog(location, Settings(workspaces=workspaces_of(options)), what="holdlog log", report=print_note)
     try:
-        kinds = None if options.kinds is None else _kinds(options.kinds)
-        filters = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
-        choice = engine.requests.events.choice(*filters)
+        choice = choice_of(engine, options)
         if options.follow:
             return run_until_ended(_follow(engine, choice, options))
         found = (
@@ -92,20 +80,6 @@ def run_log(options: argparse.Namespace) -> int:
         raise InvalidError(as_option(str(error), {})) from None
     finally:
         engine.close()
-
-
-def _kinds(text: str) -> list[str]:
-    """The kinds of events. Raises InvalidError, with the one that was probably meant."""
-    from holdlog.projections.fold import EVENTS
-
-    kinds = [word.strip() for word in text.split(",")]
-    for word in kinds:
-        if word not in GROUPS and word not in EVENTS:
-            guess = did_you_mean(word, (*GROUPS, *EVENTS))
-            raise InvalidError(
-                f"--kinds: {word!r} is not one of {', '.join(GROUPS)}, nor an event of docs/events.md{guess}"
-            )
-    return kinds
 
 
 def _all(engine: "Engine", choice: "EventFilter", after: int) -> "Iterable[EventView]":

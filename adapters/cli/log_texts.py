@@ -8,6 +8,7 @@ from holdlog.adapters.api.authors import author
 from holdlog.adapters.cli.texts import duration, marked, moment, positions, short
 
 Event = dict[str, Any]
+"""The fields of a view of an event (api/events/event_view.py), as JSON or as they were before."""
 
 _WIDEST_LIST: Final = 160
 """Maximum characters of a list of keys; longer ones are cut."""
@@ -16,9 +17,13 @@ _WIDEST_LIST: Final = 160
 def line_of(event: Event) -> str:
     """One line: position, time and what happened. An expiry is shown at the time when it was due, not when it was
     noticed."""
-    time = moment(datetime.fromisoformat(event["due"] if "due" in event else event["at"]))
+    time = moment(_time(event["due"] if "due" in event else event["at"]))
     redacted = " (redacted)" if event.get("redacted") else ""
     return f"{event['position']}  {time}  {_sentence(event)}{redacted}"
+
+
+def _time(given: str | datetime) -> datetime:
+    return given if isinstance(given, datetime) else datetime.fromisoformat(given)
 
 
 def _sentence(event: Event) -> str:
@@ -95,8 +100,8 @@ def _of_token(event: Event, who: str) -> str:
             space = f" in space {event['space']}" if "space" in event else ""
             return f"{who} issued token {event['name']} for {', '.join(event['allow'])}{space}{_until(event)}"
         case "TokenRotated":
-            end = datetime.fromisoformat(event["overlap_until"])
-            has_overlap = end > datetime.fromisoformat(event["at"])
+            end = _time(event["overlap_until"])
+            has_overlap = end > _time(event["at"])
             overlap = f"; the old secret is valid until {moment(end)}" if has_overlap else ""
             return f"{who} rotated token {event['name']}{overlap}"
         case "TokenRevoked":
@@ -138,7 +143,7 @@ _DATA_CHANGES: Final = {"wrote": "written", "deleted": "deleted"}
 
 
 def _until(event: Event) -> str:
-    return f", until {moment(datetime.fromisoformat(event['expires_at']))}" if "expires_at" in event else ""
+    return f", until {moment(_time(event['expires_at']))}" if "expires_at" in event else ""
 
 
 def _undone(event: Event) -> str:

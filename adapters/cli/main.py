@@ -18,6 +18,7 @@ from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
 from holdlog.adapters.cli.past import add_past
 from holdlog.adapters.cli.read_models import add_read_models
+from holdlog.adapters.cli.replay import add_replay
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
@@ -43,7 +44,7 @@ _GROUPS: Final = {
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
-    "audit and administration": ("log", "agents", "activity", "collisions", "token", "doctor"),
+    "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "doctor"),
     "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "export", "rebuild"),
 }
 _DESCRIPTION: Final = """\
@@ -188,6 +189,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_updates(add)
     add_thread(commands, store)
     add_log(commands, store, locations)
+    add_replay(commands, store, locations)
     add_past(commands, store, locations)
     add_undo(commands, store, locations)
     add_read_models(commands, store, locations)

@@ -4,7 +4,8 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,10 @@ NEXT_STEP: Final = (
 )
 WIDEST_VALUE: Final = 60
 """Maximum characters of a value in a table."""
+_REMEMBERED: Final = 4096
+"""Formatted names and times that are cached; a log has the same few repeatedly."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_as_json: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def print_note(line: str) -> None:
@@ -48,9 +53,12 @@ def is_coloured() -> bool:
 def printable(text: str, kept: str = "\n") -> str:
     """Escape, as in JSON, all characters that a terminal could interpret (C0 and C1 control characters, bidirectional
     formatting), except those in `kept`."""
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
 
 
+@lru_cache(_REMEMBERED)
 def marked(name: str) -> str:
     """Format the name of an agent or resource so that it cannot imitate another one: add a note to mixed scripts, and
     escape invisible characters as in JSON."""
@@ -66,13 +74,19 @@ def _escaped(character: str) -> str:
 
 def short(value: object) -> str:
     """A value as JSON, cut to the width of a table."""
-    whole = json.dumps(value, ensure_ascii=False)
+    whole = _as_json(value)
     return whole if len(whole) <= WIDEST_VALUE else whole[: WIDEST_VALUE - 1] + "…"
 
 
 def moment(time: datetime) -> str:
-    """Format a time: UTC, to the millisecond."""
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03} UTC"
+    """Format a time that has a time zone: UTC, to the millisecond."""
+    since = time - _EPOCH
+    return f"{_second(since.days, since.seconds)}.{since.microseconds // 1000:03} UTC"
+
+
+@lru_cache(_REMEMBERED)
+def _second(days: int, seconds: int) -> str:
+    return f"{_EPOCH + timedelta(days, seconds):%Y-%m-%d %H:%M:%S}"
 
 
 def clock(time: datetime) -> str:

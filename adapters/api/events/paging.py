@@ -73,6 +73,25 @@ def read_page(
     return EventPage(taken, scanned, max(end, scanned))
 
 
+def read_part(
+    reader: Reader, choice: EventFilter, after: int, upto: int, show: Callable[[Recorded[Event]], Shown]
+) -> tuple[list[Shown], int]:
+    """The first matches above a position, up to another, and the position up to which they are all. Unlike a page, a
+    part may end within a commit. `show`: as for `read_page`."""
+    found: list[Shown] = []
+    scanned, spent = after, 0
+    for position, _, recorded in _scan(reader, choice, after):
+        if position > upto:
+            break
+        scanned = position
+        spent += ROW_BYTES if recorded is None else event_bytes(recorded)
+        if recorded is not None and choice.fits(recorded):
+            found.append(show(recorded))
+        if spent > MAX_PAGE_BYTES:
+            return found, scanned
+    return found, upto
+
+
 def _scan(reader: Reader, choice: EventFilter, after: int) -> Iterator[_Scanned]:
     """The log above a position, with the content of events that may match. Reads little more than what is consumed."""
     if choice.may_fit_all:
