@@ -16,7 +16,10 @@ _WIDEST_LIST: Final = 160
 
 def line_of(event: Event) -> str:
     """One line: position, time and what happened. An expiry is shown at the time when it was due, not when it was
-    noticed."""
+    noticed. A refused call (cli/refusals.py) has a dash instead of a position."""
+    if event["kind"] == "Refusal":
+        who = marked(event["by"]) or "a caller"
+        return f"-  {moment(_time(event['at']))}  {who} was refused ({event['code']}): {event['what']}"
     time = moment(_time(event["due"] if "due" in event else event["at"]))
     redacted = " (redacted)" if event.get("redacted") else ""
     return f"{event['position']}  {time}  {_sentence(event)}{redacted}"
