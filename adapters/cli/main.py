@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn
 
 from holdlog.adapters.cli.claims import add_claims
 from holdlog.adapters.cli.commands import add_values, adder
+from holdlog.adapters.cli.completion import add_completion
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.export import add_export
@@ -45,7 +46,7 @@ _GROUPS: Final = {
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "doctor"),
-    "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "export", "rebuild"),
+    "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "export", "rebuild", "completion"),
 }
 _DESCRIPTION: Final = """\
 holdlog is a coordination store for AI agents: versioned shared values, and claims (leases) on files or any named
@@ -202,6 +203,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_subscribe(commands, store)
     add_demo(commands)
     add_up(commands)
+    add_completion(commands)
     parser.description = _DESCRIPTION.format(commands=commands.listed(_GROUPS))
     return parser, commands.choices
 

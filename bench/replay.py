@@ -1,0 +1,49 @@
+"""How fast `holdlog replay` prints a log, from its start to its end, and the memory that it needs."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from bench.bench import Bench
+from bench.figures import Figure
+from bench.rebuild import commands
+from bench.size import fill
+
+GROUP = "replay"
+
+
+def run(bench: Bench) -> Iterator[Figure]:
+    events = bench.pick(1_000_000, 50_000)
+    with bench.folder(bench.memory) as folder:
+        path = folder / "store.db"
+        fill(path, commands(events), lambda done: bench.progress(f"{done} events to replay"))
+        small = folder / "small.db"
+        fill(small, commands(1_000))
+        for what, target, words in (("text", 50_000, []), ("JSON", None, ["--json"])):
+            rates, sizes = [], []
+            for turn in range(bench.pick(5, 3)):
+                bench.progress(f"{what}, {turn}")
+                seconds, size = _replay(path, words)
+                rates.append(events / seconds)
+                sizes.append(size)
+            _, least = _replay(small, words)
+            beside = (
+                f"{events:,} events, with the start of the process; {median(sizes):.0f} MB, of 1,000 events {least:.0f}"
+            )
+            yield Figure(GROUP, f"replay as {what}", median(rates), " events/s", target, at_least=True, beside=beside)
+
+
+def _replay(path: Path, words: list[str]) -> tuple[float, float]:
+    """Seconds and the most memory (MB) of one replay."""
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "holdlog", "replay", "--db", str(path), *words], stdout=subprocess.DEVNULL
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return time.perf_counter() - started, used.ru_maxrss / 1024
