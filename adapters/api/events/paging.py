@@ -33,12 +33,8 @@ class EventPage(NamedTuple, Generic[Shown]):
     end: int
 
 
-class _Scanned(NamedTuple):
-    """The place of an event in the log, and the event if it may match."""
-
-    position: int
-    at: int
-    recorded: Recorded[Event] | None
+_Scanned = tuple[int, int, Recorded[Event] | None]
+"""The position of an event, its time, and the event if it may match. A named tuple takes five times as long to make."""
 
 
 class _Commit(NamedTuple, Generic[Shown]):
@@ -96,13 +92,14 @@ def _scan(reader: Reader, choice: EventFilter, after: int) -> Iterator[_Scanned]
     """The log above a position, with the content of events that may match. Reads little more than what is consumed."""
     if choice.may_fit_all:
         for recorded in chunks(lambda last, size: reader.log(last or 0, size), after, _position, READ_AT_ONCE):
-            yield _Scanned(recorded.envelope.position, recorded.envelope.at, recorded)
+            envelope = recorded.envelope
+            yield envelope.position, envelope.at, recorded
         return
     entries = chunks(lambda last, size: reader.entries(last or 0, size), after, lambda entry: entry.position)
     for fits, run in groupby(entries, lambda entry: choice.may_fit(entry.stream, entry.topic)):
         while part := list(islice(run, READ_AT_ONCE)):
             found = reader.log(part[0].position - 1, len(part)) if fits else repeat(None)
-            yield from (_Scanned(entry.position, entry.at, it) for entry, it in zip(part, found, strict=fits))
+            yield from ((entry.position, entry.at, it) for entry, it in zip(part, found, strict=fits))
 
 
 def _position(recorded: Recorded[Event]) -> int:
