@@ -10,9 +10,9 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 _EXAMPLES: Final = """\
 examples:
-  holdlog completion bash > ~/.local/share/bash-completion/completions/holdlog
-  holdlog completion zsh > ~/.zfunc/_holdlog            a folder of $fpath
-  holdlog completion fish > ~/.config/fish/completions/holdlog.fish
+  holdlog completion bash     save it as ~/.local/share/bash-completion/completions/holdlog
+  holdlog completion zsh      save it as _holdlog in a folder of $fpath
+  holdlog completion fish     save it as ~/.config/fish/completions/holdlog.fish
 """
 
 

@@ -37,7 +37,7 @@ examples:
   holdlog replay --from 14:00 --to 14:10
   holdlog replay --from "yesterday 9:00" --resource src/parser.py --state
   holdlog replay --from 1200 --to 1300 --speed 10       ten times as fast as it happened
-  holdlog replay --namespace campaign --state --json | jq .kind
+  holdlog replay --namespace campaign --state --json
 """
 
 

@@ -37,14 +37,13 @@ class ReplayedState:
         return selector in self._selected
 
     def values(self) -> Iterator[RecordList]:
-        namespace, prefix, agent = self._options.namespace, self._options.prefix or "", self._options.agent
+        namespace, prefix = self._options.namespace, self._options.prefix or ""
         names = [namespace]
         if namespace is None and self.as_of is not None:
             names, _ = self._engine.read(self._requests.past.plain(self._requests.values.all_namespaces(), self._point))
         for name in names:
             for page in self._pages(partial(self._requests.values.records, name, prefix, MAX_PAGE)):
-                records = [it for it in page.records if agent is None or acts_for(it.updated_by, agent)]
-                yield page.model_copy(update={"records": records})
+                yield page.model_copy(update={"records": [it for it in page.records if self._is_by(it.updated_by)]})
 
     def board(self) -> Iterator[PastClaims]:
         past, agent, resource = self._requests.past, self._options.agent, self._options.resource
@@ -53,7 +52,11 @@ class ReplayedState:
     def threads(self) -> Iterator[ThreadList]:
         thread, listed = self._options.thread, self._requests.threads.listed
         for page in self._pages(lambda after: listed(after=after)):
-            yield page.model_copy(update={"threads": [it for it in page.threads if thread in (None, it.thread_id)]})
+            found = [it for it in page.threads if thread in (None, it.thread_id) and self._is_by(it.updated_by)]
+            yield page.model_copy(update={"threads": found})
+
+    def _is_by(self, author: str) -> bool:
+        return self._options.agent is None or acts_for(author, self._options.agent)
 
     def _pages(self, query: Callable[[str | None], Query[Any]], is_past: bool = False) -> Iterator[Any]:
         """None before the first event. `query`: from the end of the page before it; `is_past`: it has the point."""

@@ -75,3 +75,10 @@ def test_replayed_state_is_that_of_an_independent_fold(steps: list[Step]) -> Non
 @given(STEPS)
 def test_replayed_state_is_that_of_an_independent_fold_in_a_file(steps: list[Step]) -> None:
     require_the_state_of_every_position("sqlite", steps)
+
+
+@pytest.mark.check
+@settings(often, max_examples=5)
+@given(STEPS)
+def test_replayed_state_is_that_of_an_independent_fold_in_postgres(shared_postgres: str, steps: list[Step]) -> None:
+    require_the_state_of_every_position("postgres", steps, shared_postgres)

@@ -1,6 +1,8 @@
 """`holdlog replay`: the events of a range as they happened, and the state that they led to."""
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -188,6 +190,53 @@ def test_two_times_without_an_event_between_are_a_range_unless_swapped(
     until(lambda: datetime.now(UTC).isoformat() > later)
     assert positions(capsys, db, "--from", earlier, "--to", later) == []
     assert run(capsys, db, "--from", later, "--to", earlier)[0] == 2
+
+
+def test_replay_state_by_time_leaves_out_what_had_expired_by_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    db = str(tmp_path / "state.db")
+    with StateStore(db) as store:
+        store.set("campaign", "budget", 1, updated_by="ann", ttl_seconds=0.2)
+        expires = store.get("campaign", "budget").expires_at
+        assert expires is not None
+    until(lambda: datetime.now(UTC) > expires + timedelta(seconds=0.01))
+    by_time = shown(capsys, db, "--to", (expires + timedelta(microseconds=1)).isoformat(), "--state")
+    by_position = shown(capsys, db, "--to", "1", "--state")
+    assert (by_time[0], by_time[-1]["values"]) == (by_position[0], [])
+    assert [it["value"] for it in by_position[-1]["values"]] == [1]
+
+
+@pytest.mark.parametrize("words", [(), ("--kinds", "record"), ("--agent", "ann")])
+def test_replay_in_many_small_parts_prints_the_same(
+    db: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    words = (*words, "--from", "2", "--to", "6", "--state", "--json")
+    whole = run(capsys, db, *words)
+    monkeypatch.setattr("holdlog.adapters.api.events.paging.MAX_PAGE_BYTES", 1)
+    monkeypatch.setattr("holdlog.adapters.cli.replay_state.MAX_PAGE", 1)
+    assert run(capsys, db, *words) == whole
+    assert whole[1].count("\n") > 1
+
+
+def test_replay_into_a_closed_pipe_ends_quietly(db: str) -> None:
+    with StateStore(db) as store:
+        for batch in range(3):
+            store.transact(
+                [
+                    {"op": "set", "namespace": "n", "key": f"{batch}-{number}", "value": "x" * 40}
+                    for number in range(500)
+                ],
+                updated_by="ann",
+            )
+    command = [sys.executable, "-m", "holdlog", "replay", "--db", db]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("1  ")
+    process.stdout.close()
+    assert process.stderr is not None
+    assert (process.stderr.read(), process.wait(30)) == ("", 0)
+    process.stderr.close()
 
 
 def test_replay_does_not_create_a_missing_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
