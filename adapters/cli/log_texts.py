@@ -5,10 +5,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdlog.adapters.api.authors import author
-from holdlog.adapters.cli.texts import duration, marked, moment, positions, short
+from holdlog.adapters.cli.texts import duration, marked, moment_at, positions, short
+from holdlog.domain.times import microseconds
 
 Event = dict[str, Any]
-"""The fields of a view of an event (api/events/event_view.py), as JSON or as they were before."""
+"""A view of an event as JSON, or `event_fields` of it (api/events/event_view.py)."""
 
 _WIDEST_LIST: Final = 160
 """Maximum characters of a list of keys; longer ones are cut."""
@@ -19,14 +20,14 @@ def line_of(event: Event) -> str:
     noticed. A refused call (cli/refusals.py) has a dash instead of a position."""
     if event["kind"] == "Refusal":
         who = marked(event["by"]) or "a caller"
-        return f"-  {moment(_time(event['at']))}  {who} was refused ({event['code']}): {event['what']}"
-    time = moment(_time(event["due"] if "due" in event else event["at"]))
+        return f"-  {moment_at(_time(event['at']))}  {who} was refused ({event['code']}): {event['what']}"
+    time = moment_at(_time(event["due"] if "due" in event else event["at"]))
     redacted = " (redacted)" if event.get("redacted") else ""
     return f"{event['position']}  {time}  {_sentence(event)}{redacted}"
 
 
-def _time(given: str | datetime) -> datetime:
-    return given if isinstance(given, datetime) else datetime.fromisoformat(given)
+def _time(given: str | int) -> int:
+    return given if isinstance(given, int) else microseconds(datetime.fromisoformat(given))
 
 
 def _sentence(event: Event) -> str:
@@ -105,7 +106,7 @@ def _of_token(event: Event, who: str) -> str:
         case "TokenRotated":
             end = _time(event["overlap_until"])
             has_overlap = end > _time(event["at"])
-            overlap = f"; the old secret is valid until {moment(end)}" if has_overlap else ""
+            overlap = f"; the old secret is valid until {moment_at(end)}" if has_overlap else ""
             return f"{who} rotated token {event['name']}{overlap}"
         case "TokenRevoked":
             return f"{who} revoked token {event['name']}"
@@ -146,7 +147,7 @@ _DATA_CHANGES: Final = {"wrote": "written", "deleted": "deleted"}
 
 
 def _until(event: Event) -> str:
-    return f", until {moment(_time(event['expires_at']))}" if "expires_at" in event else ""
+    return f", until {moment_at(_time(event['expires_at']))}" if "expires_at" in event else ""
 
 
 def _undone(event: Event) -> str:

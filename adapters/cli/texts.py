@@ -4,13 +4,14 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.operating_system.location import without_password
 from holdlog.domain.names import appears_blank, mixed_scripts
+from holdlog.domain.times import microseconds, utc
 
 NEXT_STEP: Final = (
     "the first claim or set creates it, for example: holdlog claim README.md (use --db for another store)"
@@ -19,7 +20,6 @@ WIDEST_VALUE: Final = 60
 """Maximum characters of a value in a table."""
 _REMEMBERED: Final = 4096
 """Formatted names and times that are cached; a log has the same few repeatedly."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _as_json: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -80,13 +80,18 @@ def short(value: object) -> str:
 
 def moment(time: datetime) -> str:
     """Format a time that has a time zone: UTC, to the millisecond."""
-    since = time - _EPOCH
-    return f"{_second(since.days, since.seconds)}.{since.microseconds // 1000:03} UTC"
+    return moment_at(microseconds(time))
+
+
+def moment_at(at: int) -> str:
+    """Format a time (microseconds since 1970 UTC) like `moment`."""
+    seconds, rest = divmod(at, 1_000_000)
+    return f"{_second(seconds)}.{rest // 1000:03} UTC"
 
 
 @lru_cache(_REMEMBERED)
-def _second(days: int, seconds: int) -> str:
-    return f"{_EPOCH + timedelta(days, seconds):%Y-%m-%d %H:%M:%S}"
+def _second(seconds: int) -> str:
+    return f"{utc(seconds * 1_000_000):%Y-%m-%d %H:%M:%S}"
 
 
 def clock(time: datetime) -> str:
