@@ -127,7 +127,7 @@ class Bar:
 
     def draw(self, done: int, total: int) -> None:
         now = self._clock()
-        if not self._shown or now - self._drawn < BAR_EVERY:
+        if not self._shown or now - self._drawn <= BAR_EVERY:
             return
         from holdlog.adapters.cli.texts import duration
 
