@@ -85,6 +85,7 @@ class Pace:
 
 def run_replay(options: argparse.Namespace) -> int:
     """Run `holdlog replay`. Raises HoldlogError, LocationError."""
+    from holdlog.adapters.api.past.requests import PointInTime
     from holdlog.adapters.api.settings import Settings
     from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_holdlog, store_exists
@@ -96,12 +97,15 @@ def run_replay(options: argparse.Namespace) -> int:
     settings = Settings(workspaces=workspaces_of(options))
     engine = open_holdlog(location, settings, what="holdlog replay", report=print_note)
     try:
+        if last is not None:  # found once, so that the state is that of the events
+            last = last._replace(as_of=engine.read(engine.requests.past.resolved(last)))
         found = engine.read(engine.requests.events.range(first, last))
         replay(engine, found, options, None if options.speed is None else Pace(options.speed))
         if options.state:
             from holdlog.adapters.cli.replay_state import ReplayedState, print_state
 
-            print_state(ReplayedState(engine, found.upto, None if last is None else last.at, options), options.json)
+            point = PointInTime(found.upto, None) if last is None else last
+            print_state(ReplayedState(engine, point, options), options.json)
     except InvalidError as error:
         raise InvalidError(as_option(str(error), {})) from None
     finally:

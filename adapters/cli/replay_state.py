@@ -23,14 +23,16 @@ _SELECTORS = ("namespace", "resource", "thread")
 
 
 class ReplayedState:
-    """The state after a position, page by page. `at`: values that were due then had expired (microseconds UTC); None:
-    only those whose expiry was recorded. `options`: the filters; `kinds` restricts only events."""
+    """The state at a moment, page by page; position 0 is before the first event. `options`: the filters; `kinds`
+    restricts only events."""
 
-    def __init__(self, engine: Engine, position: int, at: int | None, options: argparse.Namespace) -> None:
+    def __init__(self, engine: Engine, point: PointInTime, options: argparse.Namespace) -> None:
         self._engine, self._requests, self._options = engine, engine.requests, options
         self._selected = [it for it in _SELECTORS if getattr(options, it) is not None] or _SELECTORS
-        as_of = engine.read(self._requests.past.resolved(PointInTime(position, None))) if position else None
-        self.as_of, self._point = as_of, PointInTime(position, at, as_of)
+        self.as_of = point.as_of
+        if point.as_of is None and point.position != 0:
+            self.as_of = engine.read(self._requests.past.resolved(point))
+        self._point = point._replace(as_of=self.as_of)
 
     def shows(self, selector: str) -> bool:
         """Whether the filters select anything that this one of `_SELECTORS` names."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from holdlog.adapters.api.past.requests import PointInTime
 from holdlog.adapters.cli.log_texts import line_of
 from holdlog.adapters.cli.replay import replay
 from holdlog.adapters.cli.replay_state import ReplayedState, print_state
@@ -27,7 +28,7 @@ def printed(past: Past, last: int, as_json: bool = True, **filters: str) -> tupl
         found = past.read(past.requests.events.range(None, None))._replace(upto=last)
         replay(engine, found, options, None)
         events = out.getvalue().splitlines()
-        print_state(ReplayedState(engine, last, None, options), as_json=True)
+        print_state(ReplayedState(engine, PointInTime(last, None), options), as_json=True)
     return events, json.loads(out.getvalue().splitlines()[-1])
 
 

@@ -124,7 +124,7 @@ class EventRequests:
 
 
 def _range(reader: Reader, first: PointInTime | None, last: PointInTime | None) -> LogRange:
-    upto = reader.position() if last is None else as_of(reader, last).position
+    upto = reader.position() if last is None else (last.as_of or as_of(reader, last)).position
     if first is None:
         return LogRange(0, upto)
     if first.at is None:

@@ -205,6 +205,7 @@ def test_replay_state_by_time_leaves_out_what_had_expired_by_then(
     by_position = shown(capsys, db, "--to", "1", "--state")
     assert (by_time[0], by_time[-1]["values"]) == (by_position[0], [])
     assert [it["value"] for it in by_position[-1]["values"]] == [1]
+    assert by_time[-1]["as_of"] == by_position[-1]["as_of"] | {"may_change": True}  # the time is less than a minute ago
 
 
 @pytest.mark.parametrize("words", [(), ("--kinds", "record"), ("--agent", "ann")])
