@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from holdlog.adapters.cli.agenthold import add_import
 from holdlog.adapters.cli.claims import add_claims
 from holdlog.adapters.cli.commands import add_values, adder
 from holdlog.adapters.cli.copy import add_copy
@@ -44,7 +45,7 @@ _GROUPS: Final = {
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": ("log", "agents", "activity", "collisions", "token", "doctor"),
-    "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "export", "rebuild"),
+    "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "export", "import", "rebuild"),
 }
 _DESCRIPTION: Final = """\
 holdlog is a coordination store for AI agents: versioned shared values, and claims (leases) on files or any named
@@ -195,6 +196,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_doctor(commands, store)
     add_copy(commands)
     add_export(commands, store)
+    add_import(commands, store)
     add_token(commands, store)
     add_relay(commands, store)
     add_subscribe(commands, store)
