@@ -341,8 +341,7 @@ def test_import_refuses_a_place_that_is_taken(path: Path, target: Path) -> None:
 
 
 def test_interrupted_import_leaves_nothing(peer: Peer, target: Path) -> None:
-    for number in range(1_001):
-        peer.set("n", "k", number)
+    peer.set("n", "k", 1)
 
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
@@ -350,7 +349,7 @@ def test_interrupted_import_leaves_nothing(peer: Peer, target: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         import_agenthold(peer.path, target, progress=interrupt)
     assert [file.name for file in target.parent.iterdir()] == []
-    assert import_agenthold(peer.path, target).events == 1_001
+    assert import_agenthold(peer.path, target).events == 1
 
 
 KEYS = st.sampled_from(["a", "b", " c", "ä", "a\u0308"])

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdlog.adapters.stores.sqlite.faults import code_of, is_busy
 from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.adapters.stores.sqlite.schema import APPLICATION_ID, tables_there, version_of
 from holdlog.domain.refusals import StoreError, UnavailableError
@@ -116,8 +117,10 @@ def _refusals(name: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        if is_busy(error):
             raise UnavailableError(f"{name} is locked by another program; try again") from error
+        if code_of(error) & 0xFF == sqlite3.SQLITE_CANTOPEN:
+            raise StoreError(f"{name} cannot be opened ({error}); check that you may read it and its folder") from None
         raise StoreError(f"{name} is damaged or not a file of agenthold ({error}); nothing was imported") from None
 
 

@@ -1,6 +1,6 @@
 """Imports a file of agenthold into a new store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 from uuid import uuid4
@@ -9,7 +9,8 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.agenthold.conversion import Conversion, LiveClaim, plain_addresses
 from holdlog.adapters.stores.agenthold.file import AgentholdFile
 from holdlog.adapters.stores.copying.carried import BEFORE_COPY, LEASES, Fingerprint, Row, pages, verified, view_pages
-from holdlog.adapters.stores.copying.copy import REPORT_EVERY, Progress, Target
+from holdlog.adapters.stores.copying.copy import Progress, Target
+from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.refusals import StoreError
 
@@ -44,14 +45,17 @@ def import_into(
 
     Raises StoreError, OccupiedError, UnavailableError."""
     source.require_sound()
-    now = platform.now()
+    now, total = platform.now(), source.count()
     conversion = Conversion(plain_addresses(source.changes()), now)
     expected, found = Fingerprint(), Fingerprint()
     with target.prepared():
-        for page in pages(_counted(conversion, source, claim_ttl, expected, progress)):
+        converted = chain(conversion.events(source.changes()), conversion.expirations(claim_ttl))
+        for page in pages(_added(converted, expected)):
             target.put_events(page)
+            progress(conversion.counts.changes // 2, total)
         for view, rows in view_pages(verified(target.events_by_stream(), found)):
             target.put(view, rows)
+            progress((total + found.events) // 2, total)
         if found != expected:
             raise StoreError(f"{target.name} differs from what was written; check that disk, then import again")
         claims = conversion.live_claims()
@@ -74,15 +78,10 @@ def import_into(
     )
 
 
-def _counted(
-    conversion: Conversion, source: AgentholdFile, claim_ttl: float | None, expected: Fingerprint, progress: Progress
-) -> Iterator[Row]:
-    total = source.count()
-    for event in chain(conversion.events(source.changes()), conversion.expirations(claim_ttl)):
-        if event.id % REPORT_EVERY == 0:
-            progress(min(conversion.counts.changes, total), total)
+def _added(events: Iterable[EncodedEvent], fingerprint: Fingerprint) -> Iterator[Row]:
+    for event in events:
         row = tuple(event)
-        expected.add(row)
+        fingerprint.add(row)
         yield row
 
 
