@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from holdlog.adapters.cli.agenthold import add_import
 from holdlog.adapters.cli.claims import add_claims
 from holdlog.adapters.cli.commands import add_values, adder
 from holdlog.adapters.cli.completion import add_completion
@@ -46,7 +47,9 @@ _GROUPS: Final = {
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "doctor"),
-    "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "export", "rebuild", "completion"),
+    "servers and stores": (
+        *("serve", "demo", "up", "relay", "subscribe", "copy", "export", "import", "rebuild", "completion"),
+    ),
 }
 _DESCRIPTION: Final = """\
 holdlog is a coordination store for AI agents: versioned shared values, and claims (leases) on files or any named
@@ -198,6 +201,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_doctor(commands, store)
     add_copy(commands)
     add_export(commands, store)
+    add_import(commands, store)
     add_token(commands, store)
     add_relay(commands, store)
     add_subscribe(commands, store)

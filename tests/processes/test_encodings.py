@@ -76,6 +76,7 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     "doctor": (Line(("doctor",), shows=False),),
     "copy": (Line(("copy", "DB", "DB.copy"), shows=False), Line(("copy", "DB", "DB"), 2, shows=False)),
     "export": (Line(("export",), json=False),),
+    "import": (Line(("import", "--agenthold", "DB"), 2, shows=False),),
     "token": (
         Line(("token", "list"), shows=False),
         Line(("token", "create", "--name", "ci", "--allow", "read:*"), shows=False),
