@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from holdlog.adapters.cli.agenthold import add_import
+from holdlog.adapters.cli.backup import add_backup, add_restore
 from holdlog.adapters.cli.claims import add_claims
 from holdlog.adapters.cli.commands import add_values, adder
 from holdlog.adapters.cli.completion import add_completion
@@ -48,7 +49,8 @@ _GROUPS: Final = {
     "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "doctor"),
     "servers and stores": (
-        *("serve", "demo", "up", "relay", "subscribe", "copy", "export", "import", "rebuild", "completion"),
+        *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
+        "completion",
     ),
 }
 _DESCRIPTION: Final = """\
@@ -199,6 +201,8 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_read_models(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)
+    add_backup(commands, store)
+    add_restore(commands, store)
     add_copy(commands)
     add_export(commands, store)
     add_import(commands, store)

@@ -74,6 +74,8 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     ),
     "rebuild": (Line(("rebuild",), shows=False),),
     "doctor": (Line(("doctor",), shows=False),),
+    "backup": (Line(("backup", "."), shows=False), Line(("backup", "DB"), 2, shows=False)),
+    "restore": (Line(("restore", "DB"), 2, shows=False),),
     "copy": (Line(("copy", "DB", "DB.copy"), shows=False), Line(("copy", "DB", "DB"), 2, shows=False)),
     "export": (Line(("export",), json=False),),
     "import": (Line(("import", "--agenthold", "DB"), 2, shows=False),),

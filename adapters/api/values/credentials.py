@@ -40,7 +40,7 @@ KINDS: Final = {
 }
 """The kinds of credentials, each with the pattern of its text."""
 
-_ADVICE: Final = "the history keeps it; if it is real, revoke it where it was issued, then run: holdlog redact"
+_ADVICE: Final = "the history keeps it; if it is real, revoke it where it was issued"
 
 
 def _validator(pattern: str) -> SchemaValidator:
