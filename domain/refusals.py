@@ -378,3 +378,12 @@ class SealedError(StoreError):
 
     code = "sealed"
     http_status = 503
+
+
+def every_code() -> frozenset[str]:
+    """The codes of all refusals."""
+
+    def below(kind: type[HoldlogError]) -> set[str]:
+        return {kind.code}.union(*map(below, kind.__subclasses__()))
+
+    return frozenset(below(HoldlogError))

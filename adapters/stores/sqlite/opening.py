@@ -232,5 +232,5 @@ def require_ours(path: Path, connection: sqlite3.Connection) -> None:
         require_major(version_of(connection))
         return
     if {"state_records", "state_history"} <= tables_there(connection):
-        raise StoreError(f"{path} is an agenthold file, which holdlog cannot import; use another --db")
+        raise StoreError(f"{path} is a file of agenthold; to import it: holdlog import --agenthold {path}")
     raise StoreError(f"{path} is not a holdlog store; use another --db")
