@@ -29,11 +29,12 @@ class Length(NamedTuple):
 
 AT_MOST: Final = {
     "set": Length(files=26, functions=63, returns=16, calls=158),
-    "get": Length(files=13, functions=26, returns=9, calls=44),
-    "history": Length(files=16, functions=35, returns=68, calls=290),
-    "claim and release": Length(files=38, functions=161, returns=146, calls=550),
+    "get": Length(files=14, functions=28, returns=9, calls=48),
+    "history": Length(files=17, functions=35, returns=68, calls=290),
+    "claim and release": Length(files=38, functions=161, returns=148, calls=560),
 }
-"""A little more than measured. Lower them when a path gets shorter; a longer one needs a reason."""
+"""A little more than measured. Lower them when a path gets shorter; a longer one needs a reason. Each read compares the
+file with the one that was opened (docs/decisions/0052-backup-and-restore.md): one file, two functions, four calls."""
 
 CALLS: Final[dict[str, Callable[[StateStore], object]]] = {
     "set": lambda store: store.set("n", "k", {"tea": "green"}, updated_by="ann"),

@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdlog.adapters.api.changes.moments import NamedMoment
+from holdlog.adapters.api.events.requests import LogRange
 from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.settings import Settings
@@ -260,6 +261,11 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ("events.page", lambda it: it.events.page(it.events.choice(resource="a")), ["claim:a"]),
     ("events.next_page", lambda it: it.events.next_page(it.events.choice(namespace="n")), ["read-values:n"]),
     ("events.choice", lambda it: it.events.choice(resource="./a"), ["read-claims:a"]),
+    (
+        "events.part",
+        lambda it: it.events.part(it.events.choice(namespace="n"), LogRange(0, 0), str),
+        ["read-values:n"],
+    ),
     ("claims.register", lambda it: it.claims.register("ann", name="Ann"), ["claim:whatever"]),
     ("claims.register", lambda it: it.claims.register("ann", name="Ann"), ["write-values:whatever"]),
     ("threads.start", lambda it: it.threads.start("ann", "t", {"k": 1}), ["write-threads:t"]),
@@ -286,6 +292,7 @@ FREE = {
     "claims.agents": "shows what may be seen",
     "claims.lost": "of the caller's own claims",
     "claims.spellings": "checks arguments",
+    "events.range": "positions of the log",
     "events.start": "a position of the log",
     "past.resolved": "a position of the log",
     "past.of": "of a query that was authorised",
