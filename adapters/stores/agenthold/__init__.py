@@ -1,1 +1,1 @@
-"""Reads files of agenthold, and converts their histories to events (docs/decisions/0053-credentials-and-agenthold.md)."""
+"""Files of agenthold, whose histories become events (docs/decisions/0053-credentials-and-agenthold.md)."""
