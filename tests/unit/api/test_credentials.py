@@ -22,7 +22,11 @@ EXAMPLES: Final = {
     "an AWS access key": ["AKIA" + "IOSFODNN7EXAMPLE", "ASIA" + "IOSFODNN7EXAMPLE"],
     "a GitHub token": ["ghp_" + A[:36], "ghs_" + A[:36], "github_pat_" + A[:22] + "_" + A[:59]],
     "a GitLab token": ["glpat-" + A[:20], "glrt-" + A[:20]],
-    "a Slack token": ["xoxb-" + "123456789012-" + A[:24], "xapp-" + "1-A012345678-1234567890123-" + "0af" * 11],
+    "a Slack token": [
+        "xoxb-" + "123456789012-" + A[:24],
+        "xoxe." + "xoxp-1-" + A[:60],
+        "xapp-" + "1-A012345678-1234567890123-" + "0af" * 11,
+    ],
     "a Slack webhook": ["https://hooks.slack.com" + "/services/T01234567/B01234567/" + A[:24]],
     "a Stripe key": ["sk_live_" + A[:24], "rk_live_" + A[:24], "whsec_" + A[:32]],
     "an Anthropic key": ["sk-ant-" + "api03-" + A[:93]],
