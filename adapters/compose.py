@@ -21,7 +21,7 @@ from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.liveness import Liveness, Process
 from holdlog.adapters.operating_system.location import is_url, state_location
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
-from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
+from holdlog.adapters.operating_system.presence import Presence, announce, connected, file_id, is_connected
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
@@ -217,13 +217,14 @@ class ProcessLiveness(Liveness):
         self._path = path
         self._session = session
         self._what = what
+        self._file = file_id(path)
         self._presence: Presence | None = None
         self._joining = threading.Lock()
 
     def join(self) -> str:
         with self._joining:
             if self._presence is None:
-                self._presence = announce(self._path, self._session, self._what)
+                self._presence = announce(self._path, self._session, self._what, self._file)
             return self._presence.server
 
     def others_of(self, session: str) -> list[str]:

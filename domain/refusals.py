@@ -341,6 +341,13 @@ class UnavailableError(HoldlogError):
         self.in_doubt = in_doubt
 
 
+class ReplacedError(UnavailableError):
+    """The file of the store was deleted or replaced, for example by a restore. Only a restart opens the current one."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was deleted or replaced; restart this process to open the current file")
+
+
 class ConnectionLostError(UnavailableError):
     """The connection to the store was lost, and no events were written: the same commands may run again. `in_doubt`:
     leases may have been renewed."""
@@ -371,3 +378,12 @@ class SealedError(StoreError):
 
     code = "sealed"
     http_status = 503
+
+
+def every_code() -> frozenset[str]:
+    """The codes of all refusals."""
+
+    def below(kind: type[HoldlogError]) -> set[str]:
+        return {kind.code}.union(*map(below, kind.__subclasses__()))
+
+    return frozenset(below(HoldlogError))

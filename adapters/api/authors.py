@@ -5,7 +5,7 @@ People see `root (token ci)` for an authenticated author; programs get a field `
 import json
 import re
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from holdlog.domain.envelope import Recorded
@@ -15,6 +15,7 @@ _STATIC: Final = "static"
 _IMITATES: Final = re.compile(r"\(\s*(static\s+)?(token|jwt)\b|^(token|jwt):|^static(\s+token)?$", re.IGNORECASE)
 
 
+@lru_cache(4096)
 def author(name: str, principal: str | None) -> str:
     """Format an author for people: `root (token ci)`; the name alone if nobody was authenticated or the name is the
     principal. A name that imitates an authenticated author is quoted."""

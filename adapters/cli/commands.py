@@ -209,6 +209,8 @@ def _run(call: Call, options: argparse.Namespace) -> int:
             texts.printable(response_texts.describe(result, location, options.command)),
             file=sys.stdout if good else sys.stderr,
         )
+        for warning in getattr(result, "warnings", None) or ():
+            texts.print_note(f"warning: {warning}")
         remark = response_texts.remark(result, options.command)
         if remark and sys.stdout.isatty():  # for people; programs get only the value
             print(remark, file=sys.stderr)

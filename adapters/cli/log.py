@@ -5,27 +5,36 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from contextlib import aclosing
+from heapq import merge
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
+from holdlog.adapters.cli.event_options import add_filters, choice_of, first_moment, last_moment
+from holdlog.adapters.cli.moments import EXAMPLES
 from holdlog.adapters.cli.nats import run_until_ended
-from holdlog.adapters.cli.parsers import Commands, as_option, did_you_mean
+from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, named_location, one_or_more, workspaces_of
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.events.event_filter import EventFilter
+    from holdlog.adapters.api.events.requests import LogRange
     from holdlog.adapters.api.values.responses import EventView
+    from holdlog.adapters.cli.refusals import RefusalView
     from holdlog.adapters.runtime.engine import Engine
 
-GROUPS: Final = ("record", "claim", "thread", "agent", "token", "store")
-"""Groups of event kinds, by name."""
 PAGE: Final = 1000
 WIDER: Final = 8
 """Factor by which each attempt to find the last events reads further back."""
 HEARTBEAT: Final = 60.0
 """Seconds."""
 
+_DESCRIPTION: Final = f"""\
+List events, oldest first; with --follow also new ones as they happen. docs/events.md describes the events. Times are
+shown in UTC.
+
+MOMENT is {EXAMPLES}.
+A time without an offset is in your time zone."""
 _EXAMPLES: Final = """\
 examples:
   holdlog log --last 20
@@ -33,6 +42,7 @@ examples:
   holdlog log --follow --kinds claim,ValueDeleted
   holdlog log --thread run-7 --json
   holdlog log --after 17 --limit 1 --json
+  holdlog log --since "yesterday 9:00" --until "yesterday 10:00" --refusals
 """
 
 
@@ -41,8 +51,7 @@ def add_log(commands: Commands, store: argparse.ArgumentParser, locations: argpa
         "log",
         parents=[store, locations],
         help="list events, oldest first, or follow new ones",
-        description="List events, oldest first; with --follow also new ones as they happen. docs/events.md describes"
-        " the events.",
+        description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
     start = parser.add_mutually_exclusive_group()
@@ -50,17 +59,15 @@ def add_log(commands: Commands, store: argparse.ArgumentParser, locations: argpa
         "--after", type=int, metavar="POSITION", help="events after this position (default: 0; with --follow: the last)"
     )
     start.add_argument("--last", type=one_or_more, metavar="N", help="only the last N events (default: all)")
+    parser.add_argument("--since", metavar="MOMENT", help="begin with this event or time (default: the first event)")
+    parser.add_argument("--until", metavar="MOMENT", help="end with this event or time (default: the last event)")
     parser.add_argument("--follow", action="store_true", help="wait for new events, until Ctrl-C (default: stop)")
-    parser.add_argument("--namespace", metavar="NAMESPACE", help="only values of this namespace (default: all)")
-    parser.add_argument("--prefix", metavar="TEXT", help="only keys that start with this; needs --namespace")
-    parser.add_argument("--resource", metavar="RESOURCE", help="only claims that overlap this (default: all)")
-    parser.add_argument("--thread", metavar="ID", help="only this thread (default: all)")
+    add_filters(parser)
     parser.add_argument(
-        "--kinds",
-        metavar="KINDS",
-        help="only these, separated by commas: record, claim, thread, agent, token, store, ValueWritten … (default: all)",
+        "--refusals",
+        action="store_true",
+        help="also refused calls; a store keeps its last 10,000 (default: only events)",
     )
-    parser.add_argument("--agent", metavar="NAME", help="only events of this agent and its sub-agents (default: all)")
     parser.add_argument("--limit", type=one_or_more, metavar="N", help="stop after N events (default: no limit)")
     parser.add_argument("--json", action="store_true", help="print each event as JSON on a line (default: text)")
     parser.set_defaults(run=run_log)
@@ -72,21 +79,17 @@ def run_log(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_holdlog, store_exists
 
+    _check(options)
     location = location_of(options.db)
     if not store_exists(location):
         return no_store(location, expected=named_location(options.db) is not None)
     engine = open_holdlog(location, Settings(workspaces=workspaces_of(options)), what="holdlog log", report=print_note)
     try:
-        kinds = None if options.kinds is None else _kinds(options.kinds)
-        filters = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
-        choice = engine.requests.events.choice(*filters)
+        choice = choice_of(engine, options)
         if options.follow:
             return run_until_ended(_follow(engine, choice, options))
-        found = (
-            _all(engine, choice, options.after or 0) if options.last is None else _last(engine, choice, options.last)
-        )
-        for event in islice(found, options.limit):
-            _show(event, options.json)
+        for entry in islice(_entries(engine, choice, options), options.limit):
+            _show(entry, options.json)
         return 0
     except InvalidError as error:
         raise InvalidError(as_option(str(error), {})) from None
@@ -94,41 +97,54 @@ def run_log(options: argparse.Namespace) -> int:
         engine.close()
 
 
-def _kinds(text: str) -> list[str]:
-    """The kinds of events. Raises InvalidError, with the one that was probably meant."""
-    from holdlog.projections.fold import EVENTS
-
-    kinds = [word.strip() for word in text.split(",")]
-    for word in kinds:
-        if word not in GROUPS and word not in EVENTS:
-            guess = did_you_mean(word, (*GROUPS, *EVENTS))
-            raise InvalidError(
-                f"--kinds: {word!r} is not one of {', '.join(GROUPS)}, nor an event of docs/events.md{guess}"
-            )
-    return kinds
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that contradict each other. Raises InvalidError."""
+    if options.after is not None and options.since is not None:
+        raise InvalidError("--since: not together with --after; pass one of them")
+    if options.follow and (options.until is not None or options.refusals):
+        raise InvalidError(f"--follow: not together with {'--refusals' if options.refusals else '--until'}")
+    for name in ("namespace", "resource", "thread", "kinds"):
+        if options.refusals and getattr(options, name) is not None:
+            raise InvalidError(f"--refusals: not together with --{name}; the store does not record it for a refusal")
 
 
-def _all(engine: "Engine", choice: "EventFilter", after: int) -> "Iterable[EventView]":
+def _entries(
+    engine: "Engine", choice: "EventFilter", options: argparse.Namespace
+) -> "Iterable[EventView | RefusalView]":
+    from holdlog.adapters.cli.refusals import refusals_of
+
+    first, last = first_moment(options.since, "since"), last_moment(options.until, "until")
+    found = engine.read(engine.requests.events.range(first, last))
+    if options.after is not None:
+        if last is not None and options.after >= found.upto:
+            raise InvalidError("--until: is not after --after; swap the two")
+        found = found._replace(after=options.after)
+    events = _all(engine, choice, found) if options.last is None else _last(engine, choice, options.last, found)
+    if not options.refusals:
+        return events
+    refusals = refusals_of(engine, found, first, last, options.agent)
+    entries: Iterable[EventView | RefusalView] = merge(events, refusals, key=lambda it: it.at)
+    return entries if options.last is None else deque(entries, maxlen=options.last)
+
+
+def _all(engine: "Engine", choice: "EventFilter", found: "LogRange") -> "Iterable[EventView]":
+    after = found.after
     while True:
         page = engine.read(engine.requests.events.page(choice, after, PAGE))
-        yield from page.events
+        yield from takewhile(lambda event: event.position <= found.upto, page.events)
         after = page.next_position
-        if after >= page.bookmark:
+        if after >= min(page.bookmark, found.upto):
             return
 
 
-def _last(engine: "Engine", choice: "EventFilter", count: int, upto: int | None = None) -> "list[EventView]":
-    """The last events that match, up to a position. Reads only as far back as it must."""
-    if upto is None:
-        with engine.store.reader() as reader:
-            upto = reader.position()
+def _last(engine: "Engine", choice: "EventFilter", count: int, found: "LogRange") -> "list[EventView]":
+    """The last events of a range that match. Reads only as far back as it must."""
     span = max(count, PAGE)
     while True:
-        start = max(0, upto - span)
-        matches = takewhile(lambda event: event.position <= upto, _all(engine, choice, start))
-        found = deque(matches, maxlen=count)
-        if len(found) == count or start == 0:
-            return list(found)
+        start = max(found.after, found.upto - span)
+        last = deque(_all(engine, choice, found._replace(after=start)), maxlen=count)
+        if len(last) == count or start == found.after:
+            return list(last)
         span *= WIDER
 
 
@@ -137,14 +153,16 @@ async def _follow(engine: "Engine", choice: "EventFilter", options: argparse.Nam
     from holdlog.adapters.runtime.following import follow
 
     left = options.limit
-    with engine.store.reader() as reader:
-        after = reader.position() if options.after is None else options.after
+    found = engine.read(engine.requests.events.range(first_moment(options.since, "since"), None))
+    after = found.upto if options.after is None else options.after
     if options.last is not None:
-        for past in islice(_last(engine, choice, options.last, after), left):
+        for past in islice(_last(engine, choice, options.last, found), left):
             _show(past, options.json)
             left = None if left is None else left - 1
         if left == 0:
             return
+    elif options.since is not None:
+        after = found.after
     async with aclosing(follow(engine, choice, after, HEARTBEAT)) as coming:
         async for came in coming:
             for event in islice(came.events, left):
@@ -154,10 +172,10 @@ async def _follow(engine: "Engine", choice: "EventFilter", options: argparse.Nam
                 return
 
 
-def _show(event: "EventView", as_json: bool) -> None:
+def _show(entry: "EventView | RefusalView", as_json: bool) -> None:
     from holdlog.adapters.cli.log_texts import line_of
     from holdlog.adapters.cli.texts import printable
 
-    line = event.model_dump_json() if as_json else line_of(event.model_dump(mode="json"))
+    line = entry.model_dump_json() if as_json else line_of(entry.model_dump(mode="json"))
     sys.stdout.write(printable(line, kept="") + "\n")
     sys.stdout.flush()

@@ -5,9 +5,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdlog.adapters.api.authors import author
-from holdlog.adapters.cli.texts import duration, marked, moment, positions, short
+from holdlog.adapters.cli.texts import marked, moment_at, positions, short
+from holdlog.domain.times import microseconds
 
 Event = dict[str, Any]
+"""A view of an event as JSON, or `event_fields` of it (api/events/event_view.py)."""
 
 _WIDEST_LIST: Final = 160
 """Maximum characters of a list of keys; longer ones are cut."""
@@ -15,10 +17,17 @@ _WIDEST_LIST: Final = 160
 
 def line_of(event: Event) -> str:
     """One line: position, time and what happened. An expiry is shown at the time when it was due, not when it was
-    noticed."""
-    time = moment(datetime.fromisoformat(event["due"] if "due" in event else event["at"]))
+    noticed. A refused call (cli/refusals.py) has a dash instead of a position."""
+    if event["kind"] == "Refusal":
+        who = marked(event["by"]) or "a caller"
+        return f"-  {moment_at(_time(event['at']))}  {who} was refused ({event['code']}): {event['what']}"
+    time = moment_at(_time(event["due"] if "due" in event else event["at"]))
     redacted = " (redacted)" if event.get("redacted") else ""
     return f"{event['position']}  {time}  {_sentence(event)}{redacted}"
+
+
+def _time(given: str | int) -> int:
+    return given if isinstance(given, int) else microseconds(datetime.fromisoformat(given))
 
 
 def _sentence(event: Event) -> str:
@@ -95,28 +104,12 @@ def _of_token(event: Event, who: str) -> str:
             space = f" in space {event['space']}" if "space" in event else ""
             return f"{who} issued token {event['name']} for {', '.join(event['allow'])}{space}{_until(event)}"
         case "TokenRotated":
-            end = datetime.fromisoformat(event["overlap_until"])
-            has_overlap = end > datetime.fromisoformat(event["at"])
-            overlap = f"; the old secret is valid until {moment(end)}" if has_overlap else ""
+            end = _time(event["overlap_until"])
+            has_overlap = end > _time(event["at"])
+            overlap = f"; the old secret is valid until {moment_at(end)}" if has_overlap else ""
             return f"{who} rotated token {event['name']}{overlap}"
         case "TokenRevoked":
             return f"{who} revoked token {event['name']}"
-        case _:
-            return ""
-
-
-def _of_store(event: Event, who: str) -> str:
-    match event["kind"]:
-        case "PayloadRedacted":
-            versions = ", ".join(
-                f"{first}" if first == last else f"{first} to {last}" for first, last in event["versions"]
-            )
-            return f"{who} redacted the {event['part']} of {event['target']}, version {versions}{_reason(event)}"
-        case "LogForked":
-            return f"this log was copied from store {event['source']} up to {positions(event['at_position'], event['at_position'])}"
-        case "RetentionChanged":
-            kept = f"are kept for {duration(event['seconds'])}" if "seconds" in event else "are kept"
-            return f"{who} decided: former values of {event['namespace']} {kept}{_reason(event)}"
         case _:
             return ""
 
@@ -131,14 +124,13 @@ _FAMILIES: Final = {
     "thread": _of_thread,
     "agent": _of_agent,
     "token": _of_token,
-    "store": _of_store,
 }
 """The function for each kind of stream, by the first word of the stream's name."""
 _DATA_CHANGES: Final = {"wrote": "written", "deleted": "deleted"}
 
 
 def _until(event: Event) -> str:
-    return f", until {moment(datetime.fromisoformat(event['expires_at']))}" if "expires_at" in event else ""
+    return f", until {moment_at(_time(event['expires_at']))}" if "expires_at" in event else ""
 
 
 def _undone(event: Event) -> str:

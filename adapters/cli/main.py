@@ -8,8 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from holdlog.adapters.cli.agenthold import add_import
+from holdlog.adapters.cli.backup import add_backup, add_restore
 from holdlog.adapters.cli.claims import add_claims
 from holdlog.adapters.cli.commands import add_values, adder
+from holdlog.adapters.cli.completion import add_completion
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.export import add_export
@@ -18,6 +21,7 @@ from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
 from holdlog.adapters.cli.past import add_past
 from holdlog.adapters.cli.read_models import add_read_models
+from holdlog.adapters.cli.replay import add_replay
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
@@ -43,8 +47,11 @@ _GROUPS: Final = {
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
-    "audit and administration": ("log", "agents", "activity", "collisions", "token", "doctor"),
-    "servers and stores": ("serve", "demo", "up", "relay", "subscribe", "copy", "export", "rebuild"),
+    "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "doctor"),
+    "servers and stores": (
+        *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
+        "completion",
+    ),
 }
 _DESCRIPTION: Final = """\
 holdlog is a coordination store for AI agents: versioned shared values, and claims (leases) on files or any named
@@ -188,18 +195,23 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_updates(add)
     add_thread(commands, store)
     add_log(commands, store, locations)
+    add_replay(commands, store, locations)
     add_past(commands, store, locations)
     add_undo(commands, store, locations)
     add_read_models(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)
+    add_backup(commands, store)
+    add_restore(commands, store)
     add_copy(commands)
     add_export(commands, store)
+    add_import(commands, store)
     add_token(commands, store)
     add_relay(commands, store)
     add_subscribe(commands, store)
     add_demo(commands)
     add_up(commands)
+    add_completion(commands)
     parser.description = _DESCRIPTION.format(commands=commands.listed(_GROUPS))
     return parser, commands.choices
 

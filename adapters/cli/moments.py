@@ -32,6 +32,9 @@ _MILLISECONDS: Final = 3
 """Digits. Commands print times cut to milliseconds: such a time means the end of its millisecond, so that it includes
 the event from whose line it was copied."""
 
+_LAST_OF_MILLISECOND: Final = 999
+"""Microseconds."""
+
 
 def parse_moment(text: str, argument: str = "moment", now: datetime | None = None, expected: str = EXAMPLES) -> Moment:
     """The position or the time (UTC) that a text names. A time without an offset is in the local time zone; without a
@@ -54,6 +57,12 @@ def parse_moment(text: str, argument: str = "moment", now: datetime | None = Non
     except (KeyError, ValueError, OverflowError):
         pass
     raise InvalidError(f"{argument}: must be {expected}")
+
+
+def beginning(moment: datetime) -> datetime:
+    """The beginning of what a parsed time names, for a range that begins with it: of a millisecond, see above."""
+    ends_millisecond = moment.microsecond % 1000 == _LAST_OF_MILLISECOND
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000) if ends_millisecond else moment
 
 
 def _at_clock(found: re.Match[str], now: datetime, argument: str) -> datetime:

@@ -55,7 +55,7 @@ class Commands:
 
     def add_parser(self, name: str, **options: Any) -> argparse.ArgumentParser:
         """Add a command. `options`: the arguments of its parser; `help`: its text in the list of commands."""
-        self._help[name] = options.pop("help")
+        self._help[name] = options["help"]
         parser: argparse.ArgumentParser = self._subparsers.add_parser(name, **options)
         return parser
 

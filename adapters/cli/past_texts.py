@@ -19,7 +19,8 @@ def describe_moment(as_of: AsOf) -> str:
 def describe(result: Result, coloured: bool) -> str:
     match result:
         case responses.PastClaims():
-            return _board(result) or "nothing was claimed"
+            more = printable(f"\nthere is more: --after {result.next_after}") if result.next_after else ""
+            return describe_board(result) + more or "nothing was claimed"
         case responses.PastHeld():
             return printable(_held(result))
         case responses.PastAvailable(resource=resource):
@@ -43,9 +44,8 @@ def describe(result: Result, coloured: bool) -> str:
             return printable(response_texts.describe(result, "", "at"))
 
 
-def _board(board: responses.PastClaims) -> str:
-    shown = board_table(board.claims, board.queues, lambda held: (_ending(held), "", "", session_start(held.session)))
-    return shown + (printable(f"\nthere is more: --after {board.next_after}") if board.next_after else "")
+def describe_board(board: responses.PastClaims) -> str:
+    return board_table(board.claims, board.queues, lambda held: (_ending(held), "", "", session_start(held.session)))
 
 
 def _held(held: responses.PastHeld) -> str:

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 BAR_WIDTH: Final = 30
 BAR_EVERY: Final = 0.1
 """Seconds between updates of a progress bar."""
+_TO_END_OF_LINE: Final = "\x1b[K"
+"""Erases what was there (ECMA-48)."""
 
 _MARKS: Final = {"ok": ("✓", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("✗", "x", "31")}
 """Mark, mark for terminals that cannot show it, colour (ECMA-48)."""
@@ -109,26 +112,36 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 
 class Bar:
-    """A progress bar on a terminal; nothing elsewhere. `unit`: what it counts."""
+    """A progress bar on a terminal; nothing elsewhere. `unit`: what it counts. `clock`: in seconds."""
 
-    def __init__(self, stream: TextIO, title: str, unit: str = "events") -> None:
+    def __init__(
+        self, stream: TextIO, title: str, unit: str = "events", clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._stream = stream
         self._title = title
         self._unit = unit
+        self._clock = clock
         self._shown = stream.isatty()
-        self._drawn = 0.0
+        self._began = self._drawn = clock()
+        self._is_drawn = False
 
     def draw(self, done: int, total: int) -> None:
-        if not self._shown or time.monotonic() - self._drawn < BAR_EVERY:
+        now = self._clock()
+        if not self._shown or now - self._drawn <= BAR_EVERY:
             return
-        self._drawn = time.monotonic()
+        from holdlog.adapters.cli.texts import duration
+
+        self._drawn, self._is_drawn = now, True
         filled = BAR_WIDTH * done // max(1, total)
-        self._stream.write(f"\r{self._title} [{'#' * filled:<{BAR_WIDTH}}] {done:,} of {total:,} {self._unit}")
+        rate = done / (now - self._began)
+        left = f", {duration((total - done) / rate)} left" if done else ""
+        progress = f"{done:,} of {total:,} {self._unit}, {rate:,.0f}/s{left}"
+        self._stream.write(f"\r{self._title} [{'#' * filled:<{BAR_WIDTH}}] {progress}{_TO_END_OF_LINE}")
         self._stream.flush()
 
     def clear(self) -> None:
-        if self._drawn:
-            self._stream.write("\r\x1b[K")
+        if self._is_drawn:
+            self._stream.write(f"\r{_TO_END_OF_LINE}")
             self._stream.flush()
 
 

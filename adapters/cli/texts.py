@@ -5,17 +5,22 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.operating_system.location import without_password
 from holdlog.domain.names import appears_blank, mixed_scripts
+from holdlog.domain.times import microseconds, utc
 
 NEXT_STEP: Final = (
     "the first claim or set creates it, for example: holdlog claim README.md (use --db for another store)"
 )
 WIDEST_VALUE: Final = 60
 """Maximum characters of a value in a table."""
+_REMEMBERED: Final = 4096
+"""Formatted names and times that are cached; a log has the same few repeatedly."""
+_as_json: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def print_note(line: str) -> None:
@@ -48,9 +53,12 @@ def is_coloured() -> bool:
 def printable(text: str, kept: str = "\n") -> str:
     """Escape, as in JSON, all characters that a terminal could interpret (C0 and C1 control characters, bidirectional
     formatting), except those in `kept`."""
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
 
 
+@lru_cache(_REMEMBERED)
 def marked(name: str) -> str:
     """Format the name of an agent or resource so that it cannot imitate another one: add a note to mixed scripts, and
     escape invisible characters as in JSON."""
@@ -66,13 +74,24 @@ def _escaped(character: str) -> str:
 
 def short(value: object) -> str:
     """A value as JSON, cut to the width of a table."""
-    whole = json.dumps(value, ensure_ascii=False)
+    whole = _as_json(value)
     return whole if len(whole) <= WIDEST_VALUE else whole[: WIDEST_VALUE - 1] + "…"
 
 
 def moment(time: datetime) -> str:
-    """Format a time: UTC, to the millisecond."""
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03} UTC"
+    """Format a time that has a time zone: UTC, to the millisecond."""
+    return moment_at(microseconds(time))
+
+
+def moment_at(at: int) -> str:
+    """Format a time (microseconds since 1970 UTC) like `moment`."""
+    seconds, rest = divmod(at, 1_000_000)
+    return f"{_second(seconds)}.{rest // 1000:03} UTC"
+
+
+@lru_cache(_REMEMBERED)
+def _second(seconds: int) -> str:
+    return f"{utc(seconds * 1_000_000):%Y-%m-%d %H:%M:%S}"
 
 
 def clock(time: datetime) -> str:

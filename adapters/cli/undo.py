@@ -211,9 +211,9 @@ def _moment(text: str, argument: str, shown: str) -> "NamedMoment":
 def _since(text: str) -> datetime:
     """The beginning of the millisecond that a time names: commands print times cut to milliseconds, and the event that
     was printed with this time counts."""
-    from holdlog.adapters.cli.moments import TIMES, parse_moment
+    from holdlog.adapters.cli.moments import TIMES, beginning, parse_moment
 
     found = parse_moment(text, "--since", expected=f"a time, such as {TIMES}")
     if not isinstance(found, datetime):
         raise InvalidError("--since: must be a time, not a position")
-    return found.replace(microsecond=found.microsecond // 1000 * 1000)
+    return beginning(found)

@@ -22,7 +22,8 @@ _SUFFIX: Final = ".json"
 
 class ConnectedProcess(NamedTuple):
     """A connected live process. `pid` is for display (0: unknown; it may be of another container); `started`: ISO 8601,
-    UTC; `folder`: its working directory. `server`: `Presence.server`."""
+    UTC; `folder`: its working directory; `file`: the file that it has open (empty: unknown). `server`:
+    `Presence.server`."""
 
     session: str
     pid: int
@@ -30,6 +31,7 @@ class ConnectedProcess(NamedTuple):
     started: str
     folder: str = ""
     server: str = ""
+    file: str = ""
 
 
 class Presence:
@@ -38,12 +40,12 @@ class Presence:
     `server` identifies the process among all present and past processes of the store.
     """
 
-    def __init__(self, path: Path, descriptor: int, session: str, what: str) -> None:
+    def __init__(self, path: Path, descriptor: int, session: str, what: str, file: str) -> None:
         self._path = path
         self._descriptor = descriptor
         self.server = path.stem
         self._state = ConnectedProcess(
-            session, os.getpid(), what, datetime.now(UTC).isoformat(timespec="seconds"), _folder_here()
+            session, os.getpid(), what, datetime.now(UTC).isoformat(timespec="seconds"), _folder_here(), file=file
         )
         self.describe(what)
 
@@ -71,8 +73,9 @@ class Presence:
             os.close(descriptor)
 
 
-def announce(path: Path, session: str, what: str) -> Presence:
-    """Announce that this process is connected to the store `path` for a session, as `what` (`mcp stdio`).
+def announce(path: Path, session: str, what: str, file: str = "") -> Presence:
+    """Announce that this process is connected to the store `path` for a session, as `what` (`mcp stdio`). `file`:
+    `file_id` of what it has open.
 
     One session may have several processes. Raises StoreError if the folder is not writable.
     """
@@ -85,12 +88,21 @@ def announce(path: Path, session: str, what: str) -> Presence:
             pass
         descriptor = open_private(unready, os.O_RDWR | os.O_EXCL)
         lock_file(descriptor)
-        presence = Presence(folder / name, descriptor, session[:MAX_TEXT], what)
+        presence = Presence(folder / name, descriptor, session[:MAX_TEXT], what, file)
         os.rename(unready, folder / name)
     except OSError as error:
         raise StoreError(f"{folder} cannot be written ({error.strerror}); use --db with a path you may write") from None
     _present.add(presence)
     return presence
+
+
+def file_id(path: Path) -> str:
+    """Names the file at `path` among all files of this machine; empty if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ""
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 def connected(path: Path) -> list[ConnectedProcess]:
@@ -150,9 +162,9 @@ def _living(folder: Path) -> Iterator[ConnectedProcess]:
 def _parsed(text: bytes) -> ConnectedProcess:
     try:
         fields: Any = json.loads(text)
-        folder = str(fields.get("folder", ""))  # older releases did not write it
+        folder, file = str(fields.get("folder", "")), str(fields.get("file", ""))  # older releases did not write them
         return ConnectedProcess(
-            str(fields["session"]), int(fields["pid"]), str(fields["what"]), str(fields["started"]), folder
+            str(fields["session"]), int(fields["pid"]), str(fields["what"]), str(fields["started"]), folder, file=file
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ConnectedProcess("", 0, "unknown", "")

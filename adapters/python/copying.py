@@ -12,6 +12,7 @@ from holdlog.adapters.operating_system.location import is_url
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
+    from holdlog.adapters.stores.agenthold.importing import ImportReport
     from holdlog.adapters.stores.copying.copy import CopyReport, Progress, Target
     from holdlog.adapters.stores.copying.source import CopySource
 
@@ -35,6 +36,22 @@ def copy(
     with ExitStack() as stack:
         found = _copy_source(source, tell, stack)
         return copy_between(found, destination, seal, progress or (lambda done, total: None), tell)
+
+
+def import_agenthold(
+    source: str | Path,
+    target: str | Path,
+    claim_ttl: float | None = None,
+    progress: "Progress | None" = None,
+) -> "ImportReport":
+    """Import a file of agenthold into a new store, as described in `stores.agenthold.importing.import_into`. Does not
+    change the file. Raises StoreError, UnavailableError."""
+    from holdlog.adapters.stores.agenthold.file import open_agenthold
+    from holdlog.adapters.stores.agenthold.importing import import_into
+
+    destination = _copy_target(target)
+    with open_agenthold(Path(source), str(source)) as found:
+        return import_into(destination, found, claim_ttl, progress or (lambda done, total: None))
 
 
 def _copy_source(location: str | Path, report: Callable[[str], None], stack: ExitStack) -> "CopySource[Any]":

@@ -55,7 +55,8 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
         Line(("thread", "history", "run", "plan")),
         Line(("thread", "read", "none"), 1, shows=False),
     ),
-    "log": (Line(("log",)), Line(("log", "--after", "0", "--follow", "--limit", "3"))),
+    "log": (Line(("log", "--refusals")), Line(("log", "--after", "0", "--follow", "--limit", "3"))),
+    "replay": (Line(("replay", "--from", "2", "--state")), Line(("replay", "--to", "1"))),
     "diff": (Line(("diff", "n", "k", "v0")), Line(("diff", "n", "0", "now"))),
     "blame": (Line(("blame", "n", "k", "--fields")), Line(("blame", "n", "none"), 1, shows=False, json=False)),
     "revert": (
@@ -73,8 +74,11 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     ),
     "rebuild": (Line(("rebuild",), shows=False),),
     "doctor": (Line(("doctor",), shows=False),),
+    "backup": (Line(("backup", "."), shows=False), Line(("backup", "DB"), 2, shows=False)),
+    "restore": (Line(("restore", "DB"), 2, shows=False),),
     "copy": (Line(("copy", "DB", "DB.copy"), shows=False), Line(("copy", "DB", "DB"), 2, shows=False)),
     "export": (Line(("export",), json=False),),
+    "import": (Line(("import", "--agenthold", "DB"), 2, shows=False),),
     "token": (
         Line(("token", "list"), shows=False),
         Line(("token", "create", "--name", "ci", "--allow", "read:*"), shows=False),
@@ -85,6 +89,7 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     "subscribe": (Line(("subscribe", "--nats", "é://"), 2, shows=False, json=False),),
     "demo": (Line(("demo",), shows=False, json=False),),
     "up": (Line(("up", "--help"), shows=False, json=False),),
+    "completion": (Line(("completion", "bash"), shows=False, json=False),),
 }
 CASES = [line for lines in COMMANDS.values() for line in lines]
 

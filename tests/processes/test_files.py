@@ -53,8 +53,8 @@ FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "somebody's empty database": (lambda path: database(path, "PRAGMA application_id = 7"), "not a holdlog store"),
     "somebody's views": (lambda path: database(path, "CREATE VIEW v AS SELECT 1"), "not a holdlog store"),
     "somebody's log": (lambda path: killed_with_a_log(path, "CREATE TABLE t (a)"), "not a holdlog store"),
-    "agenthold": (lambda path: database(path, *AGENTHOLD), "which holdlog cannot import"),
-    "agenthold, killed": (lambda path: killed_with_a_log(path, *AGENTHOLD), "which holdlog cannot import"),
+    "agenthold": (lambda path: database(path, *AGENTHOLD), "holdlog import --agenthold"),
+    "agenthold, killed": (lambda path: killed_with_a_log(path, *AGENTHOLD), "holdlog import --agenthold"),
     "a newer major": (
         lambda path: database(
             path,

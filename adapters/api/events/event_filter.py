@@ -14,7 +14,6 @@ from holdlog.domain.names import acts_for, thread_stream
 from holdlog.domain.ports import State
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError
-from holdlog.domain.store_log import StoreLog
 from holdlog.domain.threads.thread import Thread
 from holdlog.projections import fold
 from holdlog.projections.waiting import EVERYTHING, what_overlaps, whole_namespace
@@ -99,11 +98,8 @@ def _authors(kind: type[Event]) -> tuple[str, ...]:
 def names_in(stream: str) -> dict[str, str]:
     """What the events of a stream are about: `namespace` and `key`, `resource`, `thread`, `agent` …"""
     state = _names_of(stream)
-    match state:
-        case Record(namespace=namespace, key=key):
-            return {"namespace": namespace, "key": key}
-        case StoreLog():
-            return {}
+    if isinstance(state, Record):
+        return {"namespace": state.namespace, "key": state.key}
     return {state._fields[0]: state[0]}
 
 

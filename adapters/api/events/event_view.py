@@ -20,8 +20,8 @@ _ONE_OTHER: Final[dict[str, Callable[[str], str]]] = {"moved_to": claim_stream, 
 """Fields that name one other stream, and how to get its name."""
 _CALLER: Final = ("request_id", "correlation_id", "reason")
 """Fields of the caller that a view shows. Not the session: a caller that knew it could act as that session."""
-_NAMES: Final = ("agent", "resource", "moved_to")
-"""Fields of a view whose scripts are checked, like those of `by`."""
+_NAMES: Final = ("by", "agent", "resource", "moved_to")
+"""Fields of a view whose scripts are checked."""
 
 
 def event_view(
@@ -29,6 +29,16 @@ def event_view(
 ) -> EventView:
     """Convert an event of the log to a view. `shown`: spells resources. `sees`: which streams the view may name; the
     names of others are left out."""
+    fields = event_fields(recorded, shown, sees)
+    fields["at"] = utc(recorded.envelope.at)
+    return EventView.model_validate(fields)
+
+
+def event_fields(
+    recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
+) -> dict[str, Any]:
+    """The fields of `event_view`, but not checked, and `at` in microseconds UTC: for a reader of many events that only
+    formats them."""
     envelope, event, redacted = recorded
     fields: dict[str, Any] = names_in(envelope.stream)
     names, lists, times = _fields_of(type(event))
@@ -55,20 +65,18 @@ def event_view(
     for name in _CALLER:
         if (fact := getattr(envelope.caller, name)) is not None:
             fields[name] = fact
-    fields |= relied_on(envelope, shown, sees)
-    by = done_by(recorded)
-    if mixed_scripts(by) or any(name in fields and mixed_scripts(fields[name]) for name in _NAMES):
-        fields["mixed_scripts"] = True
-    fields |= {
-        "position": envelope.position,
-        "id": f"{envelope.stream}@{envelope.version}",
-        "stream": envelope.stream,
-        "version": envelope.version,
-        "kind": envelope.topic,
-        "at": utc(envelope.at),
-        "by": by,
-    }
-    return EventView.model_validate(fields)
+    fields.update(relied_on(envelope, shown, sees))
+    fields["by"] = done_by(recorded)
+    for name in _NAMES:
+        if name in fields and mixed_scripts(fields[name]):
+            fields["mixed_scripts"] = True
+    fields["position"] = envelope.position
+    fields["id"] = f"{envelope.stream}@{envelope.version}"
+    fields["stream"] = envelope.stream
+    fields["version"] = envelope.version
+    fields["kind"] = envelope.topic
+    fields["at"] = envelope.at
+    return fields
 
 
 @cache

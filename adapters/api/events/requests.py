@@ -1,21 +1,33 @@
 """Requests for events: check the arguments, then define what to run and how to respond."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from holdlog.adapters.api.events.event_filter import EventFilter, topics_of
 from holdlog.adapters.api.events.event_view import event_view
-from holdlog.adapters.api.events.paging import read_page
+from holdlog.adapters.api.events.paging import read_page, read_part
+from holdlog.adapters.api.past.requests import PointInTime, as_of
 from holdlog.adapters.api.request import BlockingQuery, Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import BEGINNING, NAME, STORED_AGENT, number_of_seconds, page_size, text, whole
 from holdlog.adapters.api.values.responses import Events
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
 
 EVENTS_PAGE: Final = 100
 MAX_DIGITS: Final = 19
 """Of a position in a bookmark."""
+
+Shown = TypeVar("Shown")
+
+
+class LogRange(NamedTuple):
+    """The events above one position, up to another."""
+
+    after: int
+    upto: int
 
 
 class EventRequests:
@@ -69,6 +81,17 @@ class EventRequests:
 
         return Query(answer)
 
+    def range(self, first: PointInTime | None, last: PointInTime | None) -> Query[LogRange]:
+        """The events from one moment to another, with those of both; None: from the first event, to the last. The query
+        raises InvalidError for a moment that the log does not have, and for a range that ends before it begins."""
+        return Query(lambda reader: _range(reader, first, last))
+
+    def part(
+        self, choice: EventFilter, found: LogRange, show: Callable[[Recorded[Event]], Shown]
+    ) -> Query[tuple[list[Shown], int]]:
+        """The first matches of a range, each as `show` converted it, and the position after which to continue."""
+        return Query(lambda reader: read_part(reader, choice, *found, show), large=True)
+
     def page(self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE) -> Query[Events]:
         """A page as it is now. The query raises InvalidError for a position beyond the end of the log."""
         position, size = whole(after, "after"), page_size(limit)
@@ -98,6 +121,23 @@ class EventRequests:
         shown, sees = self._rules.spelled, choice.sees
         page = read_page(reader, choice, after, limit, lambda recorded: event_view(recorded, shown, sees))
         return Events(events=page.events, next_position=page.scanned, bookmark=page.end)
+
+
+def _range(reader: Reader, first: PointInTime | None, last: PointInTime | None) -> LogRange:
+    upto = reader.position() if last is None else (last.as_of or as_of(reader, last)).position
+    if first is None:
+        return LogRange(0, upto)
+    if first.at is None:
+        after = as_of(reader, first).position - 1
+    elif first.at <= reader.at:
+        after = reader.position_at(first.at - 1)
+    else:
+        raise InvalidError(f"{first.names[1]}: is in the future; the last position is {reader.position()}")
+    if last is None:
+        return LogRange(after, upto)
+    if after >= upto if first.at is None or last.at is None else first.at > last.at:
+        raise InvalidError(f"{last.names[0]}: is earlier than {first.names[0]}; swap the two")
+    return LogRange(after, upto)
 
 
 def _parsed(after: object) -> tuple[str | None, int | None]:

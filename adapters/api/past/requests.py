@@ -15,6 +15,7 @@ from holdlog.adapters.api.validation import STORED_AGENT, after_argument, page_s
 from holdlog.adapters.api.values.responses import AsOf, Result
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.resource import overlap
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import TO_START_A_THREAD, InvalidError, NotFoundError
 from holdlog.domain.times import microseconds, utc
@@ -92,16 +93,26 @@ class PastRequests:
         return self._query(answer, point)
 
     def board(
-        self, point: PointInTime, agent: str | None = None, limit: int = BOARD_PAGE, after: str | None = None
+        self,
+        point: PointInTime,
+        agent: str | None = None,
+        limit: int = BOARD_PAGE,
+        after: str | None = None,
+        resource: str | None = None,
     ) -> Query[responses.PastClaims]:
-        """List claims and queues; with `agent`, only those of this agent and its sub-agents."""
+        """List claims and queues; with `agent`, only those of this agent and its sub-agents; with `resource`, only
+        those that overlap it."""
         size, after = page_size(limit), after_argument(after, "after")
+        stored = None if resource is None else self._rules.resource(resource)
         if agent is not None:
             agent = text(agent, "agent", STORED_AGENT)
 
         def answer(moment: _Moment) -> responses.PastClaims:
             past = moment.reader
-            found, more = page(self._seen(past.claims(after, -1)), size)
+            claims = past.claims(after, -1)
+            if stored is not None:
+                claims = [it for it in claims if overlap(it.resource, stored)]
+            found, more = page(self._seen(claims), size)
             state = self._state(moment, found)
             held = {it.grant.agent for it in state.grants} | {it.agent for it in state.tickets}
             profiles = {it.agent: it for it in past.agents(sorted(held))}

@@ -25,6 +25,7 @@ from holdlog.adapters.api.validation import (
     whole,
 )
 from holdlog.adapters.api.values import presenter, responses
+from holdlog.adapters.api.values.credentials import with_warnings
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.history import newest_first
@@ -78,7 +79,7 @@ class ValueRequests:
             raise invalid(error) from None
         if self._rules.grants is not EVERYTHING:
             self._rules.require_to_change(command)
-        return CommandRequest(command, presenter.set_result)
+        return CommandRequest(command, with_warnings(presenter.set_result, (made.text,)))
 
     def get(self, namespace: str, key: str) -> Query[responses.StateRecord]:
         """The query raises NotFoundError."""
@@ -114,7 +115,7 @@ class ValueRequests:
             raise invalid(error) from None
         if self._rules.grants is not EVERYTHING:
             self._rules.require_to_change(command)
-        return CommandRequest(command, presenter.set_result)
+        return CommandRequest(command, with_warnings(presenter.set_result, (operation.patch.text,)))
 
     def record(self, namespace: str, key: str) -> Query[Record]:
         """The record as it is now, live or not: the source of `get`."""

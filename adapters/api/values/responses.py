@@ -107,7 +107,13 @@ class NotFound(Result):
     hint: str
 
 
-class SetResult(Result):
+class Warned(Result):
+    """`warnings`: of a value that looks like a credential; fixed texts without any part of the value."""
+
+    warnings: list[str] | None = None
+
+
+class SetResult(Warned):
     status: Literal["ok"] = "ok"
     namespace: str
     key: str
@@ -141,7 +147,7 @@ class TransactionPart(BaseModel):
         return {name: value for name, value in serialize(self).items() if name in self.model_fields_set}
 
 
-class TransactionResult(Result):
+class TransactionResult(Warned):
     """One result for each operation, in their order."""
 
     status: Literal["ok"] = "ok"

@@ -9,6 +9,7 @@ from holdlog.adapters.api.request import CommandRequest
 from holdlog.adapters.api.rules import PLAIN, RequestRules
 from holdlog.adapters.api.validation import MAX_SHOWN, invalid, json_value, unknown_argument, whole
 from holdlog.adapters.api.values import presenter, responses
+from holdlog.adapters.api.values.credentials import with_warnings
 from holdlog.adapters.api.values.requests import time_to_live
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.names import closest
@@ -78,7 +79,8 @@ class TransactionRequests:
             refusal.operation = len(built)
             raise
         command = self._command(tuple(built), by, guard, numbered=True)
-        return CommandRequest(command, presenter.transaction_result)
+        answer = with_warnings(presenter.transaction_result, [_text(it) for it in built], numbered=True)
+        return CommandRequest(command, answer)
 
     def update(
         self,
@@ -106,8 +108,9 @@ class TransactionRequests:
             if kind != "append":
                 raise InvalidError("unique: can only be combined with append")
             fields["unique"] = unique
-        command = self._command((self._built(kind, fields, kind),), by, guard)
-        return CommandRequest(command, presenter.update_result)
+        operation = self._built(kind, fields, kind)
+        command = self._command((operation,), by, guard)
+        return CommandRequest(command, with_warnings(presenter.update_result, (_text(operation),)))
 
     def _operation(self, given: object) -> AnyOperation:
         if not isinstance(given, Mapping):
@@ -180,6 +183,11 @@ def _number(given: object, argument: str) -> Json:
         return Json.of(given)
     except ValueError as error:
         raise InvalidError(f"{argument}: {error}") from None
+
+
+def _text(operation: AnyOperation) -> str:
+    """What it writes, as JSON."""
+    return next((it.text for it in vars(operation).values() if isinstance(it, Json)), "")
 
 
 def _size(operation: AnyOperation) -> int:

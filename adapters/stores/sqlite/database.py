@@ -9,7 +9,7 @@ from holdlog.adapters.operating_system.write_lock import OneWriter, WriteLock
 from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
 from holdlog.adapters.stores.sqlite.faults import refusal_of
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
-from holdlog.domain.refusals import UnavailableError
+from holdlog.domain.refusals import ReplacedError
 
 RECOVERY: Final = 2.0
 """Busy timeout in seconds. Only a process that creates or removes the write-ahead log blocks readers."""
@@ -78,7 +78,7 @@ class DatabaseFile(Database):
 
     def require_same(self) -> None:
         if identity_of(self._path) != self._identity:
-            raise UnavailableError(f"{self.path} was deleted or replaced; restart to open the current file")
+            raise ReplacedError(self._path)
 
     def size(self) -> int:
         return size_of(self.path)
@@ -99,6 +99,18 @@ def identity_of(path: Path | str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def kept_names(path: Path) -> list[Path]:
+    """Second names of the store's file: a restore was killed after it gave the file one, before it replaced the
+    file."""
+    try:
+        if os.stat(path).st_nlink == 1:
+            return []
+    except OSError:
+        return []
+    prefix = f"{path.name}.before-restore-"
+    return [it for it in path.parent.iterdir() if it.name.startswith(prefix) and it.samefile(path)]
 
 
 def size_of(path: Path) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 
 from holdlog.adapters.operating_system import platform as host
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.operating_system.presence import connected
+from holdlog.adapters.operating_system.presence import connected, file_id
 from holdlog.adapters.operating_system.private import require_own, why_open
 from holdlog.adapters.stores.event_log.findings import (
     REBUILD_LEFT,
@@ -165,6 +165,12 @@ def _guarded(name: str, inspection: Callable[[], list[Finding]]) -> list[Finding
 
 
 def _connected(path: Path) -> Finding:
-    servers = [f"{shown(found.what)}, process {found.pid}, since {shown(found.started)}" for found in connected(path)]
+    processes = connected(path)
+    current = file_id(path)
+    if stale := [it for it in processes if it.file not in ("", current)]:
+        names = "; ".join(f"{shown(it.what)}, process {it.pid}" for it in stale)
+        text = f"the file was replaced, and {counted(len(stale), 'server')} with the old one open; restart: {names}"
+        return Finding("connected", "bad", text)
+    servers = [f"{shown(it.what)}, process {it.pid}, since {shown(it.started)}" for it in processes]
     text = counted(len(servers), "server") + (f": {'; '.join(servers)}" if servers else "")
     return Finding("connected", "ok", text)

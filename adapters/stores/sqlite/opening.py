@@ -17,7 +17,7 @@ from holdlog.adapters.operating_system.location import LocationError, prepare_fo
 from holdlog.adapters.operating_system.private import open_private, require_own, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.sql.tables import SESSION_SALT, TABLES
-from holdlog.adapters.stores.sqlite.database import DatabaseFile, inherited
+from holdlog.adapters.stores.sqlite.database import DatabaseFile, inherited, kept_names
 from holdlog.adapters.stores.sqlite.faults import DOCTOR_FIRST, DamagedError, require_major
 from holdlog.adapters.stores.sqlite.migrating import is_older, migrate
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
@@ -64,6 +64,7 @@ def open_sqlite(
         prepare_folder(path)
     except LocationError as error:
         raise StoreError(str(error)) from None
+    _finish_restore(path)
     _require_openable(path)
     require_own(path)
     lock_path = path.with_name(path.name + ".gate")
@@ -93,6 +94,20 @@ def open_sqlite(
     except BaseException:
         write_lock.close()
         raise
+
+
+def _finish_restore(path: Path) -> None:
+    """Remove the second name that a killed restore left: the store is still the old one. Waits for a restore that
+    runs."""
+    if not kept_names(path):
+        return
+    with closing(WriteLock(path.with_name(path.name + ".gate"))) as write_lock:
+        write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
+        try:
+            for name in kept_names(path):
+                name.unlink()
+        finally:
+            write_lock.release()
 
 
 def _require_openable(path: Path) -> None:
@@ -217,5 +232,5 @@ def require_ours(path: Path, connection: sqlite3.Connection) -> None:
         require_major(version_of(connection))
         return
     if {"state_records", "state_history"} <= tables_there(connection):
-        raise StoreError(f"{path} is an agenthold file, which holdlog cannot import; use another --db")
+        raise StoreError(f"{path} is a file of agenthold; to import it: holdlog import --agenthold {path}")
     raise StoreError(f"{path} is not a holdlog store; use another --db")

@@ -37,6 +37,21 @@ class SqliteEventRecorder(LogRecorder):
         unit.connection.executemany(_RESTORE_EVENT, rows)
 
 
+def last_position(connection: sqlite3.Connection) -> int:
+    """0 if the log is empty."""
+    position: int = connection.execute(f"SELECT COALESCE(MAX(rowid), 0) FROM {EVENTS_TABLE}").fetchone()[0]
+    return position
+
+
+def missing_events(connection: sqlite3.Connection, schema: str) -> tuple[int, int | None, int | None]:
+    """How many events an attached log lacks, and the first and last position of these."""
+    count, first, last = connection.execute(
+        f"SELECT COUNT(*), MIN(ours.rowid), MAX(ours.rowid) FROM {EVENTS_TABLE} AS ours LEFT JOIN"
+        f" {schema}.{EVENTS_TABLE} AS theirs ON theirs.rowid = ours.rowid WHERE theirs.digest IS NOT ours.digest"
+    ).fetchone()
+    return count, first, last
+
+
 def uri_of(path: Path, mode: str = "rw") -> str:
     """SQLite's URI of an existing file; never creates one."""
     return f"file:{quote(os.fsencode(path))}?mode={mode}"

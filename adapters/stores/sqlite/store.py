@@ -58,10 +58,19 @@ class SqliteStore:
             connection = self._idle.pop()
         except IndexError:
             connection = self.database.connect()
+        else:
+            self._require_same(connection)
         now = self.clock()  # before the first read: a claim renewed later must not look expired
         if snapshot:
             connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
         return SqliteReader(connection, self.recorder, now, self)
+
+    def _require_same(self, connection: sqlite3.Connection) -> None:
+        try:
+            self.database.require_same()
+        except UnavailableError:
+            self._idle.append(connection)  # closed with the others, while holding the write lock
+            raise
 
     def snapshot(self) -> SqliteReader:
         return self.reader(snapshot=True)
@@ -96,12 +105,15 @@ class SqliteStore:
         return self.database.size()
 
     def changed(self) -> bool:
-        """Whether another connection committed since the previous call; 3 µs. For one thread at a time."""
+        """Whether another connection committed since the previous call, or the file was replaced; 3 µs. For one thread
+        at a time."""
         if self._closed:
             return True
         try:
             if self._watcher is None:
                 self._watcher = self.database.connect()
+            else:
+                self.database.require_same()
             seen, self._data_version = self._data_version, self._watcher.execute("PRAGMA data_version").fetchone()[0]
         except (sqlite3.Error, UnavailableError):
             return True  # the reader that this wakes gets the error

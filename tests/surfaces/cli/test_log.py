@@ -12,6 +12,7 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.cli.log_texts import line_of
 from holdlog.adapters.cli.main import main
+from holdlog.domain.refusals import ConflictError
 from holdlog.projections.fold import EVENTS
 from tests.support.commands import until
 from tests.support.thread_story import fork, story
@@ -213,6 +214,12 @@ def test_log_command_follows_new_events(db: Path, capsys: pytest.CaptureFixture[
     process.stdout.close()
 
 
+def test_log_follow_can_start_at_a_moment(db: Path) -> None:
+    command = [sys.executable, "-m", "holdlog", "log", "--db", str(db), "--follow", "--since", "2", "--limit", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert positions(done.stdout.splitlines()) == ["2", "3"]
+
+
 def test_log_follow_can_start_with_the_last_events(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-m", "holdlog", "log", "--db", str(db), "--follow", "--last", "1", "--limit", "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -229,6 +236,86 @@ def test_bad_filter_is_refused_in_one_line_with_exit_code_2(db: Path, capsys: py
     for words in (["--kinds", "written"], ["--after", "9"], ["--prefix", "x"], ["--thread", ""]):
         assert main(["log", "--db", str(db), *words]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def positions(lines: list[str]) -> list[str]:
+    return [line.partition("  ")[0] for line in lines]
+
+
+def test_log_since_and_until_include_their_events(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert positions(run(capsys, db, "--since", "2", "--until", "2")) == ["2"]
+    assert positions(run(capsys, db, "--since", "#2")) == ["2", "3"]
+    times = [line.split("  ")[1] for line in run(capsys, db)]
+    assert "2" in positions(run(capsys, db, "--since", times[1], "--until", times[1]))
+    assert positions(run(capsys, db, "--until", "2", "--last", "1")) == ["2"]
+    assert positions(run(capsys, db, "--since", "2", "--last", "9")) == ["2", "3"]
+    assert positions(run(capsys, db, "--after", "1", "--until", "2")) == ["2"]
+    assert run(capsys, db, "--since", "now") == []
+
+
+@pytest.fixture
+def refused(db: Path) -> Path:
+    """Two refusals between the third event and the fifth, and one after it."""
+    with StateStore(db) as store:
+        for name in ("ben", "ann/tests"):
+            with pytest.raises(ConflictError):
+                store.set("campaign", "budget", "secret", updated_by=name, expected_version=7)
+        store.set("campaign", "budget", 1, updated_by="ann")
+        store.claim("custom://merge", agent="ann")
+        assert store.claim("custom://merge", agent="ben").status == "busy"
+        store.set("campaign", "budget", 2, updated_by="ann")
+    return db
+
+
+def test_log_lists_refused_calls_among_the_events_by_time(refused: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, refused, "--refusals")
+    assert positions(lines) == ["1", "2", "3", "-", "-", "4", "5", "-", "6"]
+    _, time, sentence = lines[3].split("  ", 2)
+    assert time.endswith(" UTC")
+    assert sentence.startswith("ben was refused (conflict): campaign/budget")
+    assert "secret" not in "\n".join(lines)
+    assert positions(run(capsys, refused, "--refusals", "--last", "2")) == ["-", "6"]
+    assert positions(run(capsys, refused, "--refusals", "--since", "4", "--until", "5")) == ["4", "5"]
+    assert positions(run(capsys, refused, "--refusals", "--since", "3", "--until", "4")) == ["3", "-", "-", "4"]
+    assert positions(run(capsys, refused, "--refusals", "--after", "4", "--limit", "2")) == ["5", "-"]
+    assert positions(run(capsys, refused, "--refusals", "--agent", "ben")) == ["-", "-"]
+    assert positions(run(capsys, refused, "--refusals", "--since", "now")) == []
+
+
+def test_log_prints_refused_calls_as_objects_of_their_own_kind(
+    refused: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [json.loads(line) for line in run(capsys, refused, "--refusals", "--json")]
+    busy = found[-2]
+    assert [it["kind"] for it in found if "position" not in it] == ["Refusal"] * 3
+    assert list(busy) == ["kind", "at", "code", "by", "what"]
+    assert (busy["code"], busy["by"]) == ("busy", "ben")
+    assert [it for it in found if "position" in it] == [json.loads(line) for line in run(capsys, refused, "--json")]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--since", "9"), "--since: is 9, but the log ends at position 3"),
+        (("--since", "3", "--until", "1"), "--until: is earlier than since; swap the two"),
+        (("--after", "2", "--until", "2"), "--until: is not after --after; swap the two"),
+        (("--since", "soon"), "--since: must be 14:03, "),
+        (("--until", "2999-01-01 00:00"), "--until: is in the future; the last position is 3"),
+        (("--since", "1", "--after", "1"), "--since: not together with --after; pass one of them"),
+        (("--refusals", "--after", "9"), "--after: is 9, but the log ends at position 3"),
+        (("--follow", "--until", "3"), "--follow: not together with --until"),
+        (("--follow", "--refusals"), "--follow: not together with --refusals"),
+        (("--refusals", "--namespace", "campaign"), "--refusals: not together with --namespace; "),
+        (("--refusals", "--kinds", "claim"), "--refusals: not together with --kinds; "),
+    ],
+)
+def test_log_refuses_a_bad_range_or_combination_in_one_line(
+    db: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], error: str
+) -> None:
+    assert main(["log", "--db", str(db), *words]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"holdlog: {error}")
 
 
 def test_log_command_does_not_create_a_missing_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
