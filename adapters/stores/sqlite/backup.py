@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.operating_system.private import is_private, open_private, require_own
+from holdlog.adapters.operating_system.private import is_private, open_private, require_own, sync_folder
 from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.sqlite.migrating import remove_database, sync_folder
+from holdlog.adapters.stores.sqlite.migrating import remove_database
 from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours
 from holdlog.adapters.stores.sqlite.recorder import configure, last_position, uri_of
 from holdlog.domain.refusals import StoreError, UnavailableError

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system import platform
-from holdlog.adapters.operating_system.private import is_private, open_private
+from holdlog.adapters.operating_system.private import is_private, open_private, sync_folder
 from holdlog.adapters.stores.event_log.codec import COLUMNS, FORMAT_COLUMNS
 from holdlog.adapters.stores.event_log.sealing import FILE_TRIGGERS, SEAL, file_triggers, line_of
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SESSION_SALT, new_session_salt
@@ -207,12 +207,3 @@ def remove_database(database: Path) -> None:
     """Remove a database, its side files first."""
     for suffix in (*SIDE_FILES, ""):
         database.with_name(database.name + suffix).unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # Windows cannot open folders
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.operating_system.presence import connected
-from holdlog.adapters.operating_system.private import require_own
+from holdlog.adapters.operating_system.private import require_own, sync_folder
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.sqlite.backup import Progress, connect, contents_of, copy_database
 from holdlog.adapters.stores.sqlite.database import kept_names
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.faults import is_busy
-from holdlog.adapters.stores.sqlite.migrating import SIDE_FILES, remove_database, sync_folder
+from holdlog.adapters.stores.sqlite.migrating import SIDE_FILES, remove_database
 from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours
 from holdlog.adapters.stores.sqlite.recorder import missing_events
 from holdlog.domain.refusals import StoreError, UnavailableError
