@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holdlog import StateStore
 from holdlog.adapters.stores.sqlite.backup import back_up
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.restore import restore
+from tests.support.backups import value, write
 
 KILLED = """
 import os, signal, sys
@@ -57,17 +57,6 @@ def killed(what: str, first: Path, second: Path) -> Iterator[int]:
                 process.stdin.flush()
         finally:
             process.kill()
-
-
-def write(path: Path, *values: int) -> None:
-    with StateStore(path) as store:
-        for value in values:
-            store.set("n", "k", value, updated_by="ann")
-
-
-def value(path: Path) -> object:
-    with StateStore(path) as store:
-        return store.get("n", "k").value
 
 
 def sound(path: Path) -> bool:

@@ -19,6 +19,7 @@ from holdlog.adapters.stores.sqlite.backup import BackupReport, back_up
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.restore import restore
 from holdlog.domain.refusals import ReplacedError
+from tests.support.backups import value, write
 
 
 @pytest.fixture
@@ -31,17 +32,6 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "backups"
     folder.mkdir(mode=0o700)
     return folder
-
-
-def write(path: Path, *values: int) -> None:
-    with StateStore(path) as store:
-        for value in values:
-            store.set("n", "k", value, updated_by="ann")
-
-
-def value(path: Path) -> object:
-    with StateStore(path) as store:
-        return store.get("n", "k").value
 
 
 def names(folder: Path) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.cli.main import main
+from tests.support.command_line import run_command
 
 
 @pytest.fixture
@@ -22,12 +22,7 @@ def db(tmp_path: Path) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], db: str, *words: str) -> tuple[int, str, str]:
-    try:
-        code = main(["at", *words, "--db", db])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
+    return run_command(capsys, "at", *words, "--db", db)
 
 
 def test_value_of_an_earlier_position_is_printed_alone_on_standard_output(

@@ -15,6 +15,7 @@ from holdlog.adapters.cli.main import main
 from holdlog.adapters.cli.replay import Pace
 from holdlog.adapters.cli.store import Bar
 from tests.support.clock import SECOND, Clock
+from tests.support.command_line import run_command
 from tests.support.commands import until
 from tests.support.thread_story import fork, story
 
@@ -34,12 +35,7 @@ def db(tmp_path: Path) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], db: str, *words: str) -> tuple[int, str, str]:
-    try:
-        code = main(["replay", *words, "--db", db])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
+    return run_command(capsys, "replay", *words, "--db", db)
 
 
 def shown(capsys: pytest.CaptureFixture[str], db: str, *words: str) -> list[Any]:
