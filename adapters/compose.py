@@ -21,7 +21,7 @@ from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.liveness import Liveness, Process
 from holdlog.adapters.operating_system.location import is_url, state_location
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
-from holdlog.adapters.operating_system.presence import Presence, announce, connected, file_id, is_connected
+from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
@@ -214,6 +214,8 @@ class ProcessLiveness(Liveness):
     on."""
 
     def __init__(self, path: Path, session: str, what: str) -> None:
+        from holdlog.adapters.stores.sqlite.database import file_id
+
         self._path = path
         self._session = session
         self._what = what

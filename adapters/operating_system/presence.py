@@ -75,7 +75,7 @@ class Presence:
 
 def announce(path: Path, session: str, what: str, file: str = "") -> Presence:
     """Announce that this process is connected to the store `path` for a session, as `what` (`mcp stdio`). `file`:
-    `file_id` of what it has open.
+    names the file that it has open among all of this machine.
 
     One session may have several processes. Raises StoreError if the folder is not writable.
     """
@@ -94,15 +94,6 @@ def announce(path: Path, session: str, what: str, file: str = "") -> Presence:
         raise StoreError(f"{folder} cannot be written ({error.strerror}); use --db with a path you may write") from None
     _present.add(presence)
     return presence
-
-
-def file_id(path: Path) -> str:
-    """Names the file at `path` among all files of this machine; empty if there is none."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return ""
-    return f"{status.st_dev}:{status.st_ino}"
 
 
 def connected(path: Path) -> list[ConnectedProcess]:

@@ -17,7 +17,7 @@ from holdlog.adapters.stores.copying.copy import OccupiedError
 from holdlog.adapters.stores.copying.source import Contents, CopySource
 from holdlog.adapters.stores.event_log.sealing import file_triggers
 from holdlog.adapters.stores.sqlite.faults import refusal_of
-from holdlog.adapters.stores.sqlite.migrating import SIDE_FILES, remove_database, sync_folder
+from holdlog.adapters.stores.sqlite.files import SIDE_FILES, remove_database, sync_folder
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, configure, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction

@@ -5,26 +5,22 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.operating_system.private import is_private, open_private, require_own
+from holdlog.adapters.operating_system.private import is_private, require_own
 from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.sqlite.migrating import remove_database, sync_folder
-from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours
-from holdlog.adapters.stores.sqlite.recorder import configure, last_position, uri_of
+from holdlog.adapters.stores.sqlite.files import Progress, copy_database, remove_database, sync_folder
+from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours, write_locked
+from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, uri_of
+from holdlog.adapters.stores.sqlite.rows import SqliteReader
 from holdlog.domain.refusals import StoreError, UnavailableError
 
-STEP_PAGES: Final = 256
-"""Pages that SQLite copies between two calls of `progress`."""
 _NAME: Final = re.compile(r"holdlog-(?P<store>[0-9a-z]{8})-(?P<time>\d{8}T\d{6}Z)-(?P<position>\d+)\.backup")
-
-Progress = Callable[[int, int], None]
-"""Called with the number of pages copied so far, and the total."""
 
 
 class BackupContents(NamedTuple):
@@ -82,37 +78,18 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def contents_of(connection: sqlite3.Connection) -> BackupContents:
     """Raises StoreError if the file has no store id, sqlite3.Error."""
-    found = connection.execute("SELECT value FROM meta WHERE name = 'store_id'").fetchone()
-    if found is None:
+    reader = SqliteReader(connection, SqliteEventRecorder(), 0)
+    store_id = reader.meta("store_id")
+    if store_id is None:
         raise StoreError("the store has no id; run `holdlog doctor`")
-    return BackupContents(found[0], last_position(connection))
-
-
-def copy_database(source: sqlite3.Connection, target: Path, progress: Progress) -> None:
-    """Copy all pages to a new file, which is complete and on the disk when this returns. After a failure there is no
-    such file."""
-    remove_database(target)  # left by a killed attempt
-    try:
-        os.close(open_private(target, os.O_RDWR | os.O_EXCL))
-        with closing(connect(target, "rw")) as copy:
-            configure(copy)
-            source.backup(copy, pages=STEP_PAGES, progress=lambda _, left, total: progress(total - left, total))
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a separate log
-    except BaseException:
-        with suppress(OSError):
-            remove_database(target)
-        raise
+    return BackupContents(store_id, reader.position())
 
 
 def _begin_snapshot(path: Path, source: sqlite3.Connection) -> None:
     """While the snapshot is open, SQLite copies this moment, and writers append to the write-ahead log."""
-    with closing(WriteLock(path.with_name(path.name + ".gate"))) as write_lock:
-        write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
-        try:
-            source.execute("BEGIN")
-            source.execute("PRAGMA user_version").fetchone()  # the first read begins it
-        finally:
-            write_lock.release()
+    with write_locked(path):
+        source.execute("BEGIN")
+        source.execute("PRAGMA user_version").fetchone()  # the first read begins it
 
 
 @contextmanager

@@ -101,6 +101,12 @@ def identity_of(path: Path | str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def file_id(path: Path) -> str:
+    """The identity of a file as text, for `ConnectedProcess.file`; empty if it is missing."""
+    found = identity_of(path)
+    return "" if found is None else f"{found[0]}:{found[1]}"
+
+
 def kept_names(path: Path) -> list[Path]:
     """Second names of the store's file: a restore was killed after it gave the file one, before it replaced the
     file."""

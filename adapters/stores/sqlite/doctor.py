@@ -11,7 +11,7 @@ from typing import Final
 
 from holdlog.adapters.operating_system import platform as host
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.operating_system.presence import connected, file_id
+from holdlog.adapters.operating_system.presence import connected
 from holdlog.adapters.operating_system.private import require_own, why_open
 from holdlog.adapters.stores.event_log.findings import (
     REBUILD_LEFT,
@@ -23,7 +23,7 @@ from holdlog.adapters.stores.event_log.findings import (
     retained,
     snapshots,
 )
-from holdlog.adapters.stores.sqlite.database import size_of
+from holdlog.adapters.stores.sqlite.database import file_id, size_of
 from holdlog.adapters.stores.sqlite.faults import is_damage
 from holdlog.adapters.stores.sqlite.inspection import SqliteInspection, any_text
 from holdlog.adapters.stores.sqlite.opening import require_ours

@@ -15,6 +15,7 @@ from holdlog.adapters.stores.event_log.codec import COLUMNS, FORMAT_COLUMNS
 from holdlog.adapters.stores.event_log.sealing import FILE_TRIGGERS, SEAL, file_triggers, line_of
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.adapters.stores.sqlite.faults import code_of
+from holdlog.adapters.stores.sqlite.files import copy_database, remove_database, sync_folder
 from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.adapters.stores.sqlite.schema import (
     CREATE_SIDE_TABLES,
@@ -30,8 +31,6 @@ from holdlog.adapters.stores.sqlite.shadow_tables import rebuild_within
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.claims import SNAPSHOT_TABLES
 
-SIDE_FILES: Final = ("-journal", "-wal", "-shm")
-"""Suffixes of files that SQLite would apply to a new database of the same name."""
 _SESSIONS: Final = 3
 """The first major version with log format 2 and sessions."""
 BEFORE_UPGRADE: Final = "before-upgrade"
@@ -129,16 +128,10 @@ def _is_unchanged(old: int, connection: sqlite3.Connection) -> bool:
 def _back_up(path: Path, old: int) -> Path:
     """Back up the store under an unused name. The copy is complete and on the disk when this returns."""
     partial = path.with_name(f"{path.name}.backup-{old}.partial")
-    remove_database(partial)  # left by a killed backup
+    # A second connection: SQLite cannot copy through one that is writing.
+    with closing(sqlite3.connect(uri_of(path, "ro"), uri=True, isolation_level=None)) as source:
+        copy_database(source, partial)
     try:
-        os.close(open_private(partial, os.O_RDWR | os.O_EXCL))
-        # A second connection: SQLite cannot copy through one that is writing.
-        with (
-            closing(sqlite3.connect(uri_of(path, "ro"), uri=True, isolation_level=None)) as source,
-            closing(sqlite3.connect(uri_of(partial), uri=True, isolation_level=None)) as target,
-        ):
-            source.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")  # one file, without a separate log
         backup = _reserve(path, old)
         os.replace(partial, backup)
     except BaseException:
@@ -201,18 +194,3 @@ def _refused(path: Path, old: int, error: Exception) -> StoreError | Unavailable
     if isinstance(error, StoreError) or (isinstance(error, sqlite3.Error) and code_of(error) & 0xFF in permanent):
         return StoreError(f"{line}; the store is unchanged")
     return UnavailableError(f"{line}; correct this, then try again")
-
-
-def remove_database(database: Path) -> None:
-    """Remove a database, its side files first."""
-    for suffix in (*SIDE_FILES, ""):
-        database.with_name(database.name + suffix).unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # Windows cannot open folders
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -101,11 +101,18 @@ def _finish_restore(path: Path) -> None:
     runs."""
     if not kept_names(path):
         return
+    with write_locked(path):
+        for name in kept_names(path):
+            name.unlink()
+
+
+@contextmanager
+def write_locked(path: Path) -> Iterator[None]:
+    """Hold the write lock of a store that this process need not have open. Raises UnavailableError, OSError."""
     with closing(WriteLock(path.with_name(path.name + ".gate"))) as write_lock:
         write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
         try:
-            for name in kept_names(path):
-                name.unlink()
+            yield
         finally:
             write_lock.release()
 

@@ -37,12 +37,6 @@ class SqliteEventRecorder(LogRecorder):
         unit.connection.executemany(_RESTORE_EVENT, rows)
 
 
-def last_position(connection: sqlite3.Connection) -> int:
-    """0 if the log is empty."""
-    position: int = connection.execute(f"SELECT COALESCE(MAX(rowid), 0) FROM {EVENTS_TABLE}").fetchone()[0]
-    return position
-
-
 def missing_events(connection: sqlite3.Connection, schema: str) -> tuple[int, int | None, int | None]:
     """How many events an attached log lacks, and the first and last position of these."""
     count, first, last = connection.execute(

@@ -5,8 +5,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -14,13 +13,12 @@ from typing import NamedTuple
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.operating_system.presence import connected
 from holdlog.adapters.operating_system.private import require_own
-from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.sqlite.backup import Progress, connect, contents_of, copy_database
+from holdlog.adapters.stores.sqlite.backup import connect, contents_of
 from holdlog.adapters.stores.sqlite.database import kept_names
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.faults import is_busy
-from holdlog.adapters.stores.sqlite.migrating import SIDE_FILES, remove_database, sync_folder
-from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours
+from holdlog.adapters.stores.sqlite.files import SIDE_FILES, Progress, copy_database, remove_database, sync_folder
+from holdlog.adapters.stores.sqlite.opening import require_ours, write_locked
 from holdlog.adapters.stores.sqlite.recorder import missing_events
 from holdlog.domain.refusals import StoreError, UnavailableError
 
@@ -61,7 +59,7 @@ def restore(path: Path, backup: Path, progress: Progress = lambda done, total: N
     require_own(path)
     restored = path.with_name(f"{path.name}.restoring")
     try:
-        with _write_lock(path):
+        with write_locked(path):
             _require_unused(path)
             try:
                 return _replace(path, backup, restored, progress)
@@ -84,16 +82,6 @@ def _require_backup(path: Path, backup: Path) -> None:
         raise StoreError(f"{shown(backup)} is not a file; name a backup")
     if path.exists() and path.samefile(backup):
         raise StoreError(f"{shown(backup)} is the store itself; name a backup")
-
-
-@contextmanager
-def _write_lock(path: Path) -> Iterator[None]:
-    with closing(WriteLock(path.with_name(path.name + ".gate"))) as lock:
-        lock.acquire(time.monotonic() + LOCK_TIMEOUT)
-        try:
-            yield
-        finally:
-            lock.release()
 
 
 def _require_unused(path: Path) -> None:
