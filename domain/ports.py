@@ -10,6 +10,7 @@ from holdlog.domain.claims.lease import HeldCounts, Lease, Loss, Who
 from holdlog.domain.envelope import Basis, Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record
+from holdlog.domain.store_log import StoreLog
 from holdlog.domain.threads.thread import Datum, ItemKind, Thread
 from holdlog.domain.token import Token
 
@@ -18,7 +19,7 @@ REQUEST_SECONDS: Final = 24 * 60 * 60
 REFUSALS_KEPT: Final = 10_000
 
 
-State = Record | Claim | Profile | Token | Thread
+State = Record | Claim | Profile | Token | Thread | StoreLog
 
 
 class Change(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from holdlog.domain import agent, record, token
+from holdlog.domain import agent, record, store_log, token
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims import claim
 from holdlog.domain.claims.claim import Claim
@@ -14,6 +14,7 @@ from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream, thread_stream
 from holdlog.domain.ports import State
 from holdlog.domain.record import Record
+from holdlog.domain.store_log import StoreLog
 from holdlog.domain.threads import thread
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
@@ -22,6 +23,7 @@ from holdlog.projections.agents import AGENTS, profile_of, row_of_profile
 from holdlog.projections.claims import CLAIMS, TICKETS, claim_of, row_of_claim
 from holdlog.projections.current import CURRENT, record_of, row_of_record
 from holdlog.projections.projection import Put, Row, RowChange, Table
+from holdlog.projections.store_log import STORE_LOG, row_of_store_log, store_log_of
 from holdlog.projections.threads import DATA, ITEMS, THREADS, details, row_of_thread, thread_of
 from holdlog.projections.tokens import TOKENS, row_of_token, token_of
 
@@ -113,6 +115,15 @@ KINDS: Final[dict[type[State], Kind]] = {
         row_of_thread,
         thread_of,
         details,
+    ),
+    StoreLog: Kind(
+        "store",
+        (store_log.PayloadRedacted, store_log.LogForked, store_log.RetentionChanged),
+        lambda rest: StoreLog(),
+        lambda state, event, at, principal: store_log.evolve(state, event),
+        STORE_LOG,
+        row_of_store_log,
+        store_log_of,
     ),
 }
 

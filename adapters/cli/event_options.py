@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.api.past.requests import PointInTime
     from holdlog.adapters.runtime.engine import Engine
 
-GROUPS: Final = ("record", "claim", "thread", "agent", "token")
+GROUPS: Final = ("record", "claim", "thread", "agent", "token", "store")
 """Groups of event kinds, by name."""
 
 

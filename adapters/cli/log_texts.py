@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdlog.adapters.api.authors import author
-from holdlog.adapters.cli.texts import marked, moment_at, positions, short
+from holdlog.adapters.cli.texts import duration, marked, moment_at, positions, short
 from holdlog.domain.times import microseconds
 
 Event = dict[str, Any]
@@ -114,6 +114,22 @@ def _of_token(event: Event, who: str) -> str:
             return ""
 
 
+def _of_store(event: Event, who: str) -> str:
+    match event["kind"]:
+        case "PayloadRedacted":
+            versions = ", ".join(
+                f"{first}" if first == last else f"{first} to {last}" for first, last in event["versions"]
+            )
+            return f"{who} redacted the {event['part']} of {event['target']}, version {versions}{_reason(event)}"
+        case "LogForked":
+            return f"this log was copied from store {event['source']} up to {positions(event['at_position'], event['at_position'])}"
+        case "RetentionChanged":
+            kept = f"are kept for {duration(event['seconds'])}" if "seconds" in event else "are kept"
+            return f"{who} decided: former values of {event['namespace']} {kept}{_reason(event)}"
+        case _:
+            return ""
+
+
 def _of_unknown(event: Event, who: str) -> str:
     return f"{who} {event['kind']} {event['stream']}"
 
@@ -124,6 +140,7 @@ _FAMILIES: Final = {
     "thread": _of_thread,
     "agent": _of_agent,
     "token": _of_token,
+    "store": _of_store,
 }
 """The function for each kind of stream, by the first word of the stream's name."""
 _DATA_CHANGES: Final = {"wrote": "written", "deleted": "deleted"}

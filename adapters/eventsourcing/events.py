@@ -18,6 +18,7 @@ from holdlog.domain.claims.claim import (
 from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.record import ValueDeleted, ValueExpired, ValueWritten
+from holdlog.domain.store_log import LogForked, PayloadRedacted, RetentionChanged
 from holdlog.domain.threads.thread import (
     MessageAppended,
     ResultAppended,
@@ -177,6 +178,18 @@ class TokenRotatedEvent(TokenLogEvent, TokenRotated): ...
 
 
 class TokenRevokedEvent(TokenLogEvent, TokenRevoked): ...
+
+
+# --- the log itself
+
+
+class PayloadRedactedEvent(LogEvent, PayloadRedacted): ...
+
+
+class LogForkedEvent(LogEvent, LogForked): ...
+
+
+class RetentionChangedEvent(LogEvent, RetentionChanged): ...
 
 
 def log_event(recorded: Recorded[Event]) -> LogEvent:

@@ -16,7 +16,7 @@ from holdlog.adapters.nats.subjects import (
 )
 from holdlog.domain.refusals import InvalidError
 
-KINDS: Final = ("record", "claim", "agent", "token", "thread")
+KINDS: Final = ("record", "claim", "agent", "token", "thread", "store")
 NAMES: Final = 3
 """Tokens of a subject behind its root: kind, namespace, key."""
 
@@ -65,7 +65,7 @@ def _wrong(pattern: str) -> str:
     if ">" in names:
         return "> is only allowed at the end"
     if names and names[0] not in (*KINDS, "*"):
-        return "it must start with record, claim, agent, token, thread, * or >"
+        return "it must start with record, claim, agent, token, thread, store, * or >"
     if any(set(it) & {"*", ">"} and it != "*" for it in names):
         return "* and > replace whole names"
     if len(names) > NAMES or any(it != "*" and not _is_token(it) for it in names):

@@ -9,6 +9,7 @@ from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import NOBODY, Event
+from holdlog.domain.store_log import StoreLog
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.times import utc
 from holdlog.domain.token import Token
@@ -183,6 +184,8 @@ def _names(stream: str) -> str:
             names = {"token": name}
         case Thread(thread=thread):
             names = {"thread": thread}
+        case StoreLog():
+            return ""
         case _:
             names = {"namespace": state.namespace, "key": state.key}
     return _encode(names)[1:-1]

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.ports import State
+from holdlog.domain.store_log import StoreLog
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
 from holdlog.projections import fold
@@ -23,9 +24,9 @@ HASHED: Final = "%_"
 """Separates the two; no encoded name contains it, because two hexadecimal digits follow every `%` there."""
 
 NO_NAMESPACE: Final = "_"
-"""The namespace of agents, tokens and threads."""
+"""The namespace of agents, tokens, threads and the store itself."""
 
-IN_NO_NAMESPACE: Final = ("agent", "token", "thread")
+IN_NO_NAMESPACE: Final = ("agent", "token", "thread", "store")
 """Kinds without a namespace."""
 
 PLAIN_PATH: Final = "path"
@@ -68,6 +69,8 @@ def names_of(state: State) -> SubjectNames:
             return SubjectNames("token", NO_NAMESPACE, name)
         case Thread(thread=thread):
             return SubjectNames("thread", NO_NAMESPACE, thread)
+        case StoreLog():
+            return SubjectNames("store", NO_NAMESPACE, "log")
         case _:
             return SubjectNames("record", state.namespace, state.key)
 

@@ -14,6 +14,7 @@ from holdlog.domain.names import acts_for, thread_stream
 from holdlog.domain.ports import State
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError
+from holdlog.domain.store_log import StoreLog
 from holdlog.domain.threads.thread import Thread
 from holdlog.projections import fold
 from holdlog.projections.waiting import EVERYTHING, what_overlaps, whole_namespace
@@ -98,8 +99,11 @@ def _authors(kind: type[Event]) -> tuple[str, ...]:
 def names_in(stream: str) -> dict[str, str]:
     """What the events of a stream are about: `namespace` and `key`, `resource`, `thread`, `agent` …"""
     state = _names_of(stream)
-    if isinstance(state, Record):
-        return {"namespace": state.namespace, "key": state.key}
+    match state:
+        case Record(namespace=namespace, key=key):
+            return {"namespace": namespace, "key": key}
+        case StoreLog():
+            return {}
     return {state._fields[0]: state[0]}
 
 

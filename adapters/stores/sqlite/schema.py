@@ -26,8 +26,9 @@ APPLICATION_ID: Final = (
 MAJOR: Final = 4
 """Major version of this schema. 3: log format 2, and sessions in `leases`, `losses` and `requests`
 (docs/decisions/0030-log-format-2.md). 4: tickets are rows (docs/decisions/0039-tickets-are-rows.md)."""
-MINOR: Final = 1
-"""1: snapshots of the board (docs/decisions/0043-time-travel.md)."""
+MINOR: Final = 2
+"""1: snapshots of the board (docs/decisions/0043-time-travel.md). 2: facts about the log (domain/store_log.py), and
+roots of subtrees of its Merkle tree (docs/decisions/0046-proof.md)."""
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minor versions only add tables or indexes, so servers with different minor
 versions can share a file."""

@@ -1,0 +1,80 @@
+"""Facts about the log itself, which has one stream for them: redactions, forks, and how long payloads are kept."""
+
+from typing import ClassVar, Final, Literal, NamedTuple
+
+from pydantic import Field
+
+from holdlog.domain.message import Event, Message
+from holdlog.domain.names import Agent, Name
+
+STORE_STREAM: Final = "store:log"
+MAX_STREAM: Final = 4096
+"""Characters of a stream's name, which is percent-encoded."""
+
+Part = Literal["payload", "reason"]
+"""What was removed from events: the text of the payload field, or the reason."""
+
+
+class PayloadRedacted(Event):
+    """The payload, or the reason, was removed from events of a stream. Their digests still verify.
+
+    `target`: the stream; `versions`: first and last version of each range. The envelope's `reason` says why."""
+
+    topic: ClassVar[str] = "PayloadRedacted"
+    target: str = Field(max_length=MAX_STREAM)
+    versions: tuple[tuple[int, int], ...] = Field(min_length=1)
+    part: Part = "payload"
+    by: Agent
+
+
+class LogForked(Event):
+    """The log was copied up to `at_position`, and continues here independently of its source.
+
+    `source`: the store id of the source; `root`: root of the Merkle tree (merkle.py) over its events, in lower-case
+    hexadecimal."""
+
+    topic: ClassVar[str] = "LogForked"
+    source: str = Field(max_length=200)
+    at_position: int = Field(ge=0)
+    root: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class RetentionChanged(Event):
+    """From now on, payloads of a namespace's values are removed `seconds` after they were overwritten or deleted. None:
+    they are kept."""
+
+    topic: ClassVar[str] = "RetentionChanged"
+    namespace: Name
+    seconds: int | None = Field(default=None, ge=1)
+    by: Agent
+
+
+StoreEvent = PayloadRedacted | LogForked | RetentionChanged
+
+
+class Retention(Message):
+    """How long the payloads of a namespace's former values are kept."""
+
+    namespace: Name
+    seconds: int
+
+
+class StoreLog(NamedTuple):
+    """The facts that apply now. `retention`: by namespace."""
+
+    version: int = 0
+    retention: tuple[Retention, ...] = ()
+
+    @property
+    def stream(self) -> str:
+        return STORE_STREAM
+
+
+def evolve(state: StoreLog, event: StoreEvent) -> StoreLog:
+    retention = state.retention
+    if isinstance(event, RetentionChanged):
+        others = [it for it in retention if it.namespace != event.namespace]
+        if event.seconds is not None:
+            others.append(Retention(namespace=event.namespace, seconds=event.seconds))
+        retention = tuple(sorted(others, key=lambda it: it.namespace))
+    return StoreLog(state.version + 1, retention)
