@@ -23,7 +23,7 @@ MAX_COMPARED: Final = 500
 """Maximum number of rows of views in a batch."""
 MAX_WEIGHT: Final = 4 * 1024 * 1024
 """Maximum number of characters in a batch, which ends after the row that exceeds it."""
-_BROKEN: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
+BROKEN: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
 """Exceptions that code which trusts column types may raise for a row that another program wrote."""
 
 Row = tuple[Any, ...]
@@ -112,7 +112,7 @@ class Audit:
             self.unreadable.add(f"the stream name {stream!r} is not one that holdlog writes")
         except StoreError as error:
             self.unreadable.add(str(error))
-        except _BROKEN:
+        except BROKEN:
             self.unreadable.add(f"stream {stream!r} is not text")
         return None
 
@@ -129,7 +129,7 @@ class Audit:
             return after
         except StoreError as error:
             self.unreadable.add(str(error))
-        except _BROKEN:
+        except BROKEN:
             self.unreadable.add(f"event {stream}@{version} cannot be read")
         return None
 
@@ -200,14 +200,14 @@ class Audit:
 def _verifies(row: Row, previous: bytes) -> bool:
     try:
         return bool(expected_digest(row, previous) == row[11])
-    except (StoreError, *_BROKEN):
+    except (StoreError, *BROKEN):
         return False
 
 
 def _stream_of(view: Table, row: Row) -> str | None:
     try:
         return fold.stream_of(view, row)
-    except _BROKEN:
+    except BROKEN:
         return None
 
 
@@ -219,5 +219,5 @@ def _added(view: Table, row: Row) -> list[Row]:
         state: State = initial(stream)._replace(version=version)
         changes = fold.detail_rows(state, event_of(stream, version, topic, body, row[13]), at)
         return [change.key for change in changes if change.table is view]
-    except (StoreError, *_BROKEN):
+    except (StoreError, *BROKEN):
         return []
