@@ -1,11 +1,10 @@
 """Copies a store: selects the kinds of source and target."""
 
 import logging
-import os
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdlog.adapters.compose import MEMORY, file_of, require_database
 from holdlog.adapters.operating_system.location import is_url
@@ -33,8 +32,7 @@ def copy(
     from holdlog.adapters.stores.copying.copy import copy_between
 
     destination = _copy_target(target)
-    with ExitStack() as stack:
-        found = _copy_source(source, tell, stack)
+    with _copy_source(source, tell) as found:
         return copy_between(found, destination, seal, progress or (lambda done, total: None), tell)
 
 
@@ -54,18 +52,14 @@ def import_agenthold(
         return import_into(destination, found, claim_ttl, progress or (lambda done, total: None))
 
 
-def _copy_source(location: str | Path, report: Callable[[str], None], stack: ExitStack) -> "CopySource[Any]":
+def _copy_source(location: str | Path, report: Callable[[str], None]) -> "AbstractContextManager[CopySource]":
     if _is_database(location):
         from holdlog.adapters.stores.copying.database import open_source
 
-        return stack.enter_context(open_source(str(location)))
-    from holdlog.adapters.stores.copying.file import FileSource
-    from holdlog.adapters.stores.sqlite.opening import open_sqlite
+        return open_source(str(location))
+    from holdlog.adapters.stores.copying.file import open_file_source
 
-    path = file_of(location)
-    if not os.path.lexists(path):
-        raise StoreError(f"there is no store at {path}; check the path")
-    return FileSource(path, stack.enter_context(closing(open_sqlite(path, report=report))))
+    return open_file_source(file_of(location), report)
 
 
 def _copy_target(location: str | Path) -> "Target":

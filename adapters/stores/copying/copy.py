@@ -2,19 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import uuid4
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import (
-    LEASES,
-    LOSSES,
-    REFUSALS,
     REQUESTS,
-    Carried,
     Fingerprint,
-    Row,
-    exhaust,
     leases_at,
     pages,
     unreported_losses,
@@ -23,8 +17,10 @@ from holdlog.adapters.stores.copying.carried import (
 )
 from holdlog.adapters.stores.copying.source import Contents, CopySource
 from holdlog.adapters.stores.event_log.sealing import elsewhere, is_same
-from holdlog.adapters.stores.sql.tables import SESSION_SALT
+from holdlog.adapters.stores.sql.tables import LEASES, LOSSES, REFUSALS, SESSION_SALT
+from holdlog.domain import merkle
 from holdlog.domain.refusals import StoreError
+from holdlog.projections.projection import Row, Table
 
 REPORT_EVERY: Final = 1_000
 """Events between two calls of `progress`."""
@@ -34,8 +30,8 @@ Progress = Callable[[int, int], None]
 
 
 class CopyReport(NamedTuple):
-    """Describes a finished copy. `source`, `target`: locations without passwords. `kept_id`: the copy has the store id
-    of its source, which is sealed.
+    """Describes a finished copy or import. `source`, `target`: locations without passwords. `kept_id`: the copy has the
+    store id of its source, which is sealed.
 
     `already`: an earlier run made the copy; this run only verified it again.
     """
@@ -66,7 +62,7 @@ class Target(Protocol):
         Raises OccupiedError, UnavailableError.
         """
 
-    def put(self, table: Carried, rows: Sequence[Row]) -> None:
+    def put(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows to a table."""
 
     def put_events(self, rows: Sequence[Row]) -> None:
@@ -81,12 +77,41 @@ class Target(Protocol):
     def publish(self, store_id: str, meta: Mapping[str, str]) -> None:
         """Turn the location into a store, which is durable when this returns."""
 
-    def as_source(self) -> AbstractContextManager[CopySource[Any]]:
+    def as_source(self) -> AbstractContextManager[CopySource]:
         """Open the store that already exists at this location. Raises StoreError."""
 
 
+class LogTally:
+    """What the events of a log add up to, read in its order. `tree`: the Merkle tree over them."""
+
+    def __init__(self) -> None:
+        self.tree = merkle.Frontier()
+
+    def of(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the events after adding each. Raises StoreError for a gap in the positions."""
+        for row in rows:
+            if row[0] != self.tree.size + 1:
+                raise StoreError(f"the log has no event at position {self.tree.size + 1:,}; see holdlog doctor")
+            self.tree.add(merkle.leaf(row[11]))
+            yield row
+
+
+def write_log(target: Target, rows: Iterable[Row], steps: "CopySteps") -> None:
+    """Write events, in the order of their log, and the views to `target`. Then read its log back, compare it with
+    what was written, and derive each digest again. Raises StoreError, and BadEventError as `view_pages`."""
+    written, found = Fingerprint(), Fingerprint()
+    for page in pages(written.of(rows)):
+        target.put_events(page)
+    for view, view_rows in view_pages(verified(steps.of(target.events_by_stream()), found)):
+        target.put(view, view_rows)
+    if found != written:
+        raise StoreError(
+            f"{target.name} differs from what was written; check that disk or database, then run the command again"
+        )
+
+
 def copy_between(
-    source: CopySource[Any],
+    source: CopySource,
     target: Target,
     seal: bool = False,
     progress: Progress = lambda done, total: None,
@@ -110,12 +135,14 @@ def copy_between(
 
 
 def _copied(
-    source: CopySource[Any], target: Target, seal: bool, progress: Progress, report: Callable[[str], None]
+    source: CopySource, target: Target, seal: bool, progress: Progress, report: Callable[[str], None]
 ) -> CopyReport:
     sealed = source.sealed()
     if seal:
-        if sealed is None:
-            _require_sound(source, progress)  # sealing cannot be undone: first check that the store can be copied
+        if sealed is None:  # sealing cannot be undone: first check that the store can be copied
+            with source.contents() as contents:
+                steps = CopySteps(contents.count(), progress, passes=1)
+                _exhaust(view_pages(verified(steps.of(contents.events_by_stream()), Fingerprint())))
         is_new, sealed = sealed is None, source.seal(target.name)
         if is_new:
             report(f"{source.name} is now sealed; if the copy fails, run the command again")
@@ -123,19 +150,9 @@ def _copied(
             raise elsewhere(sealed)
     keeps = sealed is not None and not sealed.done and (not sealed.given or is_same(sealed.to, target.name))
     with source.contents() as contents:
-        steps = _Steps(contents.count(), progress)
-        expected, found = Fingerprint(), Fingerprint()
-        for page in pages(steps.of(contents.events())):
-            target.put_events(page)
-        for view, rows in view_pages(verified(steps.of(contents.events_by_stream()), expected)):
-            target.put(view, rows)
-        exhaust(verified(steps.of(target.events_by_stream()), found))
-        if found != expected:
-            raise StoreError(
-                f"the copy at {target.name} differs from what was written; check that disk or database, then copy again"
-            )
+        meta, tally, steps = contents.meta(), LogTally(), CopySteps(contents.count(), progress)
+        write_log(target, tally.of(steps.of(contents.events())), steps)
         _copy_side_tables(contents, target, sealed.steady if sealed is not None else contents.steady, keeps)
-        meta = contents.meta()
     if keeps:
         source.give(target.name, done=False)
     store_id = meta["store_id"] if keeps else str(uuid4())
@@ -146,15 +163,8 @@ def _copied(
     )
     if keeps:
         source.give(target.name, done=True)
-    return CopyReport(
-        source.name, target.name, expected.events, expected.last, store_id, keeps, sealed=sealed is not None
-    )
-
-
-def _require_sound(source: CopySource[Any], progress: Progress) -> None:
-    with source.contents() as contents:
-        steps = _Steps(contents.count(), progress, passes=1)
-        exhaust(view_pages(verified(steps.of(contents.events_by_stream()), Fingerprint())))
+    size = tally.tree.size
+    return CopyReport(source.name, target.name, size, size, store_id, keeps, sealed=sealed is not None)
 
 
 def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool) -> None:
@@ -168,7 +178,7 @@ def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool
         target.put(LOSSES, unreported_losses(page, moved))
 
 
-def _there_already(source: CopySource[Any], target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
+def _there_already(source: CopySource, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
     """Handle a target that an earlier run completed without reporting it: verify it again. Events written to the copy
     since then are kept."""
     sealed = source.sealed()
@@ -178,10 +188,10 @@ def _there_already(source: CopySource[Any], target: Target, occupied: OccupiedEr
         store_id = ours.meta()["store_id"]
         if theirs.meta()["store_id"] != store_id:
             raise occupied
-        steps = _Steps(ours.count(), progress, passes=2)
+        steps = CopySteps(ours.count(), progress)
         expected, found = Fingerprint(), Fingerprint()
-        exhaust(verified(steps.of(ours.events_by_stream()), expected))
-        exhaust(verified(steps.of(row for row in theirs.events_by_stream() if row[0] <= expected.last), found))
+        _exhaust(verified(steps.of(ours.events_by_stream()), expected))
+        _exhaust(verified(steps.of(row for row in theirs.events_by_stream() if row[0] <= expected.last), found))
     if found != expected:
         raise StoreError(
             f"{target.name} has the id of {source.name} but other events; one of the two was restored from a backup"
@@ -192,10 +202,16 @@ def _there_already(source: CopySource[Any], target: Target, occupied: OccupiedEr
     )
 
 
-class _Steps:
+def _exhaust(rows: Iterable[object]) -> None:
+    """Read all rows and discard them."""
+    for _ in rows:
+        pass
+
+
+class CopySteps:
     """Reports progress over several passes over the same events."""
 
-    def __init__(self, events: int, progress: Progress, passes: int = 3) -> None:
+    def __init__(self, events: int, progress: Progress, passes: int = 2) -> None:
         self._events = events
         self._progress = progress
         self._passes = passes
