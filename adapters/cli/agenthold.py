@@ -4,46 +4,13 @@ import argparse
 import json
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from holdlog.adapters.cli.parsers import Commands
-from holdlog.adapters.cli.settings import typed
 from holdlog.adapters.cli.store import Bar, mark, print_line, stored_location
-from holdlog.adapters.operating_system.options import LEASE_SECONDS
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
     from holdlog.adapters.stores.agenthold.importing import ImportReport
-
-_EXAMPLES: Final = """\
-examples:
-  holdlog import --agenthold agenthold.db
-  holdlog import --agenthold agenthold.db --claim-ttl 900 --db state.db
-"""
-
-
-def add_import(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
-    parser = commands.add_parser(
-        "import",
-        parents=[store],
-        help="create a store from a file of agenthold",
-        description="Create a new store from a file of agenthold: values with their histories, claims and agents. The"
-        " file is not changed. Either everything is imported and verified, or no store is created.",
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument(
-        "--agenthold", required=True, type=Path, metavar="FILE", help="the database of agenthold 0.3 to 0.10"
-    )
-    parser.add_argument(
-        "--claim-ttl",
-        type=typed(LEASE_SECONDS),
-        metavar="SECONDS",
-        help="the --claim-ttl of agenthold's server (default: none, so that held claims get 300 s here)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON (default: text)")
-    parser.set_defaults(run=run_import_agenthold)
 
 
 def run_import_agenthold(options: argparse.Namespace) -> int:

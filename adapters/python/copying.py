@@ -1,8 +1,9 @@
-"""Copies a store: selects the kinds of source and target."""
+"""Copies, exports and imports a store: selects the kinds of source and target."""
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,35 @@ def copy(
     destination = _copy_target(target)
     with _copy_source(source, tell) as found:
         return copy_between(found, destination, seal, progress or (lambda done, total: None), tell)
+
+
+def export_log(
+    source: str | Path,
+    write: Callable[[bytes], object],
+    progress: "Progress | None" = None,
+    tell: Callable[[str], None] = _log.info,
+) -> int:
+    """Write the log of a store as `stores.copying.exported` describes, line by line. Returns the number of events.
+    Opening the source migrates an older schema first, and calls `tell` with a line about it.
+    Raises StoreError, UnavailableError."""
+    from holdlog.adapters.stores.copying.exported import export_lines
+
+    lines = -2  # the first and the last are no events
+    with _copy_source(source, tell) as found, closing(export_lines(found, progress or (lambda done, total: None))) as it:
+        for lines, line in enumerate(it, lines + 1):
+            write(line)
+    return lines
+
+
+def import_log(
+    source: BufferedReader, name: str, target: str | Path, progress: "Progress | None" = None
+) -> "CopyReport":
+    """Create a store with the log of an export, as described in `stores.copying.exported.import_log`. `name`: of the
+    export, for messages. Raises StoreError, UnavailableError."""
+    from holdlog.adapters.stores.copying import exported
+
+    destination, export = _copy_target(target), exported.LogExport(source, name)
+    return exported.import_log(export, destination, progress or (lambda done, total: None))
 
 
 def import_agenthold(

@@ -92,7 +92,7 @@ class DatabaseCopyTarget:
                 f"another process is opening or creating a store at {self.name}; check that store first"
             )
         if _first(connection.execute(_COUNT_TABLES, (self._target.schema,))):
-            raise OccupiedError(f"there are already tables at {self.name}; copy to another ?schema=")
+            raise OccupiedError(f"there are already tables at {self.name}; name another ?schema=")
         create(connection, self._target.schema, "")
 
     def _open(self) -> Connection:

@@ -10,13 +10,13 @@ from typing import Final
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
-from holdlog.adapters.operating_system.private import open_private, require_own, why_open
+from holdlog.adapters.operating_system.private import open_private, require_own, sync_folder, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.copying.copy import OccupiedError
 from holdlog.adapters.stores.copying.source import CopySource
 from holdlog.adapters.stores.event_log.sealing import file_triggers
 from holdlog.adapters.stores.sqlite.faults import refusal_of
-from holdlog.adapters.stores.sqlite.files import SIDE_FILES, remove_database, sync_folder
+from holdlog.adapters.stores.sqlite.files import SIDE_FILES, remove_database
 from holdlog.adapters.stores.sqlite.opening import Report, open_sqlite
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, configure, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
@@ -63,7 +63,7 @@ class FileTarget:
             raise StoreError(str(error)) from None
         except OSError as error:
             raise StoreError(
-                f"{shown(self.path.parent)} cannot be written ({error.strerror}); copy elsewhere"
+                f"{shown(self.path.parent)} cannot be written ({error.strerror}); name another location"
             ) from None
         try:
             with _held(write_lock, self.name):
@@ -114,11 +114,11 @@ class FileTarget:
 
     def _require_free(self) -> None:
         if os.path.lexists(self.path):
-            raise OccupiedError(f"there is already a file at {self.name}; copy to a location that does not exist yet")
+            raise OccupiedError(f"there is already a file at {self.name}; name a location that does not exist yet")
         for suffix in SIDE_FILES:
             if os.path.lexists(self.path.with_name(self.path.name + suffix)):
                 raise StoreError(
-                    f"{self.name}{suffix} is left over from another store; move it away, or copy elsewhere"
+                    f"{self.name}{suffix} is left over from another store; move it away, or name another location"
                 )
 
     def _begin(self) -> None:
