@@ -49,7 +49,10 @@ def export_log(
     from holdlog.adapters.stores.copying.exported import export_lines
 
     lines = -2  # the first and the last are no events
-    with _copy_source(source, tell) as found, closing(export_lines(found, progress or (lambda done, total: None))) as it:
+    with (
+        _copy_source(source, tell) as found,
+        closing(export_lines(found, progress or (lambda done, total: None))) as it,
+    ):
         for lines, line in enumerate(it, lines + 1):
             write(line)
     return lines
