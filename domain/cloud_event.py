@@ -1,11 +1,17 @@
 """Attributes of events as CloudEvents 1.0 (https://github.com/cloudevents/spec), in NATS messages and exports."""
 
-from typing import Final
+from typing import Any, Final
 
-from holdlog.domain.message import Caller
 from holdlog.domain.times import utc
 
 TYPE_PREFIX: Final = "holdlog."
+CALLER_ATTRIBUTES: Final = {
+    "principal": "principal",
+    "requestid": "request_id",
+    "correlationid": "correlation_id",
+    "reason": "reason",
+}
+"""Who caused an event, and why: the attributes, and the names of these facts here."""
 
 
 def source_of(store_id: str) -> str:
@@ -17,12 +23,7 @@ def moment(at: int) -> str:
     return utc(at).isoformat().replace("+00:00", "Z")
 
 
-def caller_attributes(caller: Caller) -> dict[str, str]:
-    """Who caused an event, and why, as far as that was recorded."""
-    facts = {
-        "principal": caller.principal,
-        "requestid": caller.request_id,
-        "correlationid": caller.correlation_id,
-        "reason": caller.reason,
-    }
-    return {name: value for name, value in facts.items() if value is not None}
+def caller_attributes(caller: Any) -> dict[str, str]:
+    """The attributes of a caller, or of an encoded event, as far as they were recorded."""
+    found = ((name, getattr(caller, fact)) for name, fact in CALLER_ATTRIBUTES.items())
+    return {name: value for name, value in found if value is not None}

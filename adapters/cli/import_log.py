@@ -67,11 +67,9 @@ def _run_import_log(options: argparse.Namespace) -> int:
     bar = Bar(sys.stderr, "import")
     started = time.monotonic()
     try:
-        if options.file == "-":
-            report = import_log(sys.stdin.buffer, "standard input", location, bar.draw)
-        else:
-            with open(options.file, "rb") as file:
-                report = import_log(file, options.file, location, bar.draw)
+        is_input = options.file == "-"
+        with open(0 if is_input else options.file, "rb", closefd=not is_input) as file:
+            report = import_log(file, "standard input" if is_input else options.file, location, bar.draw)
     finally:
         bar.clear()
     print_report(report, "imported", options.json, time.monotonic() - started)

@@ -48,14 +48,15 @@ def export_log(
     Raises StoreError, UnavailableError."""
     from holdlog.adapters.stores.copying.exported import export_lines
 
-    lines = -2  # the first and the last are no events
+    lines = 0
     with (
         _copy_source(source, tell) as found,
-        closing(export_lines(found, progress or (lambda done, total: None))) as it,
+        closing(export_lines(found, progress or (lambda done, total: None))) as exported,
     ):
-        for lines, line in enumerate(it, lines + 1):
+        for line in exported:
             write(line)
-    return lines
+            lines += 1
+    return lines - 2  # the first and the last are no events
 
 
 def import_log(

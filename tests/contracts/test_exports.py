@@ -14,7 +14,8 @@ import pytest
 from holdlog import StateStore, StoreError
 from holdlog.adapters.compose import examine
 from holdlog.adapters.python.copying import import_log
-from holdlog.adapters.stores.copying import copy, exported as format_of_exports
+from holdlog.adapters.stores.copying import copy
+from holdlog.adapters.stores.copying import exported as format_of_exports
 from holdlog.domain.merkle import Frontier, leaf
 from holdlog.domain.value import Json
 from tests.contracts.test_copy import fill, meta, views
@@ -125,7 +126,7 @@ def test_export_is_of_one_moment_while_others_write(pair: tuple[Place, Place]) -
             store.set("n", f"k{number}", number, updated_by="ann")
 
         def write(line: bytes) -> None:
-            store.set("n", "k0", "meanwhile", updated_by="ann", force=True)
+            store.set("n", f"meanwhile{len(lines)}", 1, updated_by="ann")
             lines.append(line)
 
         assert export_log(source, write) == 5

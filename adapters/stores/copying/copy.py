@@ -8,6 +8,7 @@ from uuid import uuid4
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import (
     REQUESTS,
+    BadEventError,
     Fingerprint,
     leases_at,
     pages,
@@ -16,10 +17,14 @@ from holdlog.adapters.stores.copying.carried import (
     view_pages,
 )
 from holdlog.adapters.stores.copying.source import Contents, CopySource
+from holdlog.adapters.stores.event_log.codec import encode
 from holdlog.adapters.stores.event_log.sealing import elsewhere, is_same
 from holdlog.adapters.stores.sql.tables import LEASES, LOSSES, REFUSALS, SESSION_SALT
 from holdlog.domain import merkle
+from holdlog.domain.envelope import NO_BASIS, NO_DIGEST
+from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError
+from holdlog.domain.store_log import STORE_STREAM, LogForked
 from holdlog.projections.projection import Row, Table
 
 REPORT_EVERY: Final = 1_000
@@ -30,8 +35,9 @@ Progress = Callable[[int, int], None]
 
 
 class CopyReport(NamedTuple):
-    """Describes a finished copy or import. `source`, `target`: locations without passwords. `kept_id`: the copy has the
-    store id of its source, which is sealed.
+    """Describes a finished copy or import. `source`, `target`: locations without passwords. `events`: of the source.
+    `position`: of the last event of the copy. `kept_id`: the copy has the store id of its source, which is sealed;
+    otherwise its last event is a LogForked.
 
     `already`: an earlier run made the copy; this run only verified it again.
     """
@@ -86,14 +92,30 @@ class LogTally:
 
     def __init__(self) -> None:
         self.tree = merkle.Frontier()
+        self._at = self._version = 0
+        self._previous = NO_DIGEST
 
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the events after adding each. Raises StoreError for a gap in the positions."""
+        """Yield the events after adding each. Raises BadEventError for a gap in the positions."""
         for row in rows:
             if row[0] != self.tree.size + 1:
-                raise StoreError(f"the log has no event at position {self.tree.size + 1:,}; see holdlog doctor")
+                expected = self.tree.size + 1
+                raise BadEventError(expected, f"the position of an event is {row[0]}, but must be {expected}")
             self.tree.add(merkle.leaf(row[11]))
+            self._at = row[5]
+            if row[1] == STORE_STREAM:
+                self._version, self._previous = row[2], row[11]
             yield row
+
+    def forked(self, rows: Iterable[Row], source: str) -> Iterator[Row]:
+        """Yield the events as `of`, then one that records that they were copied from the store `source`."""
+        yield from self.of(rows)
+        size, now = self.tree.size, platform.now()
+        fork = LogForked(source=source, at_position=size, root=self.tree.root().hex())
+        encoded = encode(
+            fork, STORE_STREAM, self._version + 1, self._previous, NO_BASIS, max(now, self._at), now, NOBODY
+        )
+        yield tuple(encoded._replace(id=size + 1))
 
 
 def write_log(target: Target, rows: Iterable[Row], steps: "CopySteps") -> None:
@@ -151,7 +173,8 @@ def _copied(
     keeps = sealed is not None and not sealed.done and (not sealed.given or is_same(sealed.to, target.name))
     with source.contents() as contents:
         meta, tally, steps = contents.meta(), LogTally(), CopySteps(contents.count(), progress)
-        write_log(target, tally.of(steps.of(contents.events())), steps)
+        events = steps.of(contents.events())
+        write_log(target, tally.of(events) if keeps else tally.forked(events, meta["store_id"]), steps)
         _copy_side_tables(contents, target, sealed.steady if sealed is not None else contents.steady, keeps)
     if keeps:
         source.give(target.name, done=False)
@@ -163,8 +186,11 @@ def _copied(
     )
     if keeps:
         source.give(target.name, done=True)
-    size = tally.tree.size
-    return CopyReport(source.name, target.name, size, size, store_id, keeps, sealed=sealed is not None)
+    return report_of(source.name, target.name, tally.tree.size, store_id, keeps, sealed=sealed is not None)
+
+
+def report_of(source: str, target: str, events: int, store_id: str, kept_id: bool, sealed: bool) -> CopyReport:
+    return CopyReport(source, target, events, events if kept_id else events + 1, store_id, kept_id, sealed)
 
 
 def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool) -> None:

@@ -1,23 +1,30 @@
-"""The log as JSON lines of CloudEvents 1.0: a header, each event in the order of the log, and a trailer with the root of
-the Merkle tree over them (docs/decisions/0049-export-and-import.md)."""
+"""The log as JSON lines of CloudEvents 1.0: a header, each event in the order of the log, and a trailer with the root
+of the Merkle tree over them (docs/decisions/0049-export-and-import.md)."""
 
 import gzip
 import zlib
 from collections.abc import Generator, Iterator
 from io import BufferedReader
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pydantic_core import from_json, to_json
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import BadEventError
-from holdlog.adapters.stores.copying.copy import CopyReport, CopySteps, LogTally, Progress, Target, write_log
+from holdlog.adapters.stores.copying.copy import (
+    CopyReport,
+    CopySteps,
+    LogTally,
+    Progress,
+    Target,
+    report_of,
+    write_log,
+)
 from holdlog.adapters.stores.copying.source import CopySource
 from holdlog.adapters.stores.event_log.audit import BROKEN
 from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, EncodedEvent
-from holdlog.domain.cloud_event import TYPE_PREFIX, moment, source_of
-from holdlog.domain.envelope import FORMAT
+from holdlog.domain.cloud_event import CALLER_ATTRIBUTES, TYPE_PREFIX, caller_attributes, moment, source_of
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.projection import Row
 
@@ -30,20 +37,15 @@ MAX_LINE: Final = 64 * 1024 * 1024
 
 _BEGINS: Final = f"{TYPE_PREFIX}LogExportBegins"
 _ENDS: Final = f"{TYPE_PREFIX}LogExportEnds"
-_GZIP: Final = b"\x1f\x8b"
+_GZIP: Final = b"\x1f"
+"""The first byte of compressed data, which begins no JSON."""
 _SQLITE: Final = b"SQLite format 3\x00"
 _MAX_INTEGER: Final = 2**63 - 1
-_ATTRIBUTES: Final = {
-    "principal": "principal",
-    "requestid": "request_id",
-    "correlationid": "correlation_id",
-    "reason": "reason",
-}
-"""Columns that are attributes of the CloudEvent. The others are members of its `data`, under their names."""
 _IN_DATA: Final = (
     *("at", "session", "format", "clock", "operation", "based_on", "forced", "guard"),
     *("salt", "payload_hash", "reason_salt", "reason_hash"),
 )
+"""Columns that are members of the `data` of an event, under their names."""
 
 
 def export_lines(source: CopySource, progress: Progress = lambda done, total: None) -> Generator[bytes]:
@@ -51,13 +53,13 @@ def export_lines(source: CopySource, progress: Progress = lambda done, total: No
     with source.contents() as contents:
         count, tally = contents.count(), LogTally()
         store = source_of(contents.meta()["store_id"])
-        facts = {"format": NAME, "version": f"{MAJOR}.{MINOR}", "events": count, "first": min(count, 1), "last": count}
-        yield _line(f"export@{count}", store, _BEGINS, platform.now(), {"data": {**facts, "log_format": FORMAT}})
+        begin = {"format": NAME, "version": f"{MAJOR}.{MINOR}", "events": count}
+        yield _line(f"export@{count}", store, _BEGINS, platform.now(), {"data": begin})
         for row in tally.of(CopySteps(count, progress, passes=1).of(contents.events())):
             try:
                 yield _event_line(store, EncodedEvent._make(row))
             except BROKEN:
-                raise StoreError(f"the event at position {row[0]:,} cannot be read; see holdlog doctor") from None
+                raise BadEventError(row[0], f"the event at position {row[0]:,} cannot be read") from None
         end = {"events": tally.tree.size, "root": tally.tree.root().hex()}
         yield _line(f"export-end@{count}", store, _ENDS, platform.now(), {"data": end})
 
@@ -66,20 +68,19 @@ def import_log(export: "LogExport", target: Target, progress: Progress = lambda 
     """Create a store with the log of an export, under a new store id. Verifies it before anybody sees it.
 
     Raises StoreError that names the damaged line, OccupiedError, UnavailableError; then there is no store."""
-    tally, steps = LogTally(), CopySteps(export.count, progress)
+    tally, steps, store_id = LogTally(), CopySteps(export.count, progress), str(uuid4())
     try:
         with target.prepared():
-            write_log(target, tally.of(steps.of(export.events(tally))), steps)
-            store_id = str(uuid4())
+            write_log(target, tally.forked(steps.of(export.events(tally)), export.store_id), steps)
             target.publish(store_id, {})
     except BadEventError as bad:
         raise export.refusal(bad.problem, bad.position + 1) from None
-    size = tally.tree.size
-    return CopyReport(export.name, target.name, size, size, store_id, kept_id=False, sealed=False)
+    return report_of(export.name, target.name, tally.tree.size, store_id, kept_id=False, sealed=False)
 
 
 class LogExport:
-    """An export that is read line by line. `name`: for messages; `count`: its events, according to its header.
+    """An export that is read line by line. `name`: for messages; `store_id`: of the exported store; `count`: its
+    events, according to the header.
 
     Raises StoreError for everything that is not a whole export."""
 
@@ -98,7 +99,11 @@ class LogExport:
         if major != str(MAJOR) or not minor.isdigit():
             version = f"{major}.{minor}"[:20]
             raise StoreError(f"{name} has format {version!r}, but this holdlog reads {MAJOR}.x; use the newer holdlog")
-        self.count = facts["events"] if type(facts.get("events")) is int else 0
+        try:
+            self.store_id = str(UUID(str(header.get("source")).removeprefix(source_of(""))))
+            self.count = max(0, int(facts["events"]))
+        except BROKEN:
+            raise self.refusal("the header names no store, or no number of events") from None
 
     def events(self, tally: LogTally) -> Iterator[Row]:
         """The events. `tally` must have all events that were yielded: it must agree with the trailer."""
@@ -110,8 +115,6 @@ class LogExport:
                 row = _row_of(found)
             except BROKEN:
                 raise self.refusal("this is not an event as holdlog exports it") from None
-            if row[0] != tally.tree.size + 1:
-                raise self.refusal(f"the position is {row[0]}, but must be {tally.tree.size + 1}")
             yield row
         else:
             raise self.refusal("the export was cut: its last line is missing")
@@ -154,9 +157,7 @@ def _line(identity: str, source: str, kind: str, at: int, more: dict[str, Any]) 
 def _event_line(source: str, event: EncodedEvent) -> bytes:
     stream, version = event.originator_id, event.originator_version
     more: dict[str, Any] = {"subject": stream, "position": event.id, "version": version, "digest": event.digest.hex()}
-    for attribute, column in _ATTRIBUTES.items():
-        if (text := getattr(event, column)) is not None:
-            more[attribute] = text
+    more |= caller_attributes(event)
     if event.payload_hash is not None:
         more["redacted"] = True
     data: dict[str, Any] = {}
@@ -173,9 +174,9 @@ def _event_line(source: str, event: EncodedEvent) -> bytes:
 def _put_json(data: dict[str, Any], name: str, text: bytes) -> None:
     """Add a JSON text as JSON if that restores it byte by byte, else as a string."""
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value = from_json(b"[[%b]]" % text, allow_inf_nan=False)[0][0]  # as deep as in the line
         is_exact = to_json(value) == text
-    except ValueError:
+    except (ValueError, IndexError):
         is_exact = False
     if is_exact:
         data[name] = value
@@ -194,7 +195,7 @@ def _row_of(found: dict[str, Any]) -> Row:
     """The row of an event's line. Raises one of `BROKEN` for anything else."""
     data = found["data"]
     cells = {name: data.get(name) for name in _IN_DATA}
-    cells |= {column: found.get(attribute) for attribute, column in _ATTRIBUTES.items()}
+    cells |= {column: found.get(attribute) for attribute, column in CALLER_ATTRIBUTES.items()}
     cells |= {"digest": found["digest"], "state": _json_of(data, "body"), "payload": _json_of(data, "payload")}
     cells |= {"originator_id": found["subject"], "originator_version": found["version"]}
     cells["topic"] = found["type"].removeprefix(TYPE_PREFIX)
@@ -209,6 +210,6 @@ def _cell(name: str, kind: type, cell: Any) -> Any:
         return cell.decode()
     if kind is bytes and name != "state":
         cell = bytes.fromhex(cell)
-    if type(cell) is not kind or (kind is int and abs(cell) > _MAX_INTEGER):
+    if type(cell) is not kind or (isinstance(cell, int) and abs(cell) > _MAX_INTEGER):
         raise ValueError(name)
     return cell
