@@ -20,7 +20,7 @@ from holdlog.domain.merkle import Frontier, leaf
 from holdlog.domain.value import Json
 from tests.contracts.test_copy import fill, meta, views
 from tests.support.commands import put, require_chained, require_views_equal_the_log, rows, run, transact
-from tests.support.exports import exported, imported, parsed
+from tests.support.copies import exported, imported, parsed, require_fork
 from tests.support.places import Place, Somewhere, engine, places, stands
 
 PAIRS = list(itertools.product(["file", "schema"], repeat=2))
@@ -54,9 +54,9 @@ def test_import_restores_every_event_and_all_views(pair: tuple[Place, Place]) ->
     fill(source)
     report = imported(exported(source), target)
     assert report.store_id == meta(target, "store_id") != meta(source, "store_id")
-    assert (report.events, report.position, report.kept_id) == (18, 18, False)
+    assert (report.events, report.position, report.kept_id) == (18, 19, False)
+    require_fork(source, target)
     with engine(source) as ours, engine(target) as theirs:
-        assert rows(theirs) == rows(ours)
         assert views(theirs) == views(ours)
         require_chained(theirs)
         require_views_equal_the_log(theirs)
@@ -66,7 +66,8 @@ def test_import_restores_every_event_and_all_views(pair: tuple[Place, Place]) ->
 def test_a_log_without_events_can_be_exported_and_imported(pair: tuple[Place, Place]) -> None:
     source, target = pair
     StateStore(source).close()
-    assert imported(exported(source), target)[2:4] == (0, 0)
+    assert imported(exported(source), target)[2:4] == (0, 1)
+    require_fork(source, target)
     with StateStore(target) as store:
         assert store.set("n", "k", 1, updated_by="ann").version == 1
 
@@ -93,8 +94,7 @@ def test_every_line_of_an_export_is_a_cloud_event(somewhere: Somewhere) -> None:
         assert line["type"].startswith("holdlog.")
         assert datetime.fromisoformat(line["time"]).tzinfo is not None
     assert len({line["id"] for line in (header, *events, trailer)}) == len(events) + 2
-    facts = {"format": "holdlog.log", "version": "1.0", "events": 18, "first": 1, "last": 18, "log_format": 2}
-    assert header["data"] == facts
+    assert header["data"] == {"format": "holdlog.log", "version": "1.0", "events": 18}
     tree = Frontier()
     for line in events:
         tree.add(leaf(bytes.fromhex(line["digest"])))
@@ -163,10 +163,13 @@ DAMAGED: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "only a header": (lambda it: it[:1], "line 1: the export was cut"),
     "cut in a line": (lambda it: [*it[:2], it[2][:50]], "line 3: this is not a JSON object"),
     "cut in a character": (lambda it: [*it[:2], '{"id":"ä'.encode()[:-1]], "line 3: this is not a JSON object"),
-    "a line is missing": (lambda it: [*it[:2], *it[3:]], "line 3: the position is 3, but must be 2"),
+    "a line is missing": (lambda it: [*it[:2], *it[3:]], "line 3: the position of an event is 3, but must be 2"),
     "the last event is missing": (lambda it: [*it[:3], *it[4:]], "line 4: the number of events or the root"),
-    "a line twice": (lambda it: [*it[:3], *it[2:]], "line 4: the position is 2, but must be 3"),
-    "lines swapped": (lambda it: [it[0], it[2], it[1], *it[3:]], "line 2: the position is 2, but must be 1"),
+    "a line twice": (lambda it: [*it[:3], *it[2:]], "line 4: the position of an event is 2, but must be 3"),
+    "lines swapped": (
+        lambda it: [it[0], it[2], it[1], *it[3:]],
+        "line 2: the position of an event is 2, but must be 1",
+    ),
     "a value": (changed(2, in_data(payload=3)), "line 3: the digest of event record:n/b@1 does not verify"),
     "a salt": (changed(2, in_data(salt="00" * 16)), "line 3: the digest of event record:n/b@1 does not verify"),
     "no salt": (changed(2, lambda line: line["data"].pop("salt")), "line 3: the digest of event record:n/b@1"),
@@ -177,7 +180,7 @@ DAMAGED: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "a root": (changed(4, in_data(root="00" * 32)), "line 5: the number of events or the root"),
     "a count": (changed(4, in_data(events=2)), "line 5: the number of events or the root"),
     "an unknown log format": (changed(2, in_data(format=3)), "line 3: event record:n/b@1 has format 3"),
-    "a position that is text": (changed(1, lambda line: line.update(position="1")), "line 2: the position is 1"),
+    "a position that is text": (changed(1, lambda line: line.update(position="1")), "line 2: this is not an event"),
     "a version that is text": (changed(1, lambda line: line.update(version="1")), "line 2: this is not an event"),
     "a huge version": (changed(1, lambda line: line.update(version=2**70)), "line 2: this is not an event"),
     "no subject": (changed(1, lambda line: line.pop("subject")), "line 2: this is not an event"),
@@ -187,7 +190,7 @@ DAMAGED: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "lines after the end": (lambda it: [*it, it[2]], "line 6: this follows the end of the export"),
     "two exports": (lambda it: [*it, *it], "line 6: this follows the end of the export"),
     "compressed and cut": (lambda it: [gzip.compress(b"".join(it))[:-30]], "line 5: the compressed data is damaged"),
-    "compressed and damaged": (lambda it: [_damaged(gzip.compress(b"".join(it)))], "the compressed data is damaged"),
+    "compressed and damaged": (lambda it: [_damaged(gzip.compress(b"".join(it)))], "damaged"),
     "a database": (lambda it: [b"SQLite format 3\x00", bytes(100)], "to copy a store: holdlog copy log.jsonl TO"),
 }
 

@@ -38,7 +38,7 @@ def test_copy_command_prints_what_was_copied(source: Path, tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()
     assert "3 events copied in" in line
-    assert "last position 3, verified; new store id" in line
+    assert "last position 4, verified; new store id" in line
 
 
 @pytest.mark.check
