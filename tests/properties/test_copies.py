@@ -1,4 +1,4 @@
-"""Whatever a history is, copied to the other kind and back, and exported and imported, it is the same at every position."""
+"""Whatever a history is, copied to the other kind and back, exported and imported, it is equal at every position."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -8,7 +8,7 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.agenthold.conversion import Conversion, LiveClaim, plain_addresses
 from holdlog.adapters.stores.agenthold.file import AgentholdFile
 from holdlog.adapters.stores.copying.carried import BEFORE_COPY
-from holdlog.adapters.stores.copying.copy import CopySteps, Progress, Target, write_log
+from holdlog.adapters.stores.copying.copy import CopySteps, LogTally, Progress, Target, write_log
 from holdlog.adapters.stores.sql.tables import LEASES
 from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.projections.projection import Row
@@ -46,10 +46,10 @@ def import_into(
     source.require_sound()
     now, total = platform.now(), source.count()
     conversion = Conversion(plain_addresses(source.changes()), now)
-    steps = CopySteps(total, progress)
+    steps, tally = CopySteps(total, progress), LogTally()
     with target.prepared():
         converted = chain(conversion.events(source.changes()), conversion.expirations(claim_ttl))
-        write_log(target, steps.of(map(tuple, converted)), steps)
+        write_log(target, tally.of(steps.of(map(tuple, converted))), tally, steps)
         claims = conversion.live_claims()
         target.put(LEASES, [_lease(it, claim_ttl, now, target.steady()) for it in claims])
         store_id = str(uuid4())

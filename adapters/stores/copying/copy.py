@@ -20,12 +20,13 @@ from holdlog.adapters.stores.copying.source import Contents, CopySource
 from holdlog.adapters.stores.event_log.codec import encode
 from holdlog.adapters.stores.event_log.sealing import elsewhere, is_same
 from holdlog.adapters.stores.sql.tables import LEASES, LOSSES, REFUSALS, SESSION_SALT
-from holdlog.domain import merkle
 from holdlog.domain.envelope import NO_BASIS, NO_DIGEST
+from holdlog.domain.merkle import SUBTREE, Frontier, leaf, subtree_root
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import STORE_STREAM, LogForked
 from holdlog.projections.projection import Row, Table
+from holdlog.projections.tree import TREE
 
 REPORT_EVERY: Final = 1_000
 """Events between two calls of `progress`."""
@@ -88,39 +89,57 @@ class Target(Protocol):
 
 
 class LogTally:
-    """What the events of a log add up to, read in its order. `tree`: the Merkle tree over them."""
+    """What the events of a log add up to, read in its order. `roots`: of the complete subtrees of its Merkle tree, by
+    the position of their last event."""
 
     def __init__(self) -> None:
-        self.tree = merkle.Frontier()
+        self.size = 0
+        self.roots: dict[int, bytes] = {}
+        self._digests: list[bytes] = []
         self._at = self._version = 0
         self._previous = NO_DIGEST
 
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the events after adding each. Raises BadEventError for a gap in the positions."""
         for row in rows:
-            if row[0] != self.tree.size + 1:
-                expected = self.tree.size + 1
-                raise BadEventError(expected, f"the position of an event is {row[0]}, but must be {expected}")
-            self.tree.add(merkle.leaf(row[11]))
+            position, digest = row[0], row[11]
+            self.size += 1
+            if position != self.size:
+                raise BadEventError(self.size, f"the position of an event is {position}, but must be {self.size}")
+            if not isinstance(digest, bytes):
+                raise BadEventError(position, f"the event at position {position:,} has no digest")
+            self._digests.append(digest)
+            if len(self._digests) == SUBTREE:
+                self.roots[position] = subtree_root(self._digests)
+                self._digests.clear()
             self._at = row[5]
             if row[1] == STORE_STREAM:
-                self._version, self._previous = row[2], row[11]
+                self._version, self._previous = row[2], digest
             yield row
 
     def forked(self, rows: Iterable[Row], source: str) -> Iterator[Row]:
         """Yield the events as `of`, then one that records that they were copied from the store `source`."""
         yield from self.of(rows)
-        size, now = self.tree.size, platform.now()
-        fork = LogForked(source=source, at_position=size, root=self.tree.root().hex())
-        encoded = encode(
-            fork, STORE_STREAM, self._version + 1, self._previous, NO_BASIS, max(now, self._at), now, NOBODY
-        )
-        yield tuple(encoded._replace(id=size + 1))
+        now, root = platform.now(), self.root().hex()
+        fork = LogForked(source=source, at_position=self.size, root=root)
+        at, version = max(now, self._at), self._version + 1
+        encoded = encode(fork, STORE_STREAM, version, self._previous, NO_BASIS, at, now, NOBODY)
+        yield from self.of([tuple(encoded._replace(id=self.size + 1))])
+
+    def root(self) -> bytes:
+        """The root of the tree."""
+        tree = Frontier()
+        for root in self.roots.values():
+            tree.add(root, SUBTREE)
+        for digest in self._digests:
+            tree.add(leaf(digest))
+        return tree.root()
 
 
-def write_log(target: Target, rows: Iterable[Row], steps: "CopySteps") -> None:
+def write_log(target: Target, rows: Iterable[Row], tally: LogTally, steps: "CopySteps") -> None:
     """Write events, in the order of their log, and the views to `target`. Then read its log back, compare it with
-    what was written, and derive each digest again. Raises StoreError, and BadEventError as `view_pages`."""
+    what was written, and derive each digest again. `tally` must have the rows that were yielded. Raises StoreError, and
+    BadEventError as `view_pages`."""
     written, found = Fingerprint(), Fingerprint()
     for page in pages(written.of(rows)):
         target.put_events(page)
@@ -130,6 +149,7 @@ def write_log(target: Target, rows: Iterable[Row], steps: "CopySteps") -> None:
         raise StoreError(
             f"{target.name} differs from what was written; check that disk or database, then run the command again"
         )
+    target.put(TREE, list(tally.roots.items()))
 
 
 def copy_between(
@@ -174,7 +194,7 @@ def _copied(
     with source.contents() as contents:
         meta, tally, steps = contents.meta(), LogTally(), CopySteps(contents.count(), progress)
         events = steps.of(contents.events())
-        write_log(target, tally.of(events) if keeps else tally.forked(events, meta["store_id"]), steps)
+        write_log(target, tally.of(events) if keeps else tally.forked(events, meta["store_id"]), tally, steps)
         _copy_side_tables(contents, target, sealed.steady if sealed is not None else contents.steady, keeps)
     if keeps:
         source.give(target.name, done=False)
@@ -186,11 +206,10 @@ def _copied(
     )
     if keeps:
         source.give(target.name, done=True)
-    return report_of(source.name, target.name, tally.tree.size, store_id, keeps, sealed=sealed is not None)
-
-
-def report_of(source: str, target: str, events: int, store_id: str, kept_id: bool, sealed: bool) -> CopyReport:
-    return CopyReport(source, target, events, events if kept_id else events + 1, store_id, kept_id, sealed)
+    last = tally.size
+    return CopyReport(
+        source.name, target.name, last if keeps else last - 1, last, store_id, keeps, sealed=sealed is not None
+    )
 
 
 def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool) -> None:

@@ -18,7 +18,6 @@ from holdlog.adapters.stores.copying.copy import (
     LogTally,
     Progress,
     Target,
-    report_of,
     write_log,
 )
 from holdlog.adapters.stores.copying.source import CopySource
@@ -46,6 +45,7 @@ _IN_DATA: Final = (
     *("salt", "payload_hash", "reason_salt", "reason_hash"),
 )
 """Columns that are members of the `data` of an event, under their names."""
+_OPTIONAL: Final = COLUMNS.keys() - REQUIRED
 
 
 def export_lines(source: CopySource, progress: Progress = lambda done, total: None) -> Generator[bytes]:
@@ -60,7 +60,7 @@ def export_lines(source: CopySource, progress: Progress = lambda done, total: No
                 yield _event_line(store, EncodedEvent._make(row))
             except BROKEN:
                 raise BadEventError(row[0], f"the event at position {row[0]:,} cannot be read") from None
-        end = {"events": tally.tree.size, "root": tally.tree.root().hex()}
+        end = {"events": tally.size, "root": tally.root().hex()}
         yield _line(f"export-end@{count}", store, _ENDS, platform.now(), {"data": end})
 
 
@@ -71,11 +71,11 @@ def import_log(export: "LogExport", target: Target, progress: Progress = lambda 
     tally, steps, store_id = LogTally(), CopySteps(export.count, progress), str(uuid4())
     try:
         with target.prepared():
-            write_log(target, tally.forked(steps.of(export.events(tally)), export.store_id), steps)
+            write_log(target, tally.forked(steps.of(export.events(tally)), export.store_id), tally, steps)
             target.publish(store_id, {})
     except BadEventError as bad:
         raise export.refusal(bad.problem, bad.position + 1) from None
-    return report_of(export.name, target.name, tally.tree.size, store_id, kept_id=False, sealed=False)
+    return CopyReport(export.name, target.name, tally.size - 1, tally.size, store_id, kept_id=False, sealed=False)
 
 
 class LogExport:
@@ -118,7 +118,8 @@ class LogExport:
             yield row
         else:
             raise self.refusal("the export was cut: its last line is missing")
-        if found.get("data") != {"events": tally.tree.size, "root": tally.tree.root().hex()}:
+        end = found.get("data")
+        if not isinstance(end, dict) or (end.get("events"), end.get("root")) != (tally.size, tally.root().hex()):
             raise self.refusal("the number of events or the root of their tree differs from that of the lines before")
         if next(self._lines, None) is not None:
             raise self.refusal("this follows the end of the export")
@@ -199,12 +200,12 @@ def _row_of(found: dict[str, Any]) -> Row:
     cells |= {"digest": found["digest"], "state": _json_of(data, "body"), "payload": _json_of(data, "payload")}
     cells |= {"originator_id": found["subject"], "originator_version": found["version"]}
     cells["topic"] = found["type"].removeprefix(TYPE_PREFIX)
-    row = [found["position"], *(_cell(name, kind, cells[name]) for name, kind in COLUMNS.items())]
+    row = [_cell("id", int, found["position"]), *(_cell(name, kind, cells[name]) for name, kind in COLUMNS.items())]
     return tuple(row)
 
 
 def _cell(name: str, kind: type, cell: Any) -> Any:
-    if cell is None and name not in REQUIRED:
+    if cell is None and name in _OPTIONAL:
         return None
     if name == "payload":
         return cell.decode()
