@@ -4,27 +4,21 @@ import argparse
 import json
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdlog.adapters.cli.store import Bar, mark, print_line, stored_location
-from holdlog.domain.refusals import StoreError
+from holdlog.adapters.cli.store import Bar, mark, print_line
 
 if TYPE_CHECKING:
     from holdlog.adapters.stores.agenthold.importing import ImportReport
 
 
-def run_import_agenthold(options: argparse.Namespace) -> int:
-    """Import the file that `options.agenthold` names. Raises HoldlogError, LocationError."""
+def import_agenthold_file(options: argparse.Namespace, location: Path | str) -> None:
+    """Import the file that `options.agenthold` names, and print what was imported. Raises HoldlogError."""
     from holdlog.adapters.cli.texts import printable
-    from holdlog.adapters.compose import store_exists
     from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.python.copying import import_agenthold
 
-    location = stored_location(options.db)
-    if store_exists(location):
-        raise StoreError(
-            f"there is already a store at {without_password(location)}; import into a new one with --db PATH or URL"
-        )
     bar = Bar(sys.stderr, "import", "changes")
     started = time.monotonic()
     try:
@@ -35,7 +29,7 @@ def run_import_agenthold(options: argparse.Namespace) -> int:
     if options.json:
         facts = {**report._asdict(), "verified": True, "seconds": round(seconds, 3)}
         print_line(json.dumps({"store": without_password(location), **facts}))
-        return 0
+        return
     summary = (
         f"{report.changes:,} changes imported in {seconds:.1f} s as {report.events:,} events, verified;"
         f" current values: {report.values:,}, claims held: {report.claims:,}, agents: {report.agents:,}"
@@ -44,7 +38,6 @@ def run_import_agenthold(options: argparse.Namespace) -> int:
     for line in _remarks(report):
         print_line(printable(f"  {line}"))
     print_line(printable(f"  the store is {without_password(location)}, store id {report.store_id}"))
-    return 0
 
 
 def _remarks(report: "ImportReport") -> list[str]:

@@ -34,8 +34,8 @@ def add_export(commands: Commands, store: argparse.ArgumentParser) -> None:
         help="print all values with their histories, or the whole log, as JSON lines",
         description="Print all values of a namespace, or of all, as they were at one position of the log: one line of\n"
         "JSON for each key, with its whole history, newest first. Needs little memory, however large the store is.\n\n"
-        "With --log: print every event of the log, which holdlog import turns into a store with the same positions,\n"
-        "versions, digests and views. Each line is a CloudEvent. Claims get a new lease, of 60 s, in that store.",
+        "With --log: print every event of the log, from which holdlog import makes a store with the same positions,\n"
+        "versions, digests and views. Each line is a CloudEvent. Contains all that agents wrote: keep it private.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="a group of keys (default: all)")
