@@ -13,9 +13,11 @@ import pytest
 
 from holdlog import StateStore, StoreError
 from holdlog.adapters.compose import examine
-from holdlog.adapters.python.copying import import_log
+from holdlog.adapters.python import copying
 from holdlog.adapters.stores.copying import copy
 from holdlog.adapters.stores.copying import exported as format_of_exports
+from holdlog.adapters.stores.event_log.audit import Faults
+from holdlog.adapters.stores.event_log.tree import check_tree
 from holdlog.domain.merkle import Frontier, leaf
 from holdlog.domain.value import Json
 from tests.contracts.test_copy import fill, meta, views
@@ -107,6 +109,24 @@ def test_every_line_of_an_export_is_a_cloud_event(somewhere: Somewhere) -> None:
     assert first["data"]["body"] == {"by": "ann"}
 
 
+@pytest.mark.parametrize("how", ["copy", "move", "import"])
+def test_copy_keeps_the_roots_of_its_merkle_tree(
+    pair: tuple[Place, Place], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("adapters.stores.copying.copy", "adapters.stores.event_log.tree", "projections.tree"):
+        monkeypatch.setattr(f"holdlog.{module}.SUBTREE", 4)
+    source, target = pair
+    fill(source)
+    if how == "import":
+        imported(exported(source), target)
+    else:
+        copying.copy(source, target, seal=how == "move")
+    faults = Faults()
+    with engine(target) as store, store.snapshot() as reader:
+        assert check_tree(reader, faults) == 4
+        assert str(faults) == ""
+
+
 @pytest.mark.parametrize("text", ["1.50", "1e5", '{"a":1,"a":2}', '"\\u00e9"', "[1, 2]", "-0", "1E400", "9" * 400])
 def test_payload_is_restored_as_it_was_written(text: str, tmp_path: Path) -> None:
     with engine(tmp_path / "source.db") as store:
@@ -117,8 +137,6 @@ def test_payload_is_restored_as_it_was_written(text: str, tmp_path: Path) -> Non
 
 
 def test_export_is_of_one_moment_while_others_write(pair: tuple[Place, Place]) -> None:
-    from holdlog.adapters.python.copying import export_log
-
     source, target = pair
     lines: list[bytes] = []
     with StateStore(source) as store:
@@ -129,7 +147,7 @@ def test_export_is_of_one_moment_while_others_write(pair: tuple[Place, Place]) -
             store.set("n", f"meanwhile{len(lines)}", 1, updated_by="ann")
             lines.append(line)
 
-        assert export_log(source, write) == 5
+        assert copying.export_log(source, write) == 5
     assert imported(lines, target).events == 5
     with StateStore(target) as store:
         assert store.get("n", "k0").value == 0
@@ -241,7 +259,7 @@ def test_line_of_an_export_that_is_too_long_is_refused(
 def test_export_may_be_reformatted_and_compressed(lines: Lines, compressed: bool, tmp_path: Path) -> None:
     text = b"".join(json.dumps(json.loads(line), sort_keys=True).encode() + b"\n" for line in lines).rstrip()
     stream = BufferedReader(BytesIO(gzip.compress(text) if compressed else text))  # type: ignore[arg-type]
-    assert import_log(stream, "log.jsonl", tmp_path / "target.db").events == 3
+    assert copying.import_log(stream, "log.jsonl", tmp_path / "target.db").events == 3
 
 
 def test_export_of_a_newer_minor_with_more_attributes_is_imported(lines: Lines, tmp_path: Path) -> None:
@@ -253,7 +271,7 @@ def test_import_reports_its_progress(lines: Lines, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(copy, "REPORT_EVERY", 1)
     reported: list[tuple[int, int]] = []
     stream = BufferedReader(BytesIO(b"".join(lines)))  # type: ignore[arg-type]
-    import_log(stream, "log.jsonl", tmp_path / "target.db", lambda done, total: reported.append((done, total)))
+    copying.import_log(stream, "log.jsonl", tmp_path / "target.db", lambda done, total: reported.append((done, total)))
     assert reported == sorted(reported)
     assert reported[-1] == (3, 3)
 
