@@ -1,21 +1,25 @@
 """Audit of a log: is it consistent, and do the views agree with it? One pass by stream, in little memory. Repairs
 nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
+from holdlog.adapters.stores.event_log.codec import decode, event_of, expected_digest
 from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.domain.envelope import NO_DIGEST
+from holdlog.domain.message import Event
 from holdlog.domain.ports import State
 from holdlog.domain.refusals import StoreError
+from holdlog.domain.store_log import Part
 from holdlog.projections import fold
 from holdlog.projections.claims import TICKETS
 from holdlog.projections.fold import ADDED, VIEWS, Folded
 from holdlog.projections.projection import Put, Table
 from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
+from holdlog.projections.redactions import Redactions
 
 MAX_EXAMPLES: Final = 3
 PROGRESS_EVERY: Final = 4_000
@@ -56,10 +60,12 @@ class Audit:
         self.versions = Faults()
         self.times = Faults()
         self.digests = Faults()
+        self.redactions = Faults()
         self.unreadable = Faults()
         self.views = Faults()
         self._inspection = inspection
         self._progress = progress
+        self._redactions = Redactions(_readable(inspection.facts()))
         self._found = dict.fromkeys((view.name for view in VIEWS), 0)
         self._missing = {view.name for view in VIEWS} - inspection.views()
         self._total = inspection.total()
@@ -96,6 +102,9 @@ class Audit:
                 self.versions.add(f"{stream}@{version} follows version {last}")
             if not _verifies(row, previous):
                 self.digests.add(f"{stream}@{version}")
+            for part in _missing(row):
+                if not self._redactions.cover(stream, version, part):
+                    self.redactions.add(f"{stream}@{version}")
             last, previous = version, row[11]
             if folded is not None:
                 folded = self._evolved(folded.state, row, stream, added)
@@ -202,6 +211,20 @@ def _verifies(row: Row, previous: bytes) -> bool:
         return bool(expected_digest(row, previous) == row[11])
     except (StoreError, *BROKEN):
         return False
+
+
+def _missing(row: Row) -> list[Part]:
+    """The parts of an event of which only the hash is left."""
+    return [
+        *(["payload"] if row[13] is None and row[14] is not None else []),
+        *(["reason"] if row[9] is None and row[22] is not None else []),
+    ]
+
+
+def _readable(rows: Iterable[Row]) -> Iterator[Event]:
+    for row in rows:
+        with suppress(StoreError, *_BROKEN):  # the audit reports it with its stream
+            yield decode(row).event
 
 
 def _stream_of(view: Table, row: Row) -> str | None:

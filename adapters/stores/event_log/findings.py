@@ -65,6 +65,7 @@ def log(inspection: SqlInspection, progress: Callable[[int, int], None]) -> list
         _judged("times", audit.times, "never run backwards", "are earlier than the event before"),
         _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
         *([] if audit.digests.count else [NOT_PROVEN]),
+        _judged("redactions", audit.redactions, "no text is missing without one", "lack a text that nobody redacted"),
         _judged("events", audit.unreadable, "all can be read", "cannot be read"),
         _judged(
             "views",

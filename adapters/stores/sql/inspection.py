@@ -6,6 +6,7 @@ from typing import Any, Final
 from holdlog.adapters.stores.sql.reader import SqlReader
 from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.adapters.stores.sql.text import NONE
+from holdlog.domain.store_log import STORE_STREAM
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.projection import Row, Table
 
@@ -42,6 +43,10 @@ class SqlInspection:
     def events(self) -> Iterator[Row]:
         """All events in the form that `codec.decode` takes, in order of streams and versions."""
         return self._recorder.all_by_stream(self._unit)
+
+    def facts(self) -> Sequence[Row]:
+        """The events about the log itself, in the form that `codec.decode` takes."""
+        return self._recorder.select_events(STORE_STREAM, unit=self._unit)
 
     def all_rows(self, view: Table) -> Iterator[Row]:
         return self._unit.stream(select_from(view), NONE)
