@@ -223,7 +223,7 @@ def _missing(row: Row) -> list[Part]:
 
 def _readable(rows: Iterable[Row]) -> Iterator[Event]:
     for row in rows:
-        with suppress(StoreError, *_BROKEN):  # the audit reports it with its stream
+        with suppress(StoreError, *BROKEN):  # the audit reports it with its stream
             yield decode(row).event
 
 
