@@ -730,7 +730,7 @@ def test_two_concurrent_copies_to_one_target_make_one_store(
     first = threading.Thread(target=lambda: done.append(copy(source, target)))
     first.start()
     until(inside.is_set)
-    with pytest.raises(UnavailableError, match="another process") as refusal:
+    with pytest.raises(UnavailableError, match="process") as refusal:
         copy(source, target)
     line_of(refusal.value)
     go_on.set()

@@ -144,37 +144,35 @@ def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:
         yield row
 
 
-def leases_at(now: int, rows: Sequence[Row], then: int, ended_at: int, moved: bool) -> list[Row]:
-    """The leases with as much time left as they had at `then`. Their sessions have ended, so another session with the
+def at_target(rows: Sequence[Row], elapsed: int, ended_at: int, moved: bool) -> list[Row]:
+    """Leases with as much time left as they had in the source. Their sessions have ended, so another session with the
     holder's name can resume the claims.
 
-    `now`: on the target's clock of leases; `then`: on the source's; `ended_at`: microseconds UTC. `moved`: as in
-    `_unknown_here`."""
+    `elapsed`: what the target's clock of leases is ahead of the source's; `ended_at`: microseconds UTC. `moved`: as in
+    `without_sessions`."""
+    return without_sessions(
+        [
+            it._replace(
+                waiting_until=0,
+                deadline=it.deadline + elapsed,
+                last_call_at=it.last_call_at + elapsed,
+                last_seen_at=it.last_seen_at + elapsed,
+                ended_at=it.ended_at or ended_at,
+            )
+            for it in map(Lease._make, rows)
+        ],
+        moved,
+    )
+
+
+def without_sessions(rows: Sequence[Lease | Loss], moved: bool) -> list[Row]:
+    """Leases or losses without the source's servers, which do not serve the copy. `moved`: the copy has the salt of its
+    source. Otherwise receipts are dropped, because none would match its hash here."""
     return [
         it._replace(
-            waiting_until=0,
-            deadline=now + it.deadline - then,
-            last_call_at=now + it.last_call_at - then,
-            last_seen_at=now + it.last_seen_at - then,
-            ended_at=it.ended_at or ended_at,
-            **_unknown_here(it, moved),
+            server="",
+            session=it.session if moved or it.session is not None else BEFORE_COPY,
+            receipt=it.receipt if moved else None,
         )
-        for it in map(Lease._make, rows)
+        for it in rows
     ]
-
-
-def unreported_losses(rows: Sequence[Row], moved: bool) -> list[Row]:
-    """The losses. `moved`: as in `_unknown_here`."""
-    return [it._replace(**_unknown_here(it, moved)) for it in map(Loss._make, rows)]
-
-
-def _unknown_here(it: Lease | Loss, moved: bool) -> dict[str, Any]:
-    """What a copy changes in the facts about a holder: the source's servers do not serve the copy.
-
-    `moved`: the copy has the salt of its source. Otherwise receipts are dropped, because none would match its hash
-    here."""
-    return {
-        "server": "",
-        "session": it.session if moved or it.session is not None else BEFORE_COPY,
-        "receipt": it.receipt if moved else None,
-    }

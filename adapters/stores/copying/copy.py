@@ -10,16 +10,17 @@ from holdlog.adapters.stores.copying.carried import (
     REQUESTS,
     BadEventError,
     Fingerprint,
-    leases_at,
+    at_target,
     pages,
-    unreported_losses,
     verified,
     view_pages,
+    without_sessions,
 )
 from holdlog.adapters.stores.copying.source import Contents, CopySource
 from holdlog.adapters.stores.event_log.codec import encode
 from holdlog.adapters.stores.event_log.sealing import elsewhere, is_same
 from holdlog.adapters.stores.sql.tables import LEASES, LOSSES, REFUSALS, SESSION_SALT
+from holdlog.domain.claims.lease import Loss
 from holdlog.domain.envelope import NO_BASIS, NO_DIGEST
 from holdlog.domain.merkle import SUBTREE, Frontier, leaf, subtree_root
 from holdlog.domain.message import NOBODY
@@ -216,11 +217,11 @@ def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool
     for table in (REQUESTS, REFUSALS):
         for page in pages(contents.rows(table)):
             target.put(table, page)
-    now = target.steady()
+    elapsed = target.steady() - then
     for page in pages(contents.rows(LEASES)):
-        target.put(LEASES, leases_at(now, page, then, platform.now(), moved))
+        target.put(LEASES, at_target(page, elapsed, platform.now(), moved))
     for page in pages(contents.rows(LOSSES)):
-        target.put(LOSSES, unreported_losses(page, moved))
+        target.put(LOSSES, without_sessions(list(map(Loss._make, page)), moved))
 
 
 def _there_already(source: CopySource, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -11,13 +10,12 @@ from typing import Final
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.operating_system.private import open_private, require_own, sync_folder, why_open
-from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.copying.copy import OccupiedError
 from holdlog.adapters.stores.copying.source import CopySource
 from holdlog.adapters.stores.event_log.sealing import file_triggers
 from holdlog.adapters.stores.sqlite.faults import refusal_of
 from holdlog.adapters.stores.sqlite.files import SIDE_FILES, remove_database
-from holdlog.adapters.stores.sqlite.opening import Report, open_sqlite
+from holdlog.adapters.stores.sqlite.opening import Report, open_sqlite, write_locked
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, configure, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
 from holdlog.adapters.stores.sqlite.schema import create_tables, make_ours, put_statement
@@ -50,23 +48,15 @@ class FileTarget:
     @contextmanager
     def prepared(self) -> Iterator[None]:
         self._require_free()
+        lock_path = self.path.with_name(self.path.name + ".gate")
         try:
             require_local(self.path)
             prepare_folder(self.path)
             require_own(self.path)
             if (is_open := why_open(self.path)) is not None:
                 raise is_open
-            lock_path = self.path.with_name(self.path.name + ".gate")
             guarded = lock_path.exists()
-            write_lock = WriteLock(lock_path)
-        except LocationError as error:
-            raise StoreError(str(error)) from None
-        except OSError as error:
-            raise StoreError(
-                f"{shown(self.path.parent)} cannot be written ({error.strerror}); name another location"
-            ) from None
-        try:
-            with _held(write_lock, self.name):
+            with write_locked(self.path, LOCK_TIMEOUT):
                 try:
                     self._require_free()
                     self._begin()
@@ -77,6 +67,8 @@ class FileTarget:
                     raise
                 finally:
                     self._clear_away()
+        except LocationError as error:
+            raise StoreError(str(error)) from None
         except sqlite3.Error as error:
             raise refusal_of(error) from error
         except OSError as error:
@@ -145,21 +137,6 @@ class FileTarget:
             connection.close()
         with suppress(OSError):
             remove_database(self._partial)
-
-
-@contextmanager
-def _held(write_lock: WriteLock, name: str) -> Iterator[None]:
-    with closing(write_lock):
-        try:
-            write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
-        except UnavailableError as busy:
-            raise UnavailableError(
-                f"another process is creating a store at {name} ({busy}); check that store first"
-            ) from None
-        try:
-            yield
-        finally:
-            write_lock.release()
 
 
 def _lay(transaction: SqliteTransaction, line: str) -> None:
