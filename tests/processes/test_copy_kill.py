@@ -66,14 +66,14 @@ import sys
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.stores.copying import exported
 
-line_of = exported._event_line
+line_of = exported.event_line
 
 def stop(*all):
     print("here", flush=True)
     sys.stdin.readline()
     return line_of(*all)
 
-exported._event_line = stop
+exported.event_line = stop
 sys.exit(main(["export", "--log", "--db", sys.argv[1], "-o", sys.argv[2]]))
 """
 STAGES = ["put", "events_by_stream", "steady", "in publish", "after publish"]

@@ -57,7 +57,7 @@ def export_lines(source: CopySource, progress: Progress = lambda done, total: No
         yield _line(f"export@{count}", store, _BEGINS, platform.now(), {"data": begin})
         for row in tally.of(CopySteps(count, progress, passes=1).of(contents.events())):
             try:
-                yield _event_line(store, EncodedEvent._make(row))
+                yield event_line(store, EncodedEvent._make(row))
             except BROKEN:
                 raise BadEventError(row[0], f"the event at position {row[0]:,} cannot be read") from None
         end = {"events": tally.size, "root": tally.root().hex()}
@@ -112,7 +112,7 @@ class LogExport:
             if found.get("type") == _ENDS:
                 break
             try:
-                row = _row_of(found)
+                row = row_of(found)
             except BROKEN:
                 raise self.refusal("this is not an event as holdlog exports it") from None
             yield row
@@ -155,7 +155,7 @@ def _line(identity: str, source: str, kind: str, at: int, more: dict[str, Any]) 
     return to_json({**head, **more}) + b"\n"
 
 
-def _event_line(source: str, event: EncodedEvent) -> bytes:
+def event_line(source: str, event: EncodedEvent) -> bytes:
     stream, version = event.originator_id, event.originator_version
     more: dict[str, Any] = {"subject": stream, "position": event.id, "version": version, "digest": event.digest.hex()}
     more |= caller_attributes(event)
@@ -168,8 +168,7 @@ def _event_line(source: str, event: EncodedEvent) -> bytes:
     _put_json(data, "body", bytes(event.state))
     if event.payload is not None:
         _put_json(data, "payload", event.payload.encode())
-    more |= {"datacontenttype": "application/json", "data": data}
-    return _line(f"{stream}@{version}", source, TYPE_PREFIX + event.topic, event.at, more)
+    return _line(f"{stream}@{version}", source, TYPE_PREFIX + event.topic, event.at, {**more, "data": data})
 
 
 def _put_json(data: dict[str, Any], name: str, text: bytes) -> None:
@@ -192,7 +191,7 @@ def _json_of(data: dict[str, Any], name: str) -> bytes | None:
     return to_json(data[name]) if name in data else None
 
 
-def _row_of(found: dict[str, Any]) -> Row:
+def row_of(found: dict[str, Any]) -> Row:
     """The row of an event's line. Raises one of `BROKEN` for anything else."""
     data = found["data"]
     cells = {name: data.get(name) for name in _IN_DATA}
