@@ -6,8 +6,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.audit import BROKEN
 from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
+from holdlog.adapters.stores.sql.inspection import UNREADABLE
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
@@ -99,7 +99,7 @@ def _puts(events: Iterable[Row]) -> Iterator[Put]:
                 folded, details = _following(folded, row, added)
             except StoreError as error:
                 raise BadEventError(row[0], str(error)) from None
-            except BROKEN:
+            except UNREADABLE:
                 raise BadEventError(row[0], f"event {stream}@{row[2]} cannot be read") from None
             yield from details
         assert folded is not None
@@ -135,7 +135,7 @@ def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:
             expected: Any = expected_digest(row, previous)
         except StoreError as error:
             expected, problem = None, str(error)
-        except BROKEN:
+        except UNREADABLE:
             expected = None
         if expected != row[11]:
             raise BadEventError(row[0], problem)

@@ -21,8 +21,8 @@ from holdlog.adapters.stores.copying.copy import (
     write_log,
 )
 from holdlog.adapters.stores.copying.source import CopySource
-from holdlog.adapters.stores.event_log.audit import BROKEN
 from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, EncodedEvent
+from holdlog.adapters.stores.sql.inspection import UNREADABLE
 from holdlog.domain.cloud_event import CALLER_ATTRIBUTES, TYPE_PREFIX, caller_attributes, moment, source_of
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.projection import Row
@@ -58,7 +58,7 @@ def export_lines(source: CopySource, progress: Progress = lambda done, total: No
         for row in tally.of(CopySteps(count, progress, passes=1).of(contents.events())):
             try:
                 yield event_line(store, EncodedEvent._make(row))
-            except BROKEN:
+            except UNREADABLE:
                 raise BadEventError(row[0], f"the event at position {row[0]:,} cannot be read") from None
         end = {"events": tally.size, "root": tally.root().hex()}
         yield _line(f"export-end@{count}", store, _ENDS, platform.now(), {"data": end})
@@ -102,7 +102,7 @@ class LogExport:
         try:
             self.store_id = str(UUID(str(header.get("source")).removeprefix(source_of(""))))
             self.count = max(0, int(facts["events"]))
-        except BROKEN:
+        except UNREADABLE:
             raise self.refusal("the header names no store, or no number of events") from None
 
     def events(self, tally: LogTally) -> Iterator[Row]:
@@ -113,7 +113,7 @@ class LogExport:
                 break
             try:
                 row = row_of(found)
-            except BROKEN:
+            except UNREADABLE:
                 raise self.refusal("this is not an event as holdlog exports it") from None
             yield row
         else:
@@ -192,7 +192,7 @@ def _json_of(data: dict[str, Any], name: str) -> bytes | None:
 
 
 def row_of(found: dict[str, Any]) -> Row:
-    """The row of an event's line. Raises one of `BROKEN` for anything else."""
+    """The row of an event's line. Raises one of `UNREADABLE` for anything else."""
     data = found["data"]
     cells = {name: data.get(name) for name in _IN_DATA}
     cells |= {column: found.get(attribute) for attribute, column in CALLER_ATTRIBUTES.items()}

@@ -1,16 +1,14 @@
 """Audit of a log: is it consistent, and do the views agree with it? One pass by stream, in little memory. Repairs
 nothing."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.codec import decode, event_of, expected_digest
-from holdlog.adapters.stores.sql.inspection import SqlInspection
+from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
+from holdlog.adapters.stores.sql.inspection import UNREADABLE, SqlInspection
 from holdlog.domain.envelope import NO_DIGEST
-from holdlog.domain.message import Event
 from holdlog.domain.ports import State
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import Part
@@ -27,21 +25,23 @@ MAX_COMPARED: Final = 500
 """Maximum number of rows of views in a batch."""
 MAX_WEIGHT: Final = 4 * 1024 * 1024
 """Maximum number of characters in a batch, which ends after the row that exceeds it."""
-BROKEN: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
-"""Exceptions that code which trusts column types may raise for a row that another program wrote."""
 
 Row = tuple[Any, ...]
 
 
 class Faults:
-    """Counts faults and names the first few."""
+    """Counts faults and names a few of them. `first`: the lowest position of an event that has one; None if no position
+    is known."""
 
     def __init__(self) -> None:
         self.count = 0
         self.examples: list[str] = []
+        self.first: int | None = None
 
-    def add(self, example: str) -> None:
+    def add(self, example: str, position: int | None = None) -> None:
         self.count += 1
+        if position is not None and (self.first is None or position < self.first):
+            self.first = position
         if len(self.examples) < MAX_EXAMPLES:
             self.examples.append(example)
 
@@ -65,7 +65,7 @@ class Audit:
         self.views = Faults()
         self._inspection = inspection
         self._progress = progress
-        self._redactions = Redactions(_readable(inspection.facts()))
+        self._redactions = Redactions(inspection.facts())
         self._found = dict.fromkeys((view.name for view in VIEWS), 0)
         self._missing = {view.name for view in VIEWS} - inspection.views()
         self._total = inspection.total()
@@ -99,12 +99,12 @@ class Audit:
             self._count()
             version = row[2]
             if not isinstance(last, int) or version != last + 1:
-                self.versions.add(f"{stream}@{version} follows version {last}")
+                self.versions.add(f"{stream}@{version} follows version {last}", row[0])
             if not _verifies(row, previous):
-                self.digests.add(f"{stream}@{version}")
+                self.digests.add(f"{stream}@{version}", row[0])
             for part in _missing(row):
                 if not self._redactions.cover(stream, version, part):
-                    self.redactions.add(f"{stream}@{version}")
+                    self.redactions.add(f"{stream}@{version}", row[0])
             last, previous = version, row[11]
             if folded is not None:
                 folded = self._evolved(folded.state, row, stream, added)
@@ -121,7 +121,7 @@ class Audit:
             self.unreadable.add(f"the stream name {stream!r} is not one that holdlog writes")
         except StoreError as error:
             self.unreadable.add(str(error))
-        except BROKEN:
+        except UNREADABLE:
             self.unreadable.add(f"stream {stream!r} is not text")
         return None
 
@@ -137,9 +137,9 @@ class Audit:
                 self._collect(stream, put)
             return after
         except StoreError as error:
-            self.unreadable.add(str(error))
-        except BROKEN:
-            self.unreadable.add(f"event {stream}@{version} cannot be read")
+            self.unreadable.add(str(error), row[0])
+        except UNREADABLE:
+            self.unreadable.add(f"event {stream}@{version} cannot be read", row[0])
         return None
 
     def _collect(self, stream: str, put: Put) -> None:
@@ -194,11 +194,12 @@ class Audit:
         first, last = self._inspection.ends()
         if last != self._total:
             # A single writer leaves no gaps; only removing rows does.
-            self.positions.add(f"the last position is {last:,}, but there are {self._total:,} events")
+            text = f"the last position is {last:,}, but there are {self._total:,} events"
+            self.positions.add(text, self._inspection.gap())
         elif self._total and first != 1:
-            self.positions.add(f"the first position is {first:,}")
+            self.positions.add(f"the first position is {first:,}", 1)
         for position, version, stream in self._inspection.backwards():
-            self.times.add(f"{stream}@{version} (position {position})")
+            self.times.add(f"{stream}@{version} (position {position})", position)
 
     def _count(self) -> None:
         self.events += 1
@@ -209,28 +210,23 @@ class Audit:
 def _verifies(row: Row, previous: bytes) -> bool:
     try:
         return bool(expected_digest(row, previous) == row[11])
-    except (StoreError, *BROKEN):
+    except (StoreError, *UNREADABLE):
         return False
 
 
 def _missing(row: Row) -> list[Part]:
     """The parts of an event of which only the hash is left."""
-    return [
-        *(["payload"] if row[13] is None and row[14] is not None else []),
-        *(["reason"] if row[9] is None and row[22] is not None else []),
-    ]
-
-
-def _readable(rows: Iterable[Row]) -> Iterator[Event]:
-    for row in rows:
-        with suppress(StoreError, *BROKEN):  # the audit reports it with its stream
-            yield decode(row).event
+    is_missing: dict[Part, bool] = {
+        "payload": row[13] is None and row[14] is not None,
+        "reason": row[9] is None and row[22] is not None,
+    }
+    return [part for part, missing in is_missing.items() if missing]
 
 
 def _stream_of(view: Table, row: Row) -> str | None:
     try:
         return fold.stream_of(view, row)
-    except BROKEN:
+    except UNREADABLE:
         return None
 
 
@@ -242,5 +238,5 @@ def _added(view: Table, row: Row) -> list[Row]:
         state: State = initial(stream)._replace(version=version)
         changes = fold.detail_rows(state, event_of(stream, version, topic, body, row[13]), at)
         return [change.key for change in changes if change.table is view]
-    except (StoreError, *BROKEN):
+    except (StoreError, *UNREADABLE):
         return []
