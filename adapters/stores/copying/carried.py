@@ -28,6 +28,7 @@ REQUESTS: Final = Table(
 BEFORE_COPY: Final = "before-copy"
 """Recorded as the session of leases and losses that had no session in the copied store."""
 
+_TEXT: Final = (str, bytes)
 _VIEWS: Final = {view.name: view for view in VIEWS}
 
 
@@ -71,7 +72,7 @@ def pages(rows: Iterable[Row]) -> Iterator[list[Row]]:
     characters = 0
     for row in rows:
         page.append(row)
-        characters += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
+        characters += sum(len(cell) for cell in row if isinstance(cell, _TEXT))
         if len(page) == PAGE_ROWS or characters > PAGE_CHARACTERS:
             yield page
             page, characters = [], 0

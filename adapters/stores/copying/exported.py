@@ -5,9 +5,10 @@ import gzip
 import zlib
 from collections.abc import Generator, Iterator
 from io import BufferedReader
-from typing import Any, Final
+from typing import Annotated, Any, Final, cast
 from uuid import UUID, uuid4
 
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import from_json, to_json
 
 from holdlog.adapters.operating_system import platform
@@ -39,13 +40,16 @@ _ENDS: Final = f"{TYPE_PREFIX}LogExportEnds"
 _GZIP: Final = b"\x1f"
 """The first byte of compressed data, which begins no JSON."""
 _SQLITE: Final = b"SQLite format 3\x00"
-_MAX_INTEGER: Final = 2**63 - 1
 _IN_DATA: Final = (
     *("at", "session", "format", "clock", "operation", "based_on", "forced", "guard"),
     *("salt", "payload_hash", "reason_salt", "reason_hash"),
 )
 """Columns that are members of the `data` of an event, under their names."""
-_OPTIONAL: Final = COLUMNS.keys() - REQUIRED
+_HEX: Final = tuple(name for name in _IN_DATA if COLUMNS[name] is bytes)
+_KINDS: Final[dict[type, Any]] = {int: Annotated[int, Field(ge=-(2**63), lt=2**63)], str: str, bytes: bytes}
+_CELLS: Final = (int, *(_KINDS[it] if name in REQUIRED else _KINDS[it] | None for name, it in COLUMNS.items()))
+_ROW: Final = TypeAdapter[Row](cast(Any, tuple.__class_getitem__(_CELLS)), config=ConfigDict(strict=True))
+"""Checks the types of the cells of an event."""
 
 
 def export_lines(source: CopySource, progress: Progress = lambda done, total: None) -> Generator[bytes]:
@@ -164,7 +168,7 @@ def event_line(source: str, event: EncodedEvent) -> bytes:
     data: dict[str, Any] = {}
     for name in _IN_DATA:
         if (cell := getattr(event, name)) is not None:
-            data[name] = cell.hex() if COLUMNS[name] is bytes else cell
+            data[name] = cell.hex() if name in _HEX else cell
     _put_json(data, "body", bytes(event.state))
     if event.payload is not None:
         _put_json(data, "payload", event.payload.encode())
@@ -194,22 +198,10 @@ def _json_of(data: dict[str, Any], name: str) -> bytes | None:
 def row_of(found: dict[str, Any]) -> Row:
     """The row of an event's line. Raises one of `UNREADABLE` for anything else."""
     data = found["data"]
-    cells = {name: data.get(name) for name in _IN_DATA}
-    cells |= {column: found.get(attribute) for attribute, column in CALLER_ATTRIBUTES.items()}
-    cells |= {"digest": found["digest"], "state": _json_of(data, "body"), "payload": _json_of(data, "payload")}
-    cells |= {"originator_id": found["subject"], "originator_version": found["version"]}
-    cells["topic"] = found["type"].removeprefix(TYPE_PREFIX)
-    row = [_cell("id", int, found["position"]), *(_cell(name, kind, cells[name]) for name, kind in COLUMNS.items())]
-    return tuple(row)
-
-
-def _cell(name: str, kind: type, cell: Any) -> Any:
-    if cell is None and name in _OPTIONAL:
-        return None
-    if name == "payload":
-        return cell.decode()
-    if kind is bytes and name != "state":
-        cell = bytes.fromhex(cell)
-    if type(cell) is not kind or (isinstance(cell, int) and abs(cell) > _MAX_INTEGER):
-        raise ValueError(name)
-    return cell
+    body, payload = _json_of(data, "body"), _json_of(data, "payload")
+    cells = data | {column: found.get(attribute) for attribute, column in CALLER_ATTRIBUTES.items()}
+    cells |= {name: bytes.fromhex(data[name]) for name in _HEX if name in data}
+    cells |= {"originator_id": found["subject"], "originator_version": found["version"], "state": body}
+    cells |= {"topic": found["type"].removeprefix(TYPE_PREFIX), "digest": bytes.fromhex(found["digest"])}
+    cells["payload"] = None if payload is None else payload.decode()
+    return _ROW.validate_python((found["position"], *map(cells.get, COLUMNS)))
