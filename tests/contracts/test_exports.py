@@ -17,12 +17,16 @@ from holdlog.adapters.python import copying
 from holdlog.adapters.stores.copying import copy
 from holdlog.adapters.stores.copying import exported as format_of_exports
 from holdlog.adapters.stores.event_log.audit import Faults
+from holdlog.adapters.stores.event_log.codec import EncodedEvent, expected_digest
 from holdlog.adapters.stores.event_log.tree import check_tree
+from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.merkle import Frontier, leaf
 from holdlog.domain.value import Json
 from tests.contracts.test_copy import fill, meta, views
+from tests.properties.test_mixed_logs import redact
 from tests.support.commands import put, require_chained, require_views_equal_the_log, rows, run, transact
 from tests.support.copies import exported, imported, parsed, require_fork
+from tests.support.kinds import InFile
 from tests.support.places import Place, Somewhere, engine, places, stands
 
 PAIRS = list(itertools.product(["file", "schema"], repeat=2))
@@ -109,6 +113,30 @@ def test_every_line_of_an_export_is_a_cloud_event(somewhere: Somewhere) -> None:
     assert first["data"]["body"] == {"by": "ann"}
 
 
+def test_export_of_a_redacted_event_has_its_hashes_and_verifies(somewhere: Somewhere) -> None:
+    source, target = somewhere("file"), somewhere("schema")
+    fill(source)
+    redact(InFile(source), 1, "payload")
+    redact(InFile(source), 1, "reason")
+    line = parsed(lines := exported(source))[1]
+    assert line["redacted"] is True
+    assert "reason" not in line
+    assert {"payload_hash", "reason_hash"} <= line["data"].keys()
+    assert not {"payload", "payload_text", "salt", "reason_salt"} & line["data"].keys()
+    imported(lines, target)
+    require_fork(source, target)
+    with engine(target) as store:
+        require_chained(store)
+
+
+def test_import_of_a_moved_store_is_another_store(somewhere: Somewhere) -> None:
+    source, target = somewhere("file"), somewhere("file")
+    fill(source)
+    copying.copy(source, somewhere("file"), seal=True)
+    assert not imported(exported(source), target).kept_id
+    require_fork(source, target)
+
+
 @pytest.mark.parametrize("how", ["copy", "move", "import"])
 def test_copy_keeps_the_roots_of_its_merkle_tree(
     pair: tuple[Place, Place], how: str, monkeypatch: pytest.MonkeyPatch
@@ -177,6 +205,13 @@ DAMAGED: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "values": (lambda it: [b'{"namespace":"n","key":"k"}\n'], "is not an export of a log"),
     "another major": (changed(0, in_data(version="2.0")), "has format '2.0', but this holdlog reads 1.x"),
     "no version": (changed(0, lambda line: line["data"].pop("version")), "has format 'None.', but this"),
+    "no source": (changed(0, lambda line: line.pop("source")), "line 1: the header names no store"),
+    "a source that is no store": (
+        changed(0, lambda line: line.update(source="x")),
+        "line 1: the header names no store",
+    ),
+    "no number of events": (changed(0, lambda line: line["data"].pop("events")), "line 1: the header names no store"),
+    "a trailer of text": (changed(4, lambda line: line.update(data="x")), "line 5: the number of events or the root"),
     "without trailer": (lambda it: it[:-1], "line 4: the export was cut"),
     "only a header": (lambda it: it[:1], "line 1: the export was cut"),
     "cut in a line": (lambda it: [*it[:2], it[2][:50]], "line 3: this is not a JSON object"),
@@ -239,12 +274,36 @@ def test_damaged_export_leaves_no_schema(damage: str, lines: Lines, somewhere: S
     assert not stands(target)
 
 
-def test_consistent_events_that_no_holdlog_writes_are_refused(lines: Lines, tmp_path: Path) -> None:
-    """Whoever makes an export can derive its digests, too."""
-    found = parsed(lines)
-    found[1]["type"] = "holdlog.Unknown"
-    with pytest.raises(StoreError, match=r"line 2: .*does not verify|unknown topic"):
-        imported([json.dumps(line).encode() + b"\n" for line in found], tmp_path / "target.db")
+CRAFTED: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown topic": ({"topic": "Unknown"}, "line 2: event record:n/a@1 has the unknown topic 'Unknown'"),
+    "another body": ({"state": b'{"by":1}'}, "line 2: event record:n/a@1 cannot be read: its body does not match"),
+    "a stream spelled differently": (
+        {"originator_id": "record:n/%61"},
+        "line 2: the stream 'record:n/%61' is not spelled as holdlog spells it",
+    ),
+    "a first version of 2": ({"originator_version": 2}, "line 2: event record:n/a@2 follows version 0"),
+}
+
+
+@pytest.mark.parametrize("fields", CRAFTED)
+def test_event_that_verifies_but_that_no_holdlog_writes_is_refused(fields: str, lines: Lines, tmp_path: Path) -> None:
+    changes, message = CRAFTED[fields]
+    event = EncodedEvent._make(format_of_exports.row_of(json.loads(lines[1])))._replace(**changes)
+    event = event._replace(digest=expected_digest(event, NO_DIGEST))
+    root = Frontier()
+    root.add(leaf(event.digest))
+    header, trailer = changed(0, in_data(events=1))(lines), changed(4, in_data(events=1, root=root.root().hex()))(lines)
+    with pytest.raises(StoreError) as refusal:
+        imported([header[0], format_of_exports.event_line("", event), trailer[4]], tmp_path / "target.db")
+    assert message in str(refusal.value)
+    assert "see holdlog doctor" not in str(refusal.value)
+
+
+def test_event_that_a_database_cannot_hold_is_refused_in_one_line(lines: Lines, somewhere: Somewhere) -> None:
+    with pytest.raises(StoreError, match="the database cannot hold a row of the log") as refusal:
+        imported(changed(1, lambda line: line.update(reason="a\u0000b"))(lines), target := somewhere("schema"))
+    assert "\n" not in str(refusal.value)
+    assert not stands(target)
 
 
 def test_line_of_an_export_that_is_too_long_is_refused(
