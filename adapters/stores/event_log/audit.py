@@ -102,9 +102,8 @@ class Audit:
                 self.versions.add(f"{stream}@{version} follows version {last}", row[0])
             if not _verifies(row, previous):
                 self.digests.add(f"{stream}@{version}", row[0])
-            for part in _missing(row):
-                if not self._redactions.cover(stream, version, part):
-                    self.redactions.add(f"{stream}@{version}", row[0])
+            if row[14] is not None or row[22] is not None:
+                self._require_redacted(stream, row)
             last, previous = version, row[11]
             if folded is not None:
                 folded = self._evolved(folded.state, row, stream, added)
@@ -112,6 +111,16 @@ class Audit:
             for put in added.at_the_end():
                 self._collect(stream, put)
         return folded
+
+    def _require_redacted(self, stream: str, row: Row) -> None:
+        """Check that a text of which only the hash is left was redacted."""
+        parts: dict[Part, bool] = {
+            "payload": row[13] is None and row[14] is not None,
+            "reason": row[9] is None and row[22] is not None,
+        }
+        for part, is_missing in parts.items():
+            if is_missing and not self._redactions.cover(stream, row[2], part):
+                self.redactions.add(f"{stream}@{row[2]}", row[0])
 
     def _initial(self, stream: str) -> Folded | None:
         try:
@@ -130,7 +139,7 @@ class Audit:
         digest, payload = row[11], row[13]
         try:
             # A version gap is already reported; compare views as if there were none.
-            before: State = state._replace(version=version - 1)
+            before: State = state if state.version == version - 1 else state._replace(version=version - 1)
             event = event_of(stream, version, topic, body, payload)
             after = following(before, FoldStep(stream, version, at, digest, event, principal))
             for put in added.by(after.state, event, at):
@@ -212,15 +221,6 @@ def _verifies(row: Row, previous: bytes) -> bool:
         return bool(expected_digest(row, previous) == row[11])
     except (StoreError, *UNREADABLE):
         return False
-
-
-def _missing(row: Row) -> list[Part]:
-    """The parts of an event of which only the hash is left."""
-    is_missing: dict[Part, bool] = {
-        "payload": row[13] is None and row[14] is not None,
-        "reason": row[9] is None and row[22] is not None,
-    }
-    return [part for part, missing in is_missing.items() if missing]
 
 
 def _stream_of(view: Table, row: Row) -> str | None:
