@@ -1,5 +1,5 @@
-"""How fast `holdlog replay` prints a log, `verify` verifies it, and `export` and `import` carry it to another store; their
-memory, and the time of a checkpoint."""
+"""How fast `holdlog replay` prints a log, `verify` verifies it, and `export` and `import` carry it to another store;
+their memory, and the time of a checkpoint."""
 
 import os
 import subprocess

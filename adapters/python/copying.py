@@ -13,8 +13,9 @@ from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
     from holdlog.adapters.stores.agenthold.importing import ImportReport
-    from holdlog.adapters.stores.copying.copy import CopyReport, Progress, Target
+    from holdlog.adapters.stores.copying.copy import CopyReport
     from holdlog.adapters.stores.copying.source import CopySource
+    from holdlog.adapters.stores.copying.writing import Progress, Target
 
 _log = logging.getLogger("holdlog")
 

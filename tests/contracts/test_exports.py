@@ -14,8 +14,8 @@ import pytest
 from holdlog import StateStore, StoreError
 from holdlog.adapters.compose import examine
 from holdlog.adapters.python import copying
-from holdlog.adapters.stores.copying import copy
 from holdlog.adapters.stores.copying import exported as format_of_exports
+from holdlog.adapters.stores.copying import writing
 from holdlog.adapters.stores.event_log.audit import Faults
 from holdlog.adapters.stores.event_log.codec import EncodedEvent, expected_digest
 from holdlog.adapters.stores.event_log.tree import check_tree
@@ -141,7 +141,7 @@ def test_import_of_a_moved_store_is_another_store(somewhere: Somewhere) -> None:
 def test_copy_keeps_the_roots_of_its_merkle_tree(
     pair: tuple[Place, Place], how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("adapters.stores.copying.copy", "adapters.stores.event_log.tree", "projections.tree"):
+    for module in ("adapters.stores.copying.writing", "adapters.stores.event_log.tree", "projections.tree"):
         monkeypatch.setattr(f"holdlog.{module}.SUBTREE", 4)
     source, target = pair
     fill(source)
@@ -327,7 +327,7 @@ def test_export_of_a_newer_minor_with_more_attributes_is_imported(lines: Lines, 
 
 
 def test_import_reports_its_progress(lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy, "REPORT_EVERY", 1)
+    monkeypatch.setattr(writing, "REPORT_EVERY", 1)
     reported: list[tuple[int, int]] = []
     stream = BufferedReader(BytesIO(b"".join(lines)))  # type: ignore[arg-type]
     copying.import_log(stream, "log.jsonl", tmp_path / "target.db", lambda done, total: reported.append((done, total)))

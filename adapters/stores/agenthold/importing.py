@@ -8,7 +8,7 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.agenthold.conversion import Conversion, LiveClaim, plain_addresses
 from holdlog.adapters.stores.agenthold.file import AgentholdFile
 from holdlog.adapters.stores.copying.carried import BEFORE_COPY
-from holdlog.adapters.stores.copying.copy import CopySteps, LogTally, Progress, Target, write_log
+from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Progress, Target, write_log
 from holdlog.adapters.stores.sql.tables import LEASES
 from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.projections.projection import Row

@@ -7,8 +7,8 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from holdlog.adapters.stores.copying.copy import OccupiedError
 from holdlog.adapters.stores.copying.source import Contents, CopySource
+from holdlog.adapters.stores.copying.writing import OccupiedError
 from holdlog.adapters.stores.event_log.sealing import schema_triggers
 from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection, connect
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of

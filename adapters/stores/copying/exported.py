@@ -13,15 +13,9 @@ from pydantic_core import from_json, to_json
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import BadEventError
-from holdlog.adapters.stores.copying.copy import (
-    CopyReport,
-    CopySteps,
-    LogTally,
-    Progress,
-    Target,
-    write_log,
-)
+from holdlog.adapters.stores.copying.copy import CopyReport
 from holdlog.adapters.stores.copying.source import CopySource
+from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Progress, Target, write_log
 from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, EncodedEvent
 from holdlog.adapters.stores.sql.inspection import UNREADABLE
 from holdlog.domain.cloud_event import CALLER_ATTRIBUTES, TYPE_PREFIX, caller_attributes, moment, source_of

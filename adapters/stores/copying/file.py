@@ -10,8 +10,8 @@ from typing import Final
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.operating_system.private import open_private, require_own, sync_folder, why_open
-from holdlog.adapters.stores.copying.copy import OccupiedError
 from holdlog.adapters.stores.copying.source import CopySource
+from holdlog.adapters.stores.copying.writing import OccupiedError
 from holdlog.adapters.stores.event_log.sealing import file_triggers
 from holdlog.adapters.stores.sqlite.faults import refusal_of
 from holdlog.adapters.stores.sqlite.files import SIDE_FILES, remove_database
