@@ -27,6 +27,7 @@ from tests.properties.test_mixed_logs import redact
 from tests.support.commands import put, require_chained, require_views_equal_the_log, rows, run, transact
 from tests.support.copies import exported, imported, parsed, require_fork
 from tests.support.kinds import InFile
+from tests.support.older import SCHEMA_1, lay
 from tests.support.places import Place, Somewhere, engine, places, stands
 
 PAIRS = list(itertools.product(["file", "schema"], repeat=2))
@@ -127,6 +128,18 @@ def test_export_of_a_redacted_event_has_its_hashes_and_verifies(somewhere: Somew
     require_fork(source, target)
     with engine(target) as store:
         require_chained(store)
+
+
+def test_log_of_release_0_1_is_migrated_exported_and_imported(tmp_path: Path) -> None:
+    source, target = lay(tmp_path / "old.db", SCHEMA_1), tmp_path / "state.db"
+    lines = exported(source)
+    assert "format" not in parsed(lines)[1]["data"]
+    imported(lines, target)
+    require_fork(source, target)
+    with StateStore(target) as store:
+        store.set("new", "k", 1, updated_by="ann")
+    require_fork(source, target, later=1)
+    assert [it for it in examine(target) if it.level == "bad"] == []
 
 
 def test_import_of_a_moved_store_is_another_store(somewhere: Somewhere) -> None:
@@ -300,7 +313,7 @@ def test_event_that_verifies_but_that_no_holdlog_writes_is_refused(fields: str, 
 
 
 def test_event_that_a_database_cannot_hold_is_refused_in_one_line(lines: Lines, somewhere: Somewhere) -> None:
-    with pytest.raises(StoreError, match="the database cannot hold a row of the log") as refusal:
+    with pytest.raises(StoreError, match="PostgreSQL cannot hold a row of the log") as refusal:
         imported(changed(1, lambda line: line.update(reason="a\u0000b"))(lines), target := somewhere("schema"))
     assert "\n" not in str(refusal.value)
     assert not stands(target)

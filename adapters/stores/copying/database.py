@@ -127,7 +127,8 @@ def _refused(table: str) -> Iterator[None]:
     try:
         yield
     except psycopg.DataError as error:
-        raise StoreError(f"the database cannot hold a row of {table}: {str(error).splitlines()[0]}") from None
+        kind = type(error).__name__  # its text may contain stored values
+        raise StoreError(f"PostgreSQL cannot hold a row of {table} ({kind}); it allows no NUL in text") from None
 
 
 def _now(connection: Connection) -> int:
