@@ -53,6 +53,9 @@ _WITH_PREVIOUS: Final = (
     f" FROM {EVENTS_TABLE} AS event LEFT JOIN {EVENTS_TABLE} AS previous ON previous.originator_id ="
     " event.originator_id AND previous.originator_version = event.originator_version - 1"
     " WHERE event.notification_id > :after AND event.notification_id <= :upto ORDER BY event.notification_id"
+_SELECT_DIGESTS: Final = (
+    f"SELECT digest FROM {EVENTS_TABLE} WHERE notification_id > :after AND notification_id <= :upto"
+    " ORDER BY notification_id"
 )
 _COUNT: Final = f"SELECT COUNT(*) FROM {EVENTS_TABLE}"
 _ENDS: Final = f"SELECT MIN(notification_id), MAX(notification_id) FROM {EVENTS_TABLE}"
@@ -166,6 +169,10 @@ class LogRecorder(ApplicationRecorder):
     def times(self, after: int, limit: int, unit: Statements) -> list[Row]:
         """Position, time and recorded clock of events above a position."""
         return unit.rows(_SELECT_TIMES, {"after": after, "limit": limit})
+
+    def digests(self, after: int, upto: int, unit: Statements) -> list[bytes]:
+        """The digests of the events above one position, up to another."""
+        return [digest for (digest,) in unit.rows(_SELECT_DIGESTS, {"after": after, "upto": upto})]
 
     def position_at(self, at: int, unit: Statements) -> int:
         """The last position written at or before a time; 0 before the first event."""
