@@ -15,6 +15,7 @@ from holdlog.adapters.cli.commands import add_values, adder
 from holdlog.adapters.cli.completion import add_completion
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
+from holdlog.adapters.cli.evidence import add_evidence
 from holdlog.adapters.cli.export import add_export
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
@@ -47,7 +48,7 @@ _GROUPS: Final = {
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
-    "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "doctor"),
+    "audit and administration": ("log", "replay", "evidence", "agents", "activity", "collisions", "token", "doctor"),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
         "completion",
@@ -196,6 +197,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_thread(commands, store)
     add_log(commands, store, locations)
     add_replay(commands, store, locations)
+    add_evidence(commands, store, locations)
     add_past(commands, store, locations)
     add_undo(commands, store, locations)
     add_read_models(commands, store, locations)

@@ -53,6 +53,7 @@ _WITH_PREVIOUS: Final = (
     f" FROM {EVENTS_TABLE} AS event LEFT JOIN {EVENTS_TABLE} AS previous ON previous.originator_id ="
     " event.originator_id AND previous.originator_version = event.originator_version - 1"
     " WHERE event.notification_id > :after AND event.notification_id <= :upto ORDER BY event.notification_id"
+)
 _SELECT_DIGESTS: Final = (
     f"SELECT digest FROM {EVENTS_TABLE} WHERE notification_id > :after AND notification_id <= :upto"
     " ORDER BY notification_id"
