@@ -109,7 +109,8 @@ def verify_events(bundle: zipfile.ZipFile, manifest: dict[str, Any], size: int, 
         tree.add(sha256(b"\x00", bytes.fromhex(row["digest"])))
         count += 1
         missing += sum(row[name] is not None for name in ("payload_hash", "reason_hash"))
-    require(count == manifest["events"] > 0, "events are missing, or were added")
+    complete = count == last - manifest["first"] + 1
+    require(count == manifest["events"] and complete is manifest["complete"], "events are missing, or were added")
     tree.add_subtrees(manifest["after"], size)
     require(tree.root() == root, "the events do not lead to the root of the checkpoint")
     return count, missing
@@ -151,14 +152,14 @@ def verify(path: str, kept: str | None, key: str | None) -> str:
             require(other == body, "the bundle is under another checkpoint than the one that was kept")
         if key is not None:
             require_signed(bundle, key)
-    complete = count == manifest["last"] - manifest["first"] + 1
+    complete = manifest["complete"]
     what = "all events" if complete else f"inclusion only, of {count} of the events"
     unproven = ["unproven/", "report.html"] if complete else ["that no other event matches", "unproven/", "report.html"]
     if kept is None and key is None:
         unproven.insert(0, "that the checkpoint is genuine (pass --checkpoint or --key)")
     return (
-        f"proven: {what} from position {manifest['first']} to {manifest['last']}, unchanged since the checkpoint"
-        f" at position {size} of store {store}; texts left out or redacted: {missing}. Not proven: {', '.join(unproven)}"
+        f"proven: {what} from position {manifest['first']} to {manifest['last']}, unchanged since the checkpoint at"
+        f" position {size} of store {store}; texts left out or redacted: {missing}. Not proven: {', '.join(unproven)}"
     )
 
 

@@ -89,7 +89,7 @@ def _fits(choice: "EventFilter", event: EncodedEvent) -> bool:
 
 def _manifest(case: Case, events: ProvenEvents) -> dict[str, Any]:
     manifest: dict[str, Any] = {"format": FORMAT, "store": case.note.checkpoint.origin}
-    manifest |= {"first": case.first, "last": case.last, "events": case.events}
+    manifest |= {"first": case.first, "last": case.last, "events": case.events, "complete": case.is_complete}
     manifest |= {"filters": case.filters, "values": case.has_values, "after": [it.hex() for it in events.after]}
     return manifest
 
