@@ -97,7 +97,8 @@ def verify_events(bundle: zipfile.ZipFile, manifest: dict[str, Any], size: int, 
     streams: dict[str, tuple[int, str]] = {}
     for line in bundle.open("events.jsonl"):
         row = json.loads(line)
-        require(as_json(row) + b"\n" == line and set(row) == FIELDS, "events.jsonl has a malformed line")
+        is_exact = as_json(row) + b"\n" == line and set(row) == FIELDS and type(row["before"]) is list
+        require(is_exact, "events.jsonl has a malformed line")
         require(type(row["position"]) is int and position < row["position"] <= last, "an event is not in its place")
         position, stream, version = row["position"], row["originator_id"], row["originator_version"]
         require(digest_of(row).hex() == row["digest"], f"event {position} was changed")
