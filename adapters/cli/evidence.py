@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from holdlog.adapters.stores.sql.reader import SqlReader
     from holdlog.domain.checkpoint import CheckpointNote
 
-LARGEST_CHECKPOINT: Final = 1 << 20
-"""Bytes."""
 _DESCRIPTION: Final = f"""\
 Write a bundle of evidence: the events of a range, with digests and proofs that they are in the log of a checkpoint,
 and a report to read. Without filters it also proves that these are all events between the two positions; with
@@ -156,38 +154,20 @@ def _require_events(found: "LogRange", note: "CheckpointNote") -> None:
 
 def _note(reader: "SqlReader", options: argparse.Namespace) -> "CheckpointNote":
     """The checkpoint that was passed, or a new one. Raises InvalidError."""
-    from holdlog.adapters.auth.signing import SigningKey
-    from holdlog.domain.checkpoint import Checkpoint, CheckpointNote
+    from holdlog.adapters.cli.proof import CheckpointOptions, read_note, signer
+    from holdlog.domain.checkpoint import Checkpoint
     from holdlog.projections.tree import LogTree
 
     store_id, tree = reader.meta("store_id") or "", LogTree(reader)
     if options.checkpoint is None:
-        checkpoint = Checkpoint(store_id, tree.size, tree.root())
-        if options.sign is None:
-            return CheckpointNote(checkpoint)
-        return SigningKey(Path(options.sign).expanduser(), "--sign").signed(checkpoint)
-    note = _kept_note(Path(options.checkpoint).expanduser())
+        key = None if options.sign is None else Path(options.sign)
+        return signer(CheckpointOptions(sign=key))(Checkpoint(store_id, tree.size, tree.root()))
+    note = read_note(options.checkpoint)
     if note.checkpoint.origin != store_id:
         raise InvalidError("--checkpoint: is of another store")
     if note.checkpoint.size > tree.size or tree.root(note.checkpoint.size) != note.checkpoint.root:
-        raise StoreError(
-            "--checkpoint: the log does not begin with the events of this checkpoint; run `holdlog verify --checkpoint`"
-        )
+        raise StoreError("--checkpoint: the log does not begin with the events of this checkpoint; run: holdlog verify")
     return note
-
-
-def _kept_note(path: Path) -> "CheckpointNote":
-    from holdlog.domain.checkpoint import parse_note
-
-    try:
-        with path.open("rb") as file:
-            return parse_note(file.read(LARGEST_CHECKPOINT).decode())
-    except InvalidError as error:
-        raise InvalidError(f"--{error}") from None
-    except OSError as error:
-        raise InvalidError(f"--checkpoint: {path} cannot be read ({error.strerror})") from None
-    except ValueError:
-        raise InvalidError(f"--checkpoint: {path} is not a checkpoint") from None
 
 
 def _show(case: "Case", options: argparse.Namespace) -> None:

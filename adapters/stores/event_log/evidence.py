@@ -51,7 +51,7 @@ class ProvenEvents:
             self._gap.add(first, count, root)
         self.after = self._skipped()
         if self._tree.root() != self._root:
-            raise StoreError("the events do not have the root of the checkpoint; run `holdlog verify`")
+            raise StoreError("the events do not have the root of the checkpoint; run: holdlog verify")
 
     def _checked(self) -> Iterator[tuple[EncodedEvent, bytes]]:
         position = self._after
@@ -60,12 +60,12 @@ class ProvenEvents:
             if event.id != position:
                 break
             if not _verifies(event, previous):
-                raise StoreError(f"event {position} was changed after it was recorded; run `holdlog verify`")
+                raise StoreError(f"event {position} was changed after it was recorded; run: holdlog verify")
             yield event, previous
         else:
             position += 1
         if position != self._upto + 1:
-            raise StoreError(f"event {position} is missing in the log; run `holdlog verify`")
+            raise StoreError(f"event {position} is missing in the log; run: holdlog verify")
 
     def _subtrees(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
         return ((one, other - one, self._hash_of(one, other)) for one, other in subtrees(first, last))

@@ -288,11 +288,11 @@ def test_bundle_is_private_and_never_replaces_a_file(run: Run, tmp_path: Path) -
         (("--sign", "KEYS/missing"), "--sign: KEYS/missing cannot be read (No such file or directory)"),
         (("--sign", "KEYS/open"), "--sign: other users can read KEYS/open; run: chmod 600 KEYS/open"),
         (("--sign", "KEYS/text"), "--sign: KEYS/text is not a private Ed25519 key; to make one, run: openssl"),
-        (("--checkpoint", "KEYS/text"), "--checkpoint: must begin with three lines"),
+        (("--checkpoint", "KEYS/text"), "--checkpoint: KEYS/text: must begin with three lines"),
         (("--checkpoint", "KEYS/missing"), "--checkpoint: KEYS/missing cannot be read"),
         (("--checkpoint", "KEYS/other"), "--checkpoint: is of another store"),
         (("--checkpoint", "KEYS/early"), "--checkpoint: the log does not begin with the events of this checkpoint"),
-        (("--checkpoint", "KEYS/binary"), "--checkpoint: KEYS/binary is not a checkpoint"),
+        (("--checkpoint", "KEYS/binary"), "--checkpoint: KEYS/binary is not text"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_and_writes_nothing(
