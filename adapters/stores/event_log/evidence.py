@@ -56,16 +56,15 @@ class ProvenEvents:
     def _checked(self) -> Iterator[tuple[EncodedEvent, bytes]]:
         position = self._after
         for event, before in self._reader.recorder.with_previous(self._after, self._upto, self._reader):
-            position, previous = position + 1, before or NO_DIGEST
-            if event.id != position:
+            previous = before or NO_DIGEST
+            if event.id != position + 1:
                 break
+            position += 1
             if not _verifies(event, previous):
                 raise StoreError(f"event {position} was changed after it was recorded; run: holdlog verify")
             yield event, previous
-        else:
-            position += 1
-        if position != self._upto + 1:
-            raise StoreError(f"event {position} is missing in the log; run: holdlog verify")
+        if position != self._upto:
+            raise StoreError(f"events are missing after position {position:,}; run: holdlog verify")
 
     def _subtrees(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
         return ((one, other - one, self._hash_of(one, other)) for one, other in subtrees(first, last))
