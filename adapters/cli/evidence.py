@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,10 +21,15 @@ from holdlog.domain.refusals import InvalidError, StoreError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.events.requests import LogRange
+    from holdlog.adapters.api.past.requests import PointInTime
     from holdlog.adapters.cli.evidence_bundle import Case
     from holdlog.adapters.runtime.engine import Engine
+    from holdlog.adapters.stores.event_log.evidence import Progress
     from holdlog.adapters.stores.sql.reader import SqlReader
     from holdlog.domain.checkpoint import CheckpointNote
+    from holdlog.projections.tree import LogTree
+
+    Moments = tuple[PointInTime | None, PointInTime | None]
 
 _DESCRIPTION: Final = f"""\
 Write a bundle of evidence: the events of a range, with digests and proofs that they are in the log of a checkpoint,
@@ -38,7 +44,7 @@ _EXAMPLES: Final = """\
 examples:
   holdlog evidence --from 14:00 --to 14:10 -o case.zip
   holdlog evidence --from 1200 --to 1300 --sign log.key -o case.zip
-  holdlog evidence --to 900 --checkpoint kept-elsewhere.txt -o case.zip
+  holdlog evidence --from 800 --to 900 --checkpoint monday.txt -o case.zip
   holdlog evidence --namespace campaign --without-values -o campaign.zip
 """
 
@@ -61,7 +67,9 @@ def add_evidence(commands: Commands, store: argparse.ArgumentParser, locations: 
         "--sign", metavar="KEY", help="sign the checkpoint with this Ed25519 key, a PEM file (default: unsigned)"
     )
     checkpoint.add_argument(
-        "--checkpoint", metavar="FILE", help="prove under this checkpoint, made before (default: a new one)"
+        "--checkpoint",
+        metavar="FILE",
+        help="prove under this checkpoint, which was kept elsewhere (default: a new one)",
     )
     parser.add_argument(
         "--without-values",
@@ -78,7 +86,7 @@ def run_evidence(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_holdlog, store_exists
 
-    first_moment(options.first, "from"), last_moment(options.last, "to")
+    first, last = first_moment(options.first, "from"), last_moment(options.last, "to")
     location = location_of(options.db)
     if not store_exists(location):
         return no_store(location, expected=named_location(options.db) is not None)
@@ -87,8 +95,8 @@ def run_evidence(options: argparse.Namespace) -> int:
     )
     bar = Bar(sys.stderr, "evidence")
     try:
-        with new_zip(Path(options.out).expanduser()) as bundle:
-            case = _write(engine, options, bundle, bar)
+        with new_zip(Path(options.out)) as file:
+            case = _write(file, engine, options, (first, last), bar.draw)
     except InvalidError as error:
         raise InvalidError(as_option(str(error), {})) from None
     finally:
@@ -106,9 +114,8 @@ def new_zip(path: Path) -> Iterator[ZipFile]:
         raise InvalidError(f"--out: {path} already exists; pass a file that does not exist yet")
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".partial")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not a valid path"
-        raise InvalidError(f"--out: {path} cannot be created ({reason})") from None
+    except OSError as error:
+        raise InvalidError(f"--out: {path} cannot be created ({error.strerror})") from None
     partial = Path(name)
     try:
         with open(descriptor, "wb") as file:
@@ -122,26 +129,34 @@ def new_zip(path: Path) -> Iterator[ZipFile]:
         raise
 
 
-def _write(engine: "Engine", options: argparse.Namespace, bundle: ZipFile, bar: Bar) -> "Case":
+def _write(
+    file: ZipFile, engine: "Engine", options: argparse.Namespace, moments: "Moments", progress: "Progress"
+) -> "Case":
     from holdlog.adapters.api.past.requests import point_in_time
-    from holdlog.adapters.cli.evidence_bundle import Case, write_bundle
+    from holdlog.adapters.cli.evidence_bundle import Case, EvidenceBundle
     from holdlog.adapters.cli.refusals import refusals_of
+    from holdlog.adapters.stores.event_log.evidence import ProvenEvents
+    from holdlog.projections.tree import LogTree
 
-    first, last = first_moment(options.first, "from"), last_moment(options.last, "to")
+    first, last = moments
     choice = choice_of(engine, options)
     found = engine.read(engine.requests.events.range(first, last))
     filters = {name: value for name in FILTERS if (value := getattr(options, name)) is not None}
     with engine.store.snapshot() as snapshot:
         reader = cast("SqlReader", snapshot)
-        note = _note(reader, options)
-        if last is None and found.upto > note.checkpoint.size:
-            last, found = point_in_time(note.checkpoint.size, None), found._replace(upto=note.checkpoint.size)
+        tree = LogTree(reader)
+        note = _note(tree, reader.meta("store_id") or "", options)
+        if last is None and found.upto > (size := note.checkpoint.size):
+            last, found = point_in_time(size, None), found._replace(upto=size)
         _require_events(found, note)
         case = Case(found.after + 1, found.upto, filters, not options.without_values, note)
+        bundle = EvidenceBundle(file, case, engine.requests.rules.spelled)
+        bundle.add_events(ProvenEvents(reader, tree, note.checkpoint, found), choice, progress)
+        bundle.add_checkpoint()
         refusals = None  # the store does not know what else they were about
         if not filters.keys() - {"agent"}:
             refusals = refusals_of(engine, found, first, last, options.agent)
-        return write_bundle(bundle, reader, case, choice, refusals, engine.requests.rules.spelled, bar.draw)
+        return bundle.add_report(refusals, reader.agents(reader.registered(None, -1)))
 
 
 def _require_events(found: "LogRange", note: "CheckpointNote") -> None:
@@ -152,13 +167,11 @@ def _require_events(found: "LogRange", note: "CheckpointNote") -> None:
         raise InvalidError("--from: there are no events in this range; pass another moment")
 
 
-def _note(reader: "SqlReader", options: argparse.Namespace) -> "CheckpointNote":
-    """The checkpoint that was passed, or a new one. Raises InvalidError."""
+def _note(tree: "LogTree", store_id: str, options: argparse.Namespace) -> "CheckpointNote":
+    """The checkpoint that was passed, or a new one. Raises InvalidError, StoreError."""
     from holdlog.adapters.cli.proof import CheckpointOptions, read_note, signer
     from holdlog.domain.checkpoint import Checkpoint
-    from holdlog.projections.tree import LogTree
 
-    store_id, tree = reader.meta("store_id") or "", LogTree(reader)
     if options.checkpoint is None:
         key = None if options.sign is None else Path(options.sign)
         return signer(CheckpointOptions(sign=key))(Checkpoint(store_id, tree.size, tree.root()))
@@ -176,6 +189,9 @@ def _show(case: "Case", options: argparse.Namespace) -> None:
 
     checkpoint = case.note.checkpoint
     is_signed = bool(case.note.signatures)
+    signed = "signed" if is_signed else "not signed"
+    if not is_signed and options.checkpoint is None:
+        signed += ": pass --sign KEY, or keep the checkpoint where nobody can change it"
     if options.json:
         facts = {"file": options.out, "first": case.first, "last": case.last, "events": case.events}
         facts |= {"complete": case.is_complete, "values": case.has_values, "refusals": case.refusals}
@@ -184,6 +200,6 @@ def _show(case: "Case", options: argparse.Namespace) -> None:
     what = "complete" if case.is_complete else "inclusion only: it does not prove that no other event matches"
     print_line(f"{mark('ok', sys.stdout)} {printable(options.out, kept='')}")
     print_line(f"  {counted(case.events, 'event')} of {positions(case.first, case.last)}; {what}")
-    signed = "signed" if is_signed else "not signed: pass --sign KEY, or keep the checkpoint where nobody can change it"
     print_line(f"  checkpoint of {counted(checkpoint.size, 'event')}, {signed}")
-    print_line(printable(f"  to verify: python3 verify_evidence.py {options.out}  (docs/evidence.md)", kept=""))
+    command = f"python3 verify_evidence.py {shlex.quote(options.out)}"
+    print_line(printable(f"  to verify: {command}  (docs/evidence.md)", kept=""))

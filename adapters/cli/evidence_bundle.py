@@ -1,26 +1,24 @@
 """What a bundle of evidence contains, and how it is written: docs/evidence.md describes the format."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 from zipfile import ZipFile
 
 from holdlog.adapters.cli.evidence_report import Report
 from holdlog.adapters.stores.event_log.codec import EncodedEvent, decode
-from holdlog.adapters.stores.event_log.evidence import ProvenEvents, fields_of, without_payload
+from holdlog.adapters.stores.event_log.evidence import Progress, ProvenEvents, fields_of, without_payload
+from holdlog.domain.agent import Profile
 from holdlog.domain.checkpoint import CheckpointNote
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.events.event_filter import EventFilter
     from holdlog.adapters.cli.refusals import RefusalView
-    from holdlog.adapters.stores.sql.reader import SqlReader
 
 FORMAT: Final = "holdlog-evidence/1"
-AGENTS_PAGE: Final = 500
-DRAWN_EVERY: Final = 500
-"""Events between two updates of the progress bar."""
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -43,42 +41,59 @@ class Case(NamedTuple):
         return self.events == self.last - self.first + 1
 
 
-def write_bundle(
-    bundle: ZipFile,
-    reader: "SqlReader",
-    case: Case,
-    choice: "EventFilter",
-    refusals: "list[RefusalView] | None",
-    spelled: Callable[[str], str] | None,
-    progress: Callable[[int, int], None],
-) -> Case:
-    """Write everything, and return the case with its counts. `refusals`: None if they are left out; `spelled`: how the
-    report spells resources. Raises StoreError, and InvalidError if no event matches."""
-    checkpoint = case.note.checkpoint
-    bounds = (case.first - 1, case.last)
-    events = ProvenEvents(reader, bounds, checkpoint.size, checkpoint.root, lambda event: _fits(choice, event))
-    report = Report(case.has_values, spelled)
-    with _text(bundle, "events.jsonl") as file:
+class EvidenceBundle:
+    """Writes the files of a bundle, each once, and then what counts them."""
+
+    def __init__(self, file: ZipFile, case: Case, spelled: Callable[[str], str] | None) -> None:
+        self._file, self._case = file, case
+        self._report = Report(case.has_values, spelled)
+
+    def add_events(self, events: ProvenEvents, choice: "EventFilter", progress: Progress) -> None:
+        """Raises StoreError, and InvalidError if no event matches."""
         count = 0
-        for event, previous, before in events.rows():
-            report.add(event)
-            shown = event if case.has_values else without_payload(event)
-            file.write(_json(fields_of(shown, previous, before)) + "\n")
-            count += 1
-            if count % DRAWN_EVERY == 0:
-                progress(event.id - case.first, case.last - case.first)
-    if count == 0:
-        raise InvalidError("no event of the range matches the filters; there is nothing to prove")
-    case = case._replace(events=count, refusals=len(refusals or ()))
-    agents = list(_agents(reader, case))
-    _write(bundle, "manifest.json", _json(_manifest(case, events)) + "\n")
-    _write_checkpoint(bundle, case.note)
-    if refusals is not None:
-        _write_lines(bundle, "unproven/refusals.jsonl", (it.model_dump(mode="json") for it in refusals))
-    _write_lines(bundle, "unproven/agents.jsonl", agents)
-    with _text(bundle, "report.html") as file:
-        report.write(file, case, refusals, agents)
-    return case
+        with _text(self._file, "events.jsonl") as file:
+            for event, previous, before in events.rows(lambda event: _fits(choice, event), progress):
+                self._report.add(event)
+                shown = event if self._case.has_values else without_payload(event)
+                file.write(_json(fields_of(shown, previous, before)) + "\n")
+                count += 1
+        if count == 0:
+            raise InvalidError("no event of the range matches the filters; there is nothing to prove")
+        self._case = case = self._case._replace(events=count)
+        manifest = {"format": FORMAT, "store": case.note.checkpoint.origin, "first": case.first, "last": case.last}
+        manifest |= {"events": count, "complete": case.is_complete, "filters": case.filters, "values": case.has_values}
+        self._write("manifest.json", _json({**manifest, "after": [it.hex() for it in events.after]}) + "\n")
+
+    def add_checkpoint(self) -> None:
+        """The note, and its two parts as `openssl pkeyutl` reads them."""
+        note = self._case.note
+        self._write("checkpoint.note", note.text)
+        self._write("checkpoint.body", note.checkpoint.text)
+        own = [it.signature for it in note.signatures if it.name == note.checkpoint.origin]
+        if own:
+            self._file.writestr("checkpoint.sig", own[0])
+
+    def add_report(self, refusals: "Sequence[RefusalView] | None", agents: Sequence[Profile]) -> Case:
+        """Add the report, and what nothing proves; return the case with its counts. `refusals`: None if the filters do
+        not apply to them; `agents`: as they are now."""
+        self._case = self._case._replace(refusals=len(refusals or ()))
+        if refusals is not None:
+            self._write_lines("unproven/refusals.jsonl", (it.model_dump(mode="json") for it in refusals))
+        hidden = () if self._case.has_values else ("purpose",)  # a text of an agent, as values are
+        known = [
+            {name: it for name, it in agent._asdict().items() if it is not None and name not in hidden}
+            for agent in agents
+        ]
+        self._write_lines("unproven/agents.jsonl", known)
+        with _text(self._file, "report.html") as file:
+            self._report.write(file, self._case, refusals, known)
+        return self._case
+
+    def _write(self, name: str, text: str) -> None:
+        self._file.writestr(name, text.encode())
+
+    def _write_lines(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
+        self._write(name, "".join(f"{_json(row)}\n" for row in rows))
 
 
 def _fits(choice: "EventFilter", event: EncodedEvent) -> bool:
@@ -87,45 +102,7 @@ def _fits(choice: "EventFilter", event: EncodedEvent) -> bool:
     return choice.agent is None or choice.fits(decode(event))
 
 
-def _manifest(case: Case, events: ProvenEvents) -> dict[str, Any]:
-    manifest: dict[str, Any] = {"format": FORMAT, "store": case.note.checkpoint.origin}
-    manifest |= {"first": case.first, "last": case.last, "events": case.events, "complete": case.is_complete}
-    manifest |= {"filters": case.filters, "values": case.has_values, "after": [it.hex() for it in events.after]}
-    return manifest
-
-
-def _write_checkpoint(bundle: ZipFile, note: CheckpointNote) -> None:
-    """The note, and its two parts as `openssl pkeyutl` reads them."""
-    _write(bundle, "checkpoint.note", note.text)
-    _write(bundle, "checkpoint.body", note.checkpoint.text)
-    own = [it.signature for it in note.signatures if it.name == note.checkpoint.origin]
-    if own:
-        bundle.writestr("checkpoint.sig", own[0])
-
-
-def _agents(reader: "SqlReader", case: Case) -> Iterator[dict[str, Any]]:
-    """Profiles as they are now. A purpose is a text, as values are."""
-    after = None
-    while names := reader.registered(after, AGENTS_PAGE):
-        for profile in reader.agents(names):
-            fields = {name: it for name, it in profile._asdict().items() if it is not None}
-            if not case.has_values:
-                fields.pop("purpose", None)
-            yield fields
-        after = names[-1]
-
-
-def _write(bundle: ZipFile, name: str, text: str) -> None:
-    bundle.writestr(name, text.encode())
-
-
-def _write_lines(bundle: ZipFile, name: str, rows: Iterable[dict[str, Any]]) -> None:
-    _write(bundle, name, "".join(f"{_json(row)}\n" for row in rows))
-
-
 @contextmanager
 def _text(bundle: ZipFile, name: str) -> Iterator[TextIO]:
-    from io import TextIOWrapper
-
     with bundle.open(name, "w", force_zip64=True) as raw, TextIOWrapper(raw, encoding="utf-8", newline="\n") as file:
         yield file

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import assume, given, settings
 
 from holdlog.adapters.api.events.event_filter import EventFilter
-from holdlog.adapters.cli.evidence_bundle import Case, write_bundle
+from holdlog.adapters.cli.evidence_bundle import Case, EvidenceBundle
+from holdlog.adapters.stores.event_log.evidence import ProvenEvents
 from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.domain.checkpoint import Checkpoint, CheckpointNote
 from holdlog.domain.refusals import InvalidError
@@ -39,8 +40,12 @@ def evidence_of(steps: list[Step], choice: EventFilter, has_values: bool, bounds
         checkpoint = Checkpoint(reader.meta("store_id") or "", tree.size, tree.root())
         case = Case(first, last, {}, has_values, CheckpointNote(checkpoint))
         try:
-            with ZipFile(Path(folder, "case.zip"), "w") as bundle:
-                write_bundle(bundle, reader, case, choice, None, None, lambda done, total: None)
+            with ZipFile(Path(folder, "case.zip"), "w") as file:
+                bundle = EvidenceBundle(file, case, None)
+                events = ProvenEvents(reader, tree, checkpoint, (first - 1, last))
+                bundle.add_events(events, choice, lambda done, total: None)
+                bundle.add_checkpoint()
+                bundle.add_report(None, [])
         except InvalidError:
             assume(False)
         return files_of(Path(folder, "case.zip"))

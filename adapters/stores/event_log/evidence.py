@@ -5,10 +5,18 @@ from typing import Any, Final
 
 from holdlog.adapters.stores.event_log.codec import COLUMNS, EncodedEvent, expected_digest
 from holdlog.adapters.stores.sql.reader import SqlReader
+from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.envelope import NO_DIGEST, payload_hash
 from holdlog.domain.merkle import Frontier, leaf, node, subtrees
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.tree import LogTree
+
+PROGRESS_EVERY: Final = 500
+"""Events between two reports of progress."""
+
+Fits = Callable[[EncodedEvent], bool]
+Progress = Callable[[int, int], None]
+"""Reports how many events are done, of how many."""
 
 _BYTES: Final = tuple(name for name, kind in COLUMNS.items() if kind is bytes and name != "state")
 _BROKEN: Final = (ValueError, TypeError, AttributeError)
@@ -16,41 +24,35 @@ _BROKEN: Final = (ValueError, TypeError, AttributeError)
 
 
 class ProvenEvents:
-    """The events above one position, up to another, that `fits` accepts, with what proves that they are in the tree of
-    the first `size` events. Needs little memory, however many there are.
+    """The events above one position, up to another, with what proves that they are in the tree of a checkpoint. Needs
+    little memory, however many there are."""
 
-    Raises StoreError for an event that is missing or was changed, and if the events do not have the `root`."""
-
-    def __init__(
-        self,
-        reader: SqlReader,
-        bounds: tuple[int, int],
-        size: int,
-        root: bytes,
-        fits: Callable[[EncodedEvent], bool],
-    ) -> None:
-        self._reader, self._size, self._root, self._fits = reader, size, root, fits
+    def __init__(self, reader: SqlReader, log: LogTree, checkpoint: Checkpoint, bounds: tuple[int, int]) -> None:
+        self._reader, self._log, self._checkpoint = reader, log, checkpoint
         self._after, self._upto = bounds
-        self._tree, self._hash_of = Frontier(), LogTree(reader).hash_of
+        self._tree = Frontier()
         self._gap = _Gap(self._subtrees(0, self._after))
         self.after: list[bytes] = []
         """After `rows`: the roots of the subtrees after the last event."""
 
-    def rows(self) -> Iterator[tuple[EncodedEvent, bytes, list[bytes]]]:
-        """Each event with the digest of the event before it in its stream, and the roots of the subtrees between the
-        event before it here and it."""
+    def rows(self, fits: Fits, progress: Progress) -> Iterator[tuple[EncodedEvent, bytes, list[bytes]]]:
+        """Each event that fits, with the digest of the event before it in its stream, and the roots of the subtrees
+        between the event before it here and it. Raises StoreError for an event that is missing or was changed, and if
+        the events do not have the root of the checkpoint."""
         for event, previous in self._checked():
+            if event.id % PROGRESS_EVERY == 0:
+                progress(event.id - self._after, self._upto - self._after)
             hashed = leaf(event.digest)
-            if self._fits(event):
+            if fits(event):
                 before = self._skipped()
                 self._tree.add(hashed)
                 yield event, previous, before
             else:
                 self._gap.add(event.id - 1, 1, hashed)
-        for first, count, root in self._subtrees(self._upto, self._size):
+        for first, count, root in self._subtrees(self._upto, self._checkpoint.size):
             self._gap.add(first, count, root)
         self.after = self._skipped()
-        if self._tree.root() != self._root:
+        if self._tree.root() != self._checkpoint.root:
             raise StoreError("the events do not have the root of the checkpoint; run: holdlog verify")
 
     def _checked(self) -> Iterator[tuple[EncodedEvent, bytes]]:
@@ -61,13 +63,13 @@ class ProvenEvents:
                 break
             position += 1
             if not _verifies(event, previous):
-                raise StoreError(f"event {position} was changed after it was recorded; run: holdlog verify")
+                raise StoreError(f"event {position:,} was changed after it was recorded; run: holdlog verify")
             yield event, previous
         if position != self._upto:
             raise StoreError(f"events are missing after position {position:,}; run: holdlog verify")
 
     def _subtrees(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
-        return ((one, other - one, self._hash_of(one, other)) for one, other in subtrees(first, last))
+        return ((one, other - one, self._log.hash_of(one, other)) for one, other in subtrees(first, last))
 
     def _skipped(self) -> list[bytes]:
         """The roots of the events since the last one that was accepted, which are now in the tree."""
