@@ -34,7 +34,7 @@ _HEAD: Final = """\
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; padding: 0 1rem }
 table { border-collapse: collapse; width: 100% }
 th, td { border-bottom: 1px solid #8884; padding: .25rem .6rem; text-align: left; vertical-align: top }
-td { overflow-wrap: anywhere }
+td { max-width: 40rem; overflow-wrap: break-word }
 td:first-child, td:nth-child(2) { font-variant-numeric: tabular-nums; white-space: nowrap }
 pre { overflow-x: auto; padding: .6rem; border: 1px solid #8884 }
 .unproven { border-left: 4px solid #c58a2b; padding-left: 1rem }
@@ -55,7 +55,7 @@ class Report:
         self._times: tuple[int, int] | None = None
 
     def add(self, event: EncodedEvent) -> None:
-        """Add an event, with its payload; Raises StoreError if it cannot be read."""
+        """Add an event, with its payload. Raises StoreError if it cannot be read."""
         self._times = (self._times[0] if self._times else event.at, event.at)
         if len(self._rows) == MAX_REPORTED:
             return
@@ -63,7 +63,8 @@ class Report:
         redacted = " (redacted)" if event.payload_hash is not None else ""
         who = author(marked(fields["by"]), fields.get("principal"))
         what = f"{sentence_of(fields)}{redacted}"
-        self._rows.append(_row(fields["position"], time_of(fields), who, what, _basis(fields)))
+        basis = "not recorded" if event.format is None else _basis(fields)
+        self._rows.append(_row(fields["position"], time_of(fields), who, what, basis))
 
     def write(
         self, file: TextIO, case: "Case", refusals: "Sequence[RefusalView] | None", agents: Sequence[dict[str, Any]]

@@ -240,7 +240,7 @@ def test_report_shows_who_what_and_basis_with_every_text_escaped(run: Run, db: P
     assert "//" not in html.replace("custom://deploy", "").replace("src=//x", "")
     for text in (
         *("<b>eve</b>", "\\u202e<img src=//x onerror=y>&amp;", '(reason: "><script>)', "the <b>plan</b>"),
-        *("based on version 1; relied on custom://deploy@1", "(redacted)", "ann/tests"),
+        *("based on version 1; relied on custom://deploy@1", "(redacted)", "ann/tests", "not recorded"),
         *("s3cret <i>purpose</i>", "conflict", "These are all events between the two positions"),
     ):
         assert text in page.text
