@@ -1,7 +1,6 @@
 """Whatever a history is, its evidence verifies, and no change of an event does."""
 
 import json
-import runpy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,9 +18,8 @@ from holdlog.domain.checkpoint import Checkpoint, CheckpointNote
 from holdlog.domain.refusals import InvalidError
 from holdlog.projections.tree import LogTree
 from tests.properties.test_mixed_logs import STEPS, Step, follow
-from tests.support.evidence import VERIFIER, Files, events_of, files_of, with_events, write_files
+from tests.support.evidence import Files, events_of, files_of, is_proven, with_events
 
-verify = runpy.run_path(str(VERIFIER))["verify"]
 OF_CLAIMS = EventFilter(topics=frozenset({"ClaimGranted", "ClaimReleased"}))
 FILTERS = st.sampled_from(
     [EventFilter(), EventFilter(agent="ann"), EventFilter(namespace="n"), EventFilter(prefix="x")]
@@ -49,14 +47,6 @@ def evidence_of(steps: list[Step], choice: EventFilter, has_values: bool, bounds
         except InvalidError:
             assume(False)
         return files_of(Path(folder, "case.zip"))
-
-
-def is_proven(files: Files) -> bool:
-    with TemporaryDirectory() as folder:
-        try:
-            return bool(verify(str(write_files(Path(folder, "case.zip"), files)), None, None))
-        except (SystemExit, ValueError, TypeError, AttributeError, LookupError):
-            return False
 
 
 @pytest.mark.check

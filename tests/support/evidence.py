@@ -1,12 +1,14 @@
 """Bundles of evidence: made, taken apart, put together again, and verified by the published program."""
 
 import json
+import runpy
 import subprocess
 import sys
 import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from holdlog import StateStore
@@ -16,6 +18,9 @@ from tests.support.older import format_1
 from tests.support.places import Place
 
 VERIFIER = Path(__file__).parents[2] / "docs" / "verify_evidence.py"
+_PROGRAM = runpy.run_path(str(VERIFIER))
+digest_of = _PROGRAM["digest_of"]
+"""The program's own, with which a forger computes digests again."""
 Files = dict[str, bytes]
 
 
@@ -27,6 +32,15 @@ def verified(bundle: Path, *words: str | Path) -> tuple[bool, str]:
     assert done.returncode in (0, 1)
     assert line.startswith("NOT PROVEN: " if done.returncode else "proven: ")
     return done.returncode == 0, line
+
+
+def is_proven(files: Files) -> bool:
+    """Whether the program accepts these files, in this process."""
+    with TemporaryDirectory() as folder:
+        try:
+            return bool(_PROGRAM["verify"](str(write_files(Path(folder, "case.zip"), files)), None, None))
+        except (SystemExit, *_PROGRAM["DAMAGED"]):
+            return False
 
 
 def files_of(bundle: Path) -> Files:
