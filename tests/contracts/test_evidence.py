@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from tests.properties.test_mixed_logs import kind_of, redact
 from tests.support.command_line import run_command
 from tests.support.commands import digest_of, rows
-from tests.support.evidence import Files, events_of, files_of, story, verified
+from tests.support.evidence import Files, events_of, files_of, kind_of, redact, story, verified
 from tests.support.places import Place, engine
 
 Made = Callable[..., Path]

@@ -1,5 +1,6 @@
 """Bundles of evidence: made, taken apart, put together again, and verified by the published program."""
 
+import hashlib
 import json
 import runpy
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 
 from holdlog import StateStore
 from holdlog.domain.refusals import HoldlogError
-from tests.properties.test_mixed_logs import kind_of, redact
+from tests.support.kinds import InDatabase, InFile, Kind
 from tests.support.older import format_1
 from tests.support.places import Place
 
@@ -91,3 +92,17 @@ def story(place: Place) -> None:
         store.delete("campaign", "notes", deleted_by="ann/tests")
         store.set("orders", "first", {"paid": True}, updated_by="ben", reason="s3cret")
     redact(kind_of(place), 4, "payload")
+
+
+def kind_of(place: Place) -> Kind:
+    return InFile(place) if isinstance(place, Path) else InDatabase(place)
+
+
+def redact(kind: Kind, position: int, column: str) -> None:
+    """Remove a text from the log; its hash stays."""
+    salted = "salt" if column == "payload" else "reason_salt"
+    where = f"WHERE {kind.position} = {position}"
+    [(salt, text)] = kind.ask(f"SELECT {salted}, {column} FROM stored_events {where}")
+    hashed = hashlib.sha256(bytes(salt) + text.encode()).hexdigest()
+    blob = f"X'{hashed}'" if isinstance(kind, InFile) else f"'\\x{hashed}'::bytea"
+    kind.run(f"UPDATE stored_events SET {column} = NULL, {salted} = NULL, {column}_hash = {blob} {where}")

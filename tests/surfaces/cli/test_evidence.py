@@ -20,7 +20,6 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.cli import evidence_report
 from holdlog.adapters.cli.main import main
-from tests.properties.test_mixed_logs import kind_of
 from tests.support.command_line import run_command
 from tests.support.evidence import (
     Files,
@@ -28,6 +27,7 @@ from tests.support.evidence import (
     events_of,
     files_of,
     is_proven,
+    kind_of,
     story,
     verified,
     with_events,
