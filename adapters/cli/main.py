@@ -50,8 +50,16 @@ _GROUPS: Final = {
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": (
-        *("log", "replay", "agents", "activity", "collisions", "token", "doctor", "verify", "checkpoint"),
+        "log",
+        "replay",
         "evidence",
+        "agents",
+        "activity",
+        "collisions",
+        "token",
+        "doctor",
+        "verify",
+        "checkpoint",
     ),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
