@@ -41,7 +41,7 @@ def add_export(commands: Commands, store: argparse.ArgumentParser) -> None:
     parser.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="a group of keys (default: all)")
     parser.add_argument("--include-deleted", action="store_true", help="also deleted and expired values (default: no)")
     parser.add_argument("--log", action="store_true", help="the whole log, for holdlog import (default: values)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="a new file for --log (default: stdout)")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="a new file for --log (default: stdout)")
     parser.add_argument("--compress", action="store_true", help="compress --log with gzip (default: no)")
     parser.set_defaults(run=run_export)
 
@@ -52,8 +52,8 @@ def run_export(options: argparse.Namespace) -> int:
         if options.namespace is not None or options.include_deleted:
             raise InvalidError("export: --log exports the whole log; omit NAMESPACE and --include-deleted")
         return _run_export_log(options)
-    if options.output is not None or options.compress:
-        raise InvalidError("export: --output and --compress require --log")
+    if options.out is not None or options.compress:
+        raise InvalidError("export: --out and --compress require --log")
     return _run_export_values(options)
 
 
@@ -67,12 +67,12 @@ def _run_export_log(options: argparse.Namespace) -> int:
         return no_store(location, expected=named_location(options.db) is not None)
     bar = Bar(sys.stderr, "export")
     try:
-        with _output(options.output, options.compress) as write:
+        with _output(options.out, options.compress) as write:
             events = export_log(location, write, bar.draw, print_note)
     finally:
         bar.clear()
-    if options.output is not None or sys.stderr.isatty():
-        print_note(f"exported {events:,} events{'' if options.output is None else f' to {options.output}'}")
+    if options.out is not None or sys.stderr.isatty():
+        print_note(f"exported {events:,} events{'' if options.out is None else f' to {options.out}'}")
     return 0
 
 

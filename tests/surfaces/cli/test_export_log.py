@@ -96,8 +96,8 @@ def test_log_goes_through_a_pipe(source: Path, tmp_path: Path, compress: list[st
     [
         (["export", "--log", "n"], "--log exports the whole log"),
         (["export", "--log", "--include-deleted"], "--log exports the whole log"),
-        (["export", "--compress"], "--output and --compress require --log"),
-        (["export", "-o", "x"], "--output and --compress require --log"),
+        (["export", "--compress"], "--out and --compress require --log"),
+        (["export", "-o", "x"], "--out and --compress require --log"),
         (["export", "--log", "-o", "log.jsonl"], "there is already a file at log.jsonl"),
         (["export", "--log", "-o", "none/log.jsonl"], "none/log.jsonl cannot be written (No such file"),
         (["export", "--log", "--db", "none.db"], "there is no store at"),
