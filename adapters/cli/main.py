@@ -16,6 +16,7 @@ from holdlog.adapters.cli.completion import add_completion
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.export import add_export
+from holdlog.adapters.cli.history import add_history
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
@@ -191,6 +192,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_serve(commands, store, locations)
     add = adder(commands, store, locations)
     add_values(add)
+    add_history(add)
     add_claims(add)
     add_updates(add)
     add_thread(commands, store)

@@ -1,0 +1,57 @@
+"""Responses to questions about what happened."""
+
+from typing import Literal
+
+from holdlog.adapters.api.values.responses import Part, Result, Time
+
+
+class HoldEntry(Part):
+    """A hold of a resource that overlaps the one that was asked for. Without `ended_at`, it has not ended. `outcome`:
+    what its holder reported, or `expired`, `forced` (by `forced_by`), `resumed` by another session, `replaced` by the
+    holder's own claim in another mode. `noticed_at`: when the log recorded the end. `collected` False: it was offered
+    to a waiter that did not collect it. `note`: what the holder wrote when it claimed; `end_note`: when it released, or
+    why a person took it."""
+
+    resource: str
+    held_by: str
+    held_by_principal: str | None = None
+    mode: str
+    version: int
+    claimed_at: Time
+    held_for_seconds: float
+    ended_at: Time | None = None
+    outcome: str | None = None
+    noticed_at: Time | None = None
+    forced_by: str | None = None
+    moved_to: str | None = None
+    collected: Literal[False] | None = None
+    note: str | None = None
+    end_note: str | None = None
+    mixed_scripts: bool | None = None
+
+
+class WaitEntry(Part):
+    """A wait in the queue of a resource. `outcome`: `granted`, or `left` by the waiter, or `absent`: it did not return
+    in time, which was noticed at `noticed_at`; None: it still waits."""
+
+    resource: str
+    agent: str
+    principal: str | None = None
+    mode: str
+    queued_at: Time
+    waited_seconds: float | None = None
+    ended_at: Time | None = None
+    outcome: str | None = None
+    noticed_at: Time | None = None
+    note: str | None = None
+    mixed_scripts: bool | None = None
+
+
+class ResourceHistory(Result):
+    """Who held a resource or one that overlaps it, and who waited, newest first. `more`: there are older ones."""
+
+    status: Literal["ok"] = "ok"
+    resource: str
+    holds: list[HoldEntry]
+    waits: list[WaitEntry]
+    more: Literal[True] | None = None
