@@ -1,6 +1,6 @@
 """Who held resources and who waited for them, folded from the events of their claims."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal, NamedTuple, cast
 
 from holdlog.domain.claims.board import Key
@@ -73,13 +73,9 @@ ClaimSpan = HoldSpan | WaitSpan
 class OpenSpans:
     """Folds events of claims, in the order of each stream. `holds` and `waits`: those that have not ended."""
 
-    def __init__(self, holds: Iterable[HoldSpan] = (), waits: Iterable[WaitSpan] = ()) -> None:
-        self.holds = {it.key: it for it in holds}
-        self.waits = {it.key: it for it in waits}
-
-    @property
-    def is_any(self) -> bool:
-        return bool(self.holds or self.waits)
+    def __init__(self) -> None:
+        self.holds: dict[Key, HoldSpan] = {}
+        self.waits: dict[Key, WaitSpan] = {}
 
     def apply(self, recorded: Recorded[Event]) -> Iterator[ClaimSpan]:
         """Apply an event of a claim; return the spans that it ended."""

@@ -86,7 +86,7 @@ def require_every_resource(kind: str, taken: list[Step], url: str | None = None)
             require_the_same(past, events, resource)
 
 
-@settings(often, max_examples=60)
+@settings(often, max_examples=25)
 @given(steps("claims"))
 def test_history_of_a_resource_is_what_its_events_say(taken: list[Step]) -> None:
     require_every_resource("memory", taken)

@@ -126,7 +126,7 @@ def test_versions_of_a_value_are_listed_as_before(tmp_path: Path, capsys: pytest
         (
             ("lib/", "--since", "3", "--until", "1"),
             2,
-            "holdlog: --until: is earlier than the beginning; swap the two\n",
+            "holdlog: --until: is earlier than since; swap the two\n",
         ),
         (("lib/", "--since", "soon"), 2, "holdlog: --since: must be 14:03, "),
         (("lib/", "--limit", "0"), 2, "holdlog: --limit: must be a whole number from 1 to 1000\n"),

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdlog.adapters.api.changes.moments import NamedMoment
-from holdlog.adapters.api.events.requests import LogRange
+from holdlog.adapters.api.events.ranges import LogRange
 from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.settings import Settings
