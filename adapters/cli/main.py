@@ -48,7 +48,7 @@ _GROUPS: Final = {
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
-    "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "doctor"),
+    "audit and administration": ("log", "replay", "agents", "activity", "conflicts", "token", "doctor"),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
         "completion",

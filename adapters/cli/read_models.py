@@ -1,4 +1,4 @@
-"""`holdlog activity` and `holdlog collisions`: read models that catch up with the log before they answer."""
+"""`holdlog activity` and `holdlog conflicts`: read models that catch up with the log before they answer."""
 
 import argparse
 from collections import Counter, defaultdict
@@ -7,16 +7,21 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.event_options import first_moment, last_moment
+from holdlog.adapters.cli.moments import EXAMPLES
+from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, named_location, one_or_more, workspaces_of
+from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.runtime.engine import Engine
     from holdlog.adapters.stores.read_models.view import CollisionRow, ReadModelView
-    from holdlog.domain.ports import Refusal
+    from holdlog.domain.ports import Reader, Refusal
 
 _CODES: Final = ("busy", "conflict", "deadlock", "fenced")
 """Codes of refusals that another agent caused."""
+_FOREVER: Final = 2**62
+"""Microseconds UTC: for a time that has no end."""
 _GROUPS: Final = ("values", "claims", "threads", "other")
 _GROUP_OF: Final = {"record": "values", "claim": "claims", "thread": "threads"}
 
@@ -24,61 +29,72 @@ _OF_ACTIVITY: Final = """\
 examples:
   holdlog activity
   holdlog activity --agent claude --hours 1
+  holdlog activity --since "yesterday 9:00" --until "yesterday 18:00"
   holdlog activity --hours 168 --json
 """
-_OF_COLLISIONS: Final = """\
+_OF_CONFLICTS: Final = """\
 examples:
-  holdlog collisions
-  holdlog collisions --resource src/parser.py
-  holdlog collisions --agent claude --hours 168 --json
+  holdlog conflicts
+  holdlog conflicts --resource src/parser.py
+  holdlog conflicts --since "yesterday 9:00" --until "yesterday 18:00"
+  holdlog conflicts --agent claude --hours 168 --json
 """
 
 
 def add_read_models(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
     """Add the commands; `run` of their namespace returns the exit code."""
 
-    def add(name: str, help_text: str, description: str, epilog: str, run: "Answer") -> argparse.ArgumentParser:
+    def add(
+        name: str, help_text: str, about: str, epilog: str, run: "Answer", *aliases: str
+    ) -> argparse.ArgumentParser:
         parser = commands.add_parser(
             name,
+            aliases=aliases,
             parents=[store, locations],
             help=help_text,
-            description=description,
+            description=f"{about}\n\nMOMENT is {EXAMPLES}.\nA time without an offset is in your time zone.",
             epilog=epilog,
         )
-        parser.add_argument("--hours", type=one_or_more, default=24, metavar="N", help="how far back (default: 24)")
+        begin = parser.add_mutually_exclusive_group()
+        begin.add_argument("--hours", type=one_or_more, default=24, metavar="N", help="how far back (default: 24)")
+        begin.add_argument("--since", metavar="MOMENT", help="begin with this event or time (default: see --hours)")
+        parser.add_argument("--until", metavar="MOMENT", help="end with this event or time (default: now)")
         parser.add_argument("--agent", metavar="NAME", help="only this agent and its sub-agents (default: all)")
         parser.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
-        parser.set_defaults(run=lambda options: _run(options, run))
+        parser.set_defaults(run=lambda options: _run(options, run), what=name)
         return parser
 
     add(
         "activity",
         "count the events that each agent caused, per hour",
-        "Count the events that each agent caused, per hour, newest first. Expiries are not counted.",
+        "Count the events that each agent caused, per hour (UTC), newest first. The first and the last hour\n"
+        "count as a whole. Expiries are not counted.",
         _OF_ACTIVITY,
         _activity,
     )
-    collisions = add(
-        "collisions",
-        "count who queued behind whom, and list refused calls",
-        "Count who queued behind whom at which resource, most frequent first, and list the newest calls that were\n"
-        "refused because of another agent. A store keeps its last 10,000 refusals.",
-        _OF_COLLISIONS,
-        _collisions,
+    conflicts = add(
+        "conflicts",
+        "count who collided with whom at which resource, and who was refused",
+        "Count who queued behind whom at which resource, most frequent first, and who was refused because of another\n"
+        "agent, and list the newest of these calls. A store keeps its last 10,000 refusals.",
+        _OF_CONFLICTS,
+        _conflicts,
+        "collisions",  # its name until the first release
     )
-    collisions.add_argument("--resource", metavar="RESOURCE", help="only queues at this resource (default: all)")
-    collisions.add_argument(
+    conflicts.add_argument("--resource", metavar="RESOURCE", help="only queues at this resource (default: all)")
+    conflicts.add_argument(
         "--limit", type=one_or_more, default=100, metavar="N", help="at most N rows of each kind (default: 100)"
     )
 
 
 class CaughtUp(NamedTuple):
-    """The view at the end of the log. `position`: of the last event; `since`: microseconds UTC, from `--hours`."""
+    """The view at the end of the log. `position`: of the last event; `since`, `until`: microseconds UTC."""
 
     engine: "Engine"
     view: "ReadModelView"
     position: int
     since: int
+    until: int
 
 
 Answer = Callable[[CaughtUp, argparse.Namespace], tuple[dict[str, Any], str]]
@@ -89,7 +105,7 @@ def _run(options: argparse.Namespace, answer: Answer) -> int:
     """Run a command. Raises HoldlogError, LocationError."""
     from holdlog.adapters.api.validation import STORED_AGENT
     from holdlog.adapters.api.validation import text as checked_text
-    from holdlog.adapters.cli.texts import no_store, print_json, printable
+    from holdlog.adapters.cli.texts import moment_at, no_store, print_json, printable
     from holdlog.adapters.compose import store_exists
 
     if options.agent is not None:
@@ -97,12 +113,15 @@ def _run(options: argparse.Namespace, answer: Answer) -> int:
     location = location_of(options.db)
     if not store_exists(location):
         return no_store(location, expected=named_location(options.db) is not None)
-    with _caught_up(location, options) as models:
-        body, text = answer(models, options)
+    try:
+        with _caught_up(location, options) as models:
+            body, text = answer(models, options)
+    except InvalidError as error:
+        raise InvalidError(as_option(str(error), {})) from None
     if options.json:
         print_json({"status": "ok", "position": models.position, **body})
     else:
-        print(printable(text))
+        print(printable(text or f"no {options.what} since {moment_at(models.since)}"))
     return 0
 
 
@@ -111,18 +130,29 @@ def _caught_up(location: Any, options: argparse.Namespace) -> "Iterator[CaughtUp
     from holdlog.adapters.api.settings import Settings
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, open_read_models, recorder_of
-    from holdlog.adapters.eventsourcing.read_models import HOUR, catch_up
+    from holdlog.adapters.eventsourcing.read_models import catch_up
 
     settings = Settings(workspaces=workspaces_of(options))
     engine = open_holdlog(location, settings, what=f"holdlog {options.command}", report=print_note)
     try:
         with engine.store.reader() as reader:
-            since, store_id = reader.at - options.hours * HOUR, reader.meta("store_id") or ""
+            window, store_id = _window(reader, options), reader.meta("store_id") or ""
         with open_read_models(location, store_id) as view:
             position = catch_up(recorder_of(engine), f"holdlog/{store_id}", view)
-            yield CaughtUp(engine, view, position, since)
+            yield CaughtUp(engine, view, position, *window)
     finally:
         engine.close()
+
+
+def _window(reader: "Reader", options: argparse.Namespace) -> tuple[int, int]:
+    """The time that the options name. Raises InvalidError."""
+    from holdlog.adapters.api.events.ranges import range_of, window_of
+    from holdlog.adapters.eventsourcing.read_models import HOUR
+
+    first, last = first_moment(options.since, "since"), last_moment(options.until, "until")
+    since, until = window_of(reader, range_of(reader, first, last), first, last)
+    end = _FOREVER if until is None else until
+    return (min(end, reader.at) - options.hours * HOUR if since is None else since), end
 
 
 def _activity(models: CaughtUp, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
@@ -130,7 +160,7 @@ def _activity(models: CaughtUp, options: argparse.Namespace) -> tuple[dict[str, 
     from holdlog.domain.times import utc
 
     kinds: dict[tuple[int, str, str | None], dict[str, int]] = defaultdict(dict)
-    for row in models.view.activity(models.since // HOUR, options.agent):
+    for row in models.view.activity(models.since // HOUR, models.until // HOUR, options.agent):
         kinds[row.hour, row.agent, row.principal][row.topic] = row.times
     found = [
         {
@@ -142,7 +172,7 @@ def _activity(models: CaughtUp, options: argparse.Namespace) -> tuple[dict[str, 
         }
         for (hour, agent, principal), times in kinds.items()
     ]
-    return {"activity": found}, _text_of_activity(found) or _nothing(options)
+    return {"activity": found}, _text_of_activity(found)
 
 
 def _text_of_activity(found: list[dict[str, Any]]) -> str:
@@ -162,38 +192,56 @@ def _text_of_activity(found: list[dict[str, Any]]) -> str:
     return table([("hour", "agent", "events", *_GROUPS), *rows]) if rows else ""
 
 
-def _collisions(models: CaughtUp, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+def _conflicts(models: CaughtUp, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from holdlog.domain.names import acts_for
 
     rules = models.engine.requests.rules
-    resource = None if options.resource is None else rules.resource(options.resource, "--resource")
-    rows = models.view.collisions(models.since, resource, options.agent, options.limit)
+    resource = None if options.resource is None else rules.resource(options.resource)
+    rows = models.view.collisions(models.since, models.until, resource, options.agent, options.limit)
     with models.engine.store.reader() as reader:
         refusals = reader.refusals(_CODES, models.since, -1) if resource is None else []
-    if options.agent is not None:
-        refusals = [it for it in refusals if acts_for(it.by, options.agent)]
+    refusals = [
+        it for it in refusals if it.at <= models.until and (options.agent is None or acts_for(it.by, options.agent))
+    ]
     shown = rules.spelled or str
     found = [_collision(row, shown) for row in rows]
-    refused = [_refusal(it) for it in refusals[: options.limit]]
-    return {"collisions": found, "refusals": refused}, _text_of_collisions(found, refused) or _nothing(options)
+    refused = _refused(refusals)[: options.limit]
+    newest = [_refusal(it) for it in refusals[: options.limit]]
+    text = _text_of_conflicts(found, refused, newest)
+    return {"collisions": found, "refused": refused, "refusals": newest}, text
+
+
+def _refused(refusals: "list[Refusal]") -> list[dict[str, Any]]:
+    """How often each agent was refused with which code, most often first. `refusals`: newest first."""
+    codes: dict[str, Counter[str]] = defaultdict(Counter)
+    last: dict[str, int] = {}
+    for it in refusals:
+        codes[it.by][it.code] += 1
+        last.setdefault(it.by, it.at)
+    return [
+        {"agent": agent, "times": times.total(), "codes": dict(sorted(times.items())), "last_at": _time(last[agent])}
+        for agent, times in sorted(codes.items(), key=lambda it: (-it[1].total(), it[0]))
+    ]
 
 
 def _collision(row: "CollisionRow", shown: Callable[[str], str]) -> dict[str, Any]:
-    from holdlog.domain.times import utc
-
     fields = row._asdict() | {"resource": shown(row.resource)}
-    waited, last = fields.pop("waited"), utc(fields.pop("last")).isoformat()
-    fields |= {"waited_seconds": round(waited / 1_000_000, 3), "last_at": last}
+    waited, last = fields.pop("waited"), fields.pop("last")
+    fields |= {"waited_seconds": round(waited / 1_000_000, 3), "last_at": _time(last)}
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _refusal(refusal: "Refusal") -> dict[str, Any]:
+    return {"at": _time(refusal.at), "code": refusal.code, "by": refusal.by, "what": refusal.what}
+
+
+def _time(at: int) -> str:
     from holdlog.domain.times import utc
 
-    return {"at": utc(refusal.at).isoformat(), "code": refusal.code, "by": refusal.by, "what": refusal.what}
+    return utc(at).isoformat()
 
 
-def _text_of_collisions(found: list[dict[str, Any]], refused: list[dict[str, Any]]) -> str:
+def _text_of_conflicts(found: list[dict[str, Any]], refused: list[dict[str, Any]], newest: list[dict[str, Any]]) -> str:
     from holdlog.adapters.api.authors import author
     from holdlog.adapters.cli.texts import duration, marked, moment, table
 
@@ -210,14 +258,20 @@ def _text_of_collisions(found: list[dict[str, Any]], refused: list[dict[str, Any
         for row in found
     ]
     heads = ("resource", "waiter", "behind", "times", "granted", "waited", "last")
-    refusals = [(moment(datetime.fromisoformat(it["at"])), it["code"], marked(it["by"]), it["what"]) for it in refused]
+    codes = [code for code in _CODES if any(code in row["codes"] for row in refused)]
+    agents = [
+        (
+            marked(row["agent"]) or "a caller",
+            str(row["times"]),
+            *(str(row["codes"].get(code, "")) for code in codes),
+            moment(datetime.fromisoformat(row["last_at"])),
+        )
+        for row in refused
+    ]
+    calls = [(moment(datetime.fromisoformat(it["at"])), it["code"], marked(it["by"]), it["what"]) for it in newest]
     parts = [
         table([heads, *queued]) if queued else "",
-        table([("refused", "code", "agent", "call"), *refusals]) if refusals else "",
+        table([("refused agent", "times", *codes, "last"), *agents]) if agents else "",
+        table([("refused", "code", "agent", "call"), *calls]) if calls else "",
     ]
     return "\n\n".join(filter(None, parts))
-
-
-def _nothing(options: argparse.Namespace) -> str:
-    hours = "hour" if options.hours == 1 else f"{options.hours} hours"
-    return f"no {options.command} in the last {hours}"

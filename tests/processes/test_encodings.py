@@ -64,6 +64,7 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
         Line(("revert", "--session", "none", "--dry-run"), 1, shows=False),
     ),
     "activity": (Line(("activity",)),),
+    "conflicts": (Line(("conflicts",), shows=False),),
     "collisions": (Line(("collisions",), shows=False),),
     "at": (
         Line(("at", "now")),

@@ -137,18 +137,27 @@ class ReadModelView(SQLiteTrackingRecorder):
 
     # --- what commands read
 
-    def activity(self, first_hour: int, agent: str | None) -> list[ActivityRow]:
+    def activity(self, first_hour: int, last_hour: int, agent: str | None) -> list[ActivityRow]:
         """Newest hour first. `agent`: only this one and its sub-agents."""
         with self.datastore.transaction(commit=False) as cursor:
-            cursor.execute(tables.SELECT_ACTIVITY, {"first": first_hour, "agent": agent})
+            cursor.execute(tables.SELECT_ACTIVITY, {"first": first_hour, "last": last_hour, "agent": agent})
             rows = [ActivityRow(*row) for row in cursor.fetchall()]
         return [row._replace(principal=row.principal or None) for row in rows]
 
-    def collisions(self, since: int, resource: str | None, agent: str | None, limit: int) -> list[CollisionRow]:
-        """The most frequent first. `since`: microseconds UTC; `resource`: what overlaps it; `agent`: this one or its
-        sub-agents, as waiter or as the one in front."""
+    def collisions(
+        self, since: int, until: int, resource: str | None, agent: str | None, limit: int
+    ) -> list[CollisionRow]:
+        """The most frequent first. `since`, `until`: microseconds UTC; `resource`: what overlaps it; `agent`: this one
+        or its sub-agents, as waiter or as the one in front."""
         covers = "\n".join(("", *covering(resource or ""), ""))
-        values = {"since": since, "resource": resource, "covers": covers, "agent": agent, "limit": limit}
+        values = {
+            "since": since,
+            "until": until,
+            "resource": resource,
+            "covers": covers,
+            "agent": agent,
+            "limit": limit,
+        }
         with self.datastore.transaction(commit=False) as cursor:
             cursor.execute(tables.SELECT_COLLISIONS, values)
             rows = [CollisionRow(*row) for row in cursor.fetchall()]
