@@ -41,6 +41,10 @@ class HoldSpan(NamedTuple):
         return self.resource, self.grant.version
 
     @property
+    def owner(self) -> Grant:
+        return self.grant
+
+    @property
     def began(self) -> int:
         return self.grant.claimed_at
 
@@ -61,6 +65,10 @@ class WaitSpan(NamedTuple):
     @property
     def key(self) -> Key:
         return self.ticket.resource, self.ticket.version
+
+    @property
+    def owner(self) -> Ticket:
+        return self.ticket
 
     @property
     def began(self) -> int:

@@ -1,7 +1,11 @@
-"""Converts spans of claims to responses."""
+"""Converts spans of claims and changes of values to responses."""
 
-from holdlog.adapters.api.questions.responses import HoldEntry, WaitEntry
-from holdlog.adapters.api.values.presenter import seconds_between
+from holdlog.adapters.api.authors import principal_of
+from holdlog.adapters.api.events.event_filter import done_by, names_in
+from holdlog.adapters.api.questions.responses import ChangeEntry, HoldEntry, WaitEntry
+from holdlog.adapters.api.values.presenter import EVENT_TYPES, seconds_between
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
 from holdlog.domain.names import mixed_scripts
 from holdlog.domain.times import utc
 from holdlog.projections.spans import HoldSpan, WaitSpan
@@ -47,4 +51,19 @@ def wait_entry(wait: WaitSpan, now: int) -> WaitEntry:
         noticed_at=ended if is_absent else None,
         note=wait.note,
         mixed_scripts=any(map(mixed_scripts, (ticket.resource, ticket.agent))) or None,
+    )
+
+
+def change_entry(recorded: Recorded[Event]) -> ChangeEntry:
+    """`recorded`: an event of a record."""
+    envelope, names = recorded.envelope, names_in(recorded.envelope.stream)
+    return ChangeEntry(
+        namespace=names["namespace"],
+        key=names["key"],
+        agent=done_by(recorded),
+        principal=principal_of(recorded),
+        at=utc(envelope.at),
+        change=EVENT_TYPES[type(recorded.event)],
+        version=envelope.version,
+        position=envelope.position,
     )

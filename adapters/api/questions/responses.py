@@ -55,3 +55,45 @@ class ResourceHistory(Result):
     holds: list[HoldEntry]
     waits: list[WaitEntry]
     more: Literal[True] | None = None
+
+
+class ChangeEntry(Part):
+    """A change of a value."""
+
+    namespace: str
+    key: str
+    agent: str
+    principal: str | None = None
+    at: Time
+    change: Literal["write", "delete", "expire"]
+    version: int
+    position: int
+
+
+class Lane(Part):
+    """What one agent did, or what happened to one resource or one value: exactly one of the three is set. All lists
+    are oldest first."""
+
+    agent: str | None = None
+    principal: str | None = None
+    resource: str | None = None
+    namespace: str | None = None
+    key: str | None = None
+    holds: list[HoldEntry]
+    waits: list[WaitEntry]
+    changes: list[ChangeEntry]
+
+
+class Timeline(Result):
+    """Lanes, in the order in which they begin. The timeline of a resource or of a value (`namespace` and `key`) has one
+    for each agent, that of an agent one for each resource and value. `more`: there are older entries."""
+
+    status: Literal["ok"] = "ok"
+    agent: str | None = None
+    resource: str | None = None
+    namespace: str | None = None
+    key: str | None = None
+    begins_at: Time
+    ends_at: Time
+    lanes: list[Lane]
+    more: Literal[True] | None = None

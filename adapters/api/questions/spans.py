@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from heapq import heappush, heappushpop
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
+from holdlog.adapters.api.rules import RequestRules
 from holdlog.domain.claims.board import Key
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import NotFoundError
 from holdlog.projections.past_board import Ending
-from holdlog.projections.spans import ClaimSpan, OpenSpans
+from holdlog.projections.spans import ClaimSpan, HoldSpan, OpenSpans
 
 _CHUNK: Final = 500
 """Events of a stream read at once."""
@@ -18,27 +20,47 @@ _CHUNK: Final = 500
 Found = TypeVar("Found")
 
 
-class Now(NamedTuple):
-    """The present, by the clock of the log and by that of leases: microseconds."""
+class SpanReader:
+    """Reads what the caller may see, as of the moment when it was made. `now`: microseconds UTC."""
 
-    clock: int
-    steady: int
+    def __init__(self, reader: Reader, rules: RequestRules) -> None:
+        self._reader, self._grants = reader, rules.grants
+        self.now, self._steady = rules.clock(), rules.steady()
 
+    def overlapping(self, resource: str) -> Iterator[ClaimSpan]:
+        """The holds and waits of all that overlaps a resource. Raises NotFoundError if nothing ever did."""
+        names = [name for name in self._reader.ever_claimed(resource) if self._grants.sees_claim(name)]
+        if not names:
+            raise NotFoundError.of_claim(resource)
+        for name in names:
+            yield from self.of(name)
 
-def spans_of(reader: Reader, resource: str, now: Now) -> Iterator[ClaimSpan]:
-    """All holds and waits of one resource. A lease that is due has ended, although the log may not know it yet."""
-    spans = OpenSpans()
-    for recorded in events_of(reader, claim_stream(resource)):
-        yield from spans.apply(recorded)
-    keys = [key for key, _ in (*spans.holds, *spans.waits)]
-    leases = reader.leases.of(keys[:1]) if keys else []
-    due = {it.key: now.clock - (now.steady - it.deadline) for it in leases if it.deadline <= now.steady}
-    for hold in spans.holds.values():
-        at = due.get(hold.key)
-        yield hold if at is None else hold._replace(ending=Ending("expired", at, at))
-    for wait in spans.waits.values():
-        at = due.get(wait.key)
-        yield wait if at is None else wait._replace(outcome="absent", ended=at)
+    def of(self, resource: str) -> Iterator[ClaimSpan]:
+        """All holds and waits of one resource; none if the caller may not see them. A lease that is due has ended,
+        although the log may not know it yet."""
+        if not self._grants.sees_claim(resource):
+            return
+        spans = OpenSpans()
+        for recorded in events_of(self._reader, claim_stream(resource)):
+            for span in spans.apply(recorded):
+                yield self._visible(span) if isinstance(span, HoldSpan) else span
+        due = self._due(resource) if spans.holds or spans.waits else {}
+        for hold in spans.holds.values():
+            at = due.get(hold.key)
+            yield hold if at is None else hold._replace(ending=Ending("expired", at, at))
+        for wait in spans.waits.values():
+            at = due.get(wait.key)
+            yield wait if at is None else wait._replace(outcome="absent", ended=at)
+
+    def _due(self, resource: str) -> dict[Key, int]:
+        """When leases of a resource were due (microseconds UTC)."""
+        leases = self._reader.leases.of([resource])
+        return {it.key: self.now - (self._steady - it.deadline) for it in leases if it.deadline <= self._steady}
+
+    def _visible(self, hold: HoldSpan) -> HoldSpan:
+        """Without the new name of what was moved, unless the caller may see that, too."""
+        moved = hold.moved_to
+        return hold if moved is None or self._grants.sees_claim(moved) else hold._replace(moved_to=None)
 
 
 def events_of(reader: Reader, stream: str, after: int = 0) -> Iterator[Recorded[Event]]:
