@@ -27,6 +27,7 @@ from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.cli.thread import add_thread
+from holdlog.adapters.cli.timeline import add_timeline
 from holdlog.adapters.cli.token import add_token
 from holdlog.adapters.cli.undo import add_undo
 from holdlog.adapters.cli.up import add_up
@@ -48,7 +49,7 @@ _GROUPS: Final = {
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
-    "audit and administration": ("log", "replay", "agents", "activity", "conflicts", "token", "doctor"),
+    "audit and administration": (*("log", "replay", "timeline", "conflicts", "activity", "agents", "token", "doctor"),),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
         "completion",
@@ -201,6 +202,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_past(commands, store, locations)
     add_undo(commands, store, locations)
     add_read_models(commands, store, locations)
+    add_timeline(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_backup(commands, store)
