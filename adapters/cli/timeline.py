@@ -95,7 +95,7 @@ def _show(found: "Timeline", options: argparse.Namespace) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Replace the file as a whole, readable only by this user."""
-    number, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(number, "w", encoding="utf-8") as file:
             file.write(text)

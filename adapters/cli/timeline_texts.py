@@ -15,8 +15,6 @@ _WIDTH: Final = 100
 _LEAST: Final = 20
 """Characters of a lane without its name."""
 _WIDEST_NAME: Final = 36
-_APART: Final = 12
-"""Characters from one mark of the axis to the next, at least."""
 _LEAST_LENGTH: Final = timedelta(milliseconds=1)
 
 
@@ -116,7 +114,8 @@ def _span(name: str, entry: HoldEntry | WaitEntry, scale: _Scale, length: float)
 def _axis(found: Timeline, scale: _Scale, left: int, marks: _Marks) -> list[str]:
     milliseconds = scale.length / timedelta(milliseconds=1)
     ticks, words = [marks.line] * scale.width, " " * scale.width
-    for at, label in Clock(found.begins_at).marks(milliseconds, milliseconds / scale.width * _APART):
+    clock = Clock(found.begins_at)
+    for at, label in clock.marks(milliseconds, milliseconds / scale.width * (clock.width + 2)):
         column = min(scale.width - 1, int(at / milliseconds * scale.width))
         ticks[column] = "+"
         words = words[:column] + label + words[column + len(label) :]

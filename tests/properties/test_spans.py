@@ -2,12 +2,15 @@
 
 from datetime import datetime
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
 
-from holdlog.adapters.api.questions.responses import HoldEntry, ResourceHistory, WaitEntry
+from holdlog.adapters.api.questions.responses import HoldEntry, ResourceHistory, Timeline, WaitEntry
+from holdlog.adapters.api.questions.timelines import Timespan
 from holdlog.domain.claims.resource import overlap
+from holdlog.domain.names import acts_for
 from holdlog.domain.refusals import NotFoundError
 from tests.properties.test_past import RESOURCES, Step, history, often, opened, steps
 from tests.support.clock import Clock
@@ -76,6 +79,31 @@ def require_the_same(past: Past, events: list[Body], resource: str) -> None:
     assert newest.more == ((len(found.holds) > 2 or len(found.waits) > 2) or None)
 
 
+def require_the_same_timelines(past: Past, events: list[Body], agent: str) -> None:
+    """The timeline of an agent has its holds and waits of every resource, and its changes of every value."""
+    found: Timeline = past.read(past.requests.timelines.of_agent(agent, Timespan(limit=1000)))
+    mine = [it for it in events if acts_for(it.get("agent") or it.get("by", ""), agent)]
+    begun = {"ClaimGranted", "ClaimResumed", "ClaimQueued"}
+    expected = [(it["stream"], it["version"]) for it in mine if it["kind"] in begun or "key" in it]
+    entries = [
+        *(hold.resource for lane in found.lanes for hold in (*lane.holds, *lane.waits)),
+        *(f"{it.namespace}/{it.key}" for lane in found.lanes for it in lane.changes),
+    ]
+    assert sorted(entries) == sorted(unquote(stream.partition(":")[2]) for stream, _ in expected)
+    assert all(
+        (lane.resource or f"{lane.namespace}/{lane.key}") == entry
+        for lane in found.lanes
+        for entry in [
+            *(it.resource for it in (*lane.holds, *lane.waits)),
+            *(f"{it.namespace}/{it.key}" for it in lane.changes),
+        ]
+    )
+    for lane in found.lanes:
+        times = [it.at for it in lane.changes] or [it.claimed_at for it in lane.holds]
+        assert times == sorted(times)
+        assert all(found.begins_at <= at <= found.ends_at for at in times)
+
+
 def require_every_resource(kind: str, taken: list[Step], url: str | None = None) -> None:
     clock = Clock()
     with opened(kind, clock, url) as store:
@@ -84,16 +112,18 @@ def require_every_resource(kind: str, taken: list[Step], url: str | None = None)
         events = past.events()
         for resource in (*RESOURCES, "src/b", "y", "custom://none"):
             require_the_same(past, events, resource)
+        for agent in ("ann", "ben", "ann/sub", "none"):
+            require_the_same_timelines(past, events, agent)
 
 
 @settings(often, max_examples=25)
-@given(steps("claims"))
+@given(steps("claims", "values"))
 def test_history_of_a_resource_is_what_its_events_say(taken: list[Step]) -> None:
     require_every_resource("memory", taken)
 
 
 @pytest.mark.check
 @settings(often, max_examples=15)
-@given(steps("claims"))
+@given(steps("claims", "values"))
 def test_history_of_a_resource_is_read_alike_from_postgres(shared_postgres: str, taken: list[Step]) -> None:
     require_every_resource("postgres", taken, shared_postgres)

@@ -86,7 +86,8 @@ class Lane(Part):
 
 class Timeline(Result):
     """Lanes, in the order in which they begin. The timeline of a resource or of a value (`namespace` and `key`) has one
-    for each agent, that of an agent one for each resource and value. `more`: there are older entries."""
+    for each agent, that of an agent one for each resource and value. `begins_at`, `ends_at`: the time that was asked
+    for, or that of the entries. `more`: there are older entries."""
 
     status: Literal["ok"] = "ok"
     agent: str | None = None

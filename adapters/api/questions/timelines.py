@@ -90,7 +90,7 @@ class TimelineRequests:
 
         def answer(reader: Reader) -> Timeline:
             draft, sees = _Draft(reader, self._rules, part, size), self._rules.sees
-            draft.shorten()
+            draft.shorten(reader)
             resources = _held_at(reader, draft.range.after, agent)
             for recorded in _scanned(reader, draft.range):
                 event, stream = recorded.event, recorded.envelope.stream
@@ -118,7 +118,7 @@ class _Draft:
         self._newest = Newest[tuple[Subject, ClaimSpan | Recorded[Event]]](size)
         self._is_shortened = False
 
-    def shorten(self) -> None:
+    def shorten(self, reader: Reader) -> None:
         """Cover at most `SCANNED` events. Raises InvalidError if the caller wants more."""
         after, upto = self.range
         if upto - after <= SCANNED:
@@ -129,6 +129,7 @@ class _Draft:
                 f" most {SCANNED}; choose a later beginning or an earlier end"
             )
         self.range, self._is_shortened = LogRange(upto - SCANNED, upto), True
+        self._window = window_of(reader, self.range, None, self._part.until)
 
     def add_span(self, span: ClaimSpan, subject: Subject) -> None:
         if self._window.includes(span.began, span.ended):
@@ -141,25 +142,25 @@ class _Draft:
     def timeline(self, **about: Any) -> Timeline:
         """The response. `about`: what it is the timeline of."""
         lanes: dict[Subject, Lane] = {}
-        first = self.spans.now
+        now, times = self.spans.now, list[int]()
         for subject, what in reversed(self._newest.found()):
             lane = lanes.get(subject)
             if lane is None:
                 lane = lanes[subject] = Lane(**dict(subject), holds=[], waits=[], changes=[])
             if isinstance(what, Recorded):
                 lane.changes.append(change_entry(what))
-                first = min(first, what.envelope.at)
-            elif isinstance(what, HoldSpan):
-                lane.holds.append(hold_entry(what, self.spans.now))
-                first = min(first, what.began)
+                times.append(what.envelope.at)
+                continue
+            if isinstance(what, HoldSpan):
+                lane.holds.append(hold_entry(what, now))
             else:
-                lane.waits.append(wait_entry(what, self.spans.now))
-                first = min(first, what.began)
+                lane.waits.append(wait_entry(what, now))
+            times += [what.began, now if what.ended is None else what.ended]
         since, until = self._window
         return Timeline(
             **about,
-            begins_at=utc(first if since is None else since),
-            ends_at=utc(self.spans.now if until is None else until),
+            begins_at=utc(min(times, default=now) if since is None else since),
+            ends_at=utc(max(times, default=now) if until is None else until),
             lanes=list(lanes.values()),
             more=self._newest.more or self._is_shortened or None,
         )

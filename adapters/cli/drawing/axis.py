@@ -21,6 +21,10 @@ class Axis(Protocol):
     def unit(self) -> str:
         """What the marks count, written next to them."""
 
+    @property
+    def width(self) -> int:
+        """Characters of a mark."""
+
     def marks(self, length: float, least: float) -> list[tuple[float, str]]:
         """The marks of a length that begins at 0, at least `least` apart."""
 
@@ -30,7 +34,7 @@ class Axis(Protocol):
 class Milliseconds:
     """Counts from 0."""
 
-    unit = "ms"
+    unit, width = "ms", 6
 
     def marks(self, length: float, least: float) -> list[tuple[float, str]]:
         step = round_step(least)
@@ -43,7 +47,7 @@ class Milliseconds:
 class Clock:
     """The time of day in UTC. `begin`: the time at 0."""
 
-    unit = "UTC"
+    unit, width = "UTC", 12
 
     def __init__(self, begin: datetime) -> None:
         self._begin = begin

@@ -120,14 +120,18 @@ class _Picture:
             _text(self._svg, left + INSIDE, self._bottom + 20 + 17 * number, line, mark, most=right - left - 2 * INSIDE)
         y = self._bottom + 58
         _line(self._svg, left + INSIDE, y, right - INSIDE, y, "rule")
-        for at, words in self._timeline.axis.marks(scene.end - scene.start, TICKS_APART / self._scale):
+        apart = max(TICKS_APART, _wide("0" * self._timeline.axis.width) + GAP)
+        for at, words in self._timeline.axis.marks(scene.end - scene.start, apart / self._scale):
             x = left + INSIDE + at * self._scale
             _line(self._svg, x, y, x, y + 5, "rule")
             if x + 1.5 * TEXT < right:
                 _text(self._svg, x, y + 18, words, "soft", anchor="middle")
 
+    def _top(self, agent: str) -> float:
+        return HEAD + self._lane_height * self._lane[agent]
+
     def _lane_of(self, agent: str) -> None:
-        top = HEAD + self._lane_height * self._lane[agent]
+        top = self._top(agent)
         number = self._lane[agent] % len(_AGENTS_LIGHT)
         lane = SubElement(self._svg, "g", {"class": "lane", "data-agent": printable(agent)})
         middle = top + self._bar_top + BAR / 2 + 5
@@ -181,10 +185,7 @@ class _Picture:
                     break
 
     def _wake(self, wake: Wake) -> None:
-        first, second = (
-            HEAD + self._lane_height * self._lane[wake.by] + self._bar_top,
-            HEAD + self._lane_height * self._lane[wake.agent] + self._bar_top,
-        )
+        first, second = (self._top(agent) + self._bar_top for agent in (wake.by, wake.agent))
         above, below = min(first, second) + BAR, max(first, second)
         line = _line(self._svg, self._x(wake.freed), above, self._x(wake.woken), below, "wake")
         SubElement(line, "title").text = printable(f"{wake.by} releases, {wake.agent} gets it")
