@@ -1,6 +1,6 @@
 """The ports: what adapters must provide, one sentence per method."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 
@@ -293,6 +293,13 @@ class Reader(Protocol):
     def entries(self, after: int, limit: int) -> list[HistoryEntry]:
         """Like `log`, but only the place of each event: about 2 µs each at any size; unknown topics are allowed."""
 
+    def digests(self, after: int, upto: int) -> list[bytes]:
+        """The digests of the events above one position, up to another, in order."""
+
+    def subtree_roots(self) -> dict[int, bytes]:
+        """The roots of complete subtrees of the Merkle tree that the store keeps, by the position of their last
+        event."""
+
     def refusals(self, codes: Sequence[str], since: int, limit: int) -> list["Refusal"]:
         """Refused calls with these codes, at or after a time (microseconds UTC), newest first."""
 
@@ -356,6 +363,12 @@ class Transaction(Reader, Protocol):
 
     def drop_snapshots(self) -> None:
         """Remove all snapshots of the board."""
+
+    def put_subtree_roots(self, roots: Mapping[int, bytes]) -> None:
+        """Keep roots of complete subtrees of the Merkle tree, by the position of their last event."""
+
+    def drop_subtree_roots(self) -> None:
+        """Remove all kept roots of subtrees."""
 
     def note_refusals(self, refusals: Sequence["Refusal"]) -> None:
         """Keep the newest 10 000 refusals for an auditor, outside the log and its guarantees."""

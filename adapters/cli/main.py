@@ -21,6 +21,7 @@ from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
 from holdlog.adapters.cli.past import add_past
+from holdlog.adapters.cli.proof import add_proof
 from holdlog.adapters.cli.read_models import add_read_models
 from holdlog.adapters.cli.replay import add_replay
 from holdlog.adapters.cli.serve import add_serve
@@ -49,7 +50,9 @@ _GROUPS: Final = {
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
-    "audit and administration": (*("log", "replay", "timeline", "conflicts", "activity", "agents", "token", "doctor"),),
+    "audit and administration": (
+        *("log", "replay", "timeline", "conflicts", "activity", "agents", "token", "doctor", "verify", "checkpoint"),
+    ),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
         "completion",
@@ -205,6 +208,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_timeline(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)
+    add_proof(commands, store)
     add_backup(commands, store)
     add_restore(commands, store)
     add_copy(commands)

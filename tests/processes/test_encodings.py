@@ -64,6 +64,7 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
         Line(("revert", "--session", "none", "--dry-run"), 1, shows=False),
     ),
     "activity": (Line(("activity",)),),
+    "timeline": (Line(("timeline", TEXT)), Line(("timeline", TEXT, TEXT)), Line(("timeline", "none"), 1, shows=False)),
     "conflicts": (Line(("conflicts",), shows=False),),
     "collisions": (Line(("collisions",), shows=False),),
     "at": (
@@ -75,6 +76,8 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     ),
     "rebuild": (Line(("rebuild",), shows=False),),
     "doctor": (Line(("doctor",), shows=False),),
+    "checkpoint": (Line(("checkpoint",), shows=False),),
+    "verify": (Line(("verify",), shows=False), Line(("verify", "--checkpoint", "DB"), 2, shows=False)),
     "backup": (Line(("backup", "."), shows=False), Line(("backup", "DB"), 2, shows=False)),
     "restore": (Line(("restore", "DB"), 2, shows=False),),
     "copy": (Line(("copy", "DB", "DB.copy"), shows=False), Line(("copy", "DB", "DB"), 2, shows=False)),

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,10 @@ from holdlog.adapters.stores.event_log import audit
 from holdlog.adapters.stores.event_log.codec import payload_hash
 from holdlog.adapters.stores.event_log.findings import Finding
 from holdlog.adapters.stores.sqlite.doctor import examine, has_wal_reset_bug
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR
+from holdlog.domain.store_log import PayloadRedacted, StoreLog
+from tests.support.commands import PATIENCE, append
 
 
 @pytest.fixture
@@ -217,15 +221,35 @@ def test_contents_of_a_damaged_row_cannot_forge_lines_of_the_doctor(path: Path) 
     assert all(text.isprintable() for text in found.values())
 
 
-def test_doctor_accepts_a_redacted_value_in_the_chain(path: Path) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    [(salt, payload)] = connection.execute("SELECT salt, payload FROM stored_events WHERE rowid = 3")
-    connection.execute(
-        "UPDATE stored_events SET salt = NULL, payload = NULL, payload_hash = ? WHERE rowid = 3",
-        (payload_hash(salt, payload),),
-    )
-    connection.close()
+def test_doctor_reports_a_payload_that_nobody_redacted(path: Path) -> None:
+    removed(path, "payload", "salt", position=3)
+    assert bad(path) == {"redactions": "1 lack a text that nobody redacted: record:n/a@2"}
+
+
+def test_doctor_accepts_redacted_texts_in_the_chain(path: Path) -> None:
+    removed(path, "payload", "salt", position=3)
+    removed(path, "reason", "reason_salt", position=3)
+    redacted(path, PayloadRedacted(target="record:n/a", versions=((2, 2),), by="boss"))
+    assert bad(path) == {"redactions": "1 lack a text that nobody redacted: record:n/a@2"}
+    redacted(path, PayloadRedacted(target="record:n/a", versions=((2, 2),), part="reason", by="boss"), after=1)
     assert bad(path) == {}
+
+
+def removed(path: Path, column: str, salted: str, position: int) -> None:
+    """Remove a text from the log, except for its hash, as anyone may who can write to the file."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    [(salt, text)] = connection.execute(f"SELECT {salted}, {column} FROM stored_events WHERE rowid = {position}")
+    update = f"UPDATE stored_events SET {salted} = NULL, {column} = NULL, {column}_hash = ? WHERE rowid = {position}"
+    connection.execute(update, (payload_hash(salt, text),))
+    connection.close()
+
+
+def redacted(path: Path, event: PayloadRedacted, after: int = 0) -> None:
+    """Record that. `after`: how many facts about the log are recorded."""
+    store = open_sqlite(path)
+    with store.transaction(time.monotonic() + PATIENCE) as transaction:
+        append(transaction, StoreLog(after), event)
+    store.close()
 
 
 def test_doctor_finds_overwritten_pages(path: Path) -> None:
@@ -387,7 +411,7 @@ def test_doctor_command_prints_json(path: Path, capsys: pytest.CaptureFixture[st
 
 def test_doctor_states_what_verified_digests_do_not_prove(path: Path) -> None:
     assert look(path)["digests"].level == "ok"
-    assert "not an unchanged one" in look(path)["proof"].text
+    assert "not proven unchanged" in look(path)["proof"].text
     assert "removed the newest events" in look(path)["proof"].text
 
 

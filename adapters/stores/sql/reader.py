@@ -11,7 +11,7 @@ from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
 from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.adapters.stores.sql.tables import IS_ACTIVE, IS_JOINT, REFUSALS, select_from
-from holdlog.adapters.stores.sql.text import beyond, bound
+from holdlog.adapters.stores.sql.text import NONE, beyond, bound
 from holdlog.adapters.stores.sql.threads import SqlThreads
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim, Ticket
@@ -28,6 +28,7 @@ from holdlog.projections.claims import CLAIMS, PAST_CLAIMS, PAST_TICKETS, SNAPSH
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, Table
 from holdlog.projections.tokens import TOKENS
+from holdlog.projections.tree import TREE
 
 _ENDING: Final = "live = 1 AND expires_at IS NOT NULL"  # the index's exact condition; else it is not used
 _LIVE: Final = "live = 1 AND COALESCE(expires_at > :at, TRUE)"
@@ -256,6 +257,12 @@ class SqlReader(SqlThreads):
     def log_of(self, topics: Sequence[str], after: int, upto: int, limit: int) -> list[Recorded[Event]]:
         found = self.recorder.select_notifications(after + 1, bound(limit), upto, topics, unit=self)
         return list(map(decode, found))
+
+    def digests(self, after: int, upto: int) -> list[bytes]:
+        return self.recorder.digests(after, upto, self)
+
+    def subtree_roots(self) -> dict[int, bytes]:
+        return dict(self.rows(select_from(TREE), NONE))
 
     def version_at(self, stream: str, position: int | None, at: int | None) -> int:
         return self.recorder.version_at(stream, position, at, self)

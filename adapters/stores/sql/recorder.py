@@ -48,8 +48,15 @@ _SELECT_TIMES: Final = (
     f"SELECT notification_id, at, clock FROM {EVENTS_TABLE}"
     " WHERE notification_id > :after ORDER BY notification_id LIMIT :limit"
 )
+_SELECT_DIGESTS: Final = (
+    f"SELECT digest FROM {EVENTS_TABLE} WHERE notification_id > :after AND notification_id <= :upto"
+    " ORDER BY notification_id"
+)
 _COUNT: Final = f"SELECT COUNT(*) FROM {EVENTS_TABLE}"
 _ENDS: Final = f"SELECT MIN(notification_id), MAX(notification_id) FROM {EVENTS_TABLE}"
+_GAP: Final = f"""SELECT MIN(number) FROM (SELECT notification_id,
+    ROW_NUMBER() OVER (ORDER BY notification_id) AS number FROM {EVENTS_TABLE}) AS log
+    WHERE notification_id <> number"""
 _KNOWN: Final = f"SELECT DISTINCT originator_id FROM {EVENTS_TABLE} WHERE originator_id = ANY(:names)"
 _BACKWARDS: Final = f"""SELECT notification_id, originator_version, originator_id FROM (
     SELECT notification_id, originator_version, originator_id, at,
@@ -161,6 +168,10 @@ class LogRecorder(ApplicationRecorder):
         """Position, time and recorded clock of events above a position."""
         return unit.rows(_SELECT_TIMES, {"after": after, "limit": limit})
 
+    def digests(self, after: int, upto: int, unit: Statements) -> list[bytes]:
+        """The digests of the events above one position, up to another."""
+        return [digest for (digest,) in unit.rows(_SELECT_DIGESTS, {"after": after, "upto": upto})]
+
     def position_at(self, at: int, unit: Statements) -> int:
         """The last position written at or before a time; 0 before the first event."""
         return int(unit.rows(_SEEK_POSITION, {"bound": at})[0][0])
@@ -205,6 +216,11 @@ class LogRecorder(ApplicationRecorder):
         """First and last position; zeros if the log is empty."""
         first, last = unit.rows(_ENDS, NONE)[0]
         return first or 0, last or 0
+
+    def gap(self, unit: Statements) -> int | None:
+        """The first position without an event before the last one; None if there is none."""
+        found: int | None = unit.rows(_GAP, NONE)[0][0]
+        return found
 
     def known(self, streams: Sequence[str], unit: Statements) -> set[str]:
         """Those of these streams that have events."""

@@ -1,6 +1,6 @@
 """A write transaction: the part of the port that both databases share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, cast
@@ -13,6 +13,7 @@ from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.adapters.stores.sql.tables import IS_ACTIVE, REFUSALS, copy_at_position
 from holdlog.adapters.stores.sql.text import NONE, PendingStatements, bound
 from holdlog.domain.claims.claim import Claim, Ticket
+from holdlog.domain.merkle import SUBTREE, subtree_root
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
@@ -31,6 +32,7 @@ from holdlog.projections.claims import (
 )
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, RowChange, Table
+from holdlog.projections.tree import TREE
 
 _TOPIC: Final = attrgetter("topic")
 _REQUEST: Final = "principal = :principal AND session = :session AND request_id = :request_id"
@@ -85,6 +87,8 @@ class SqlTransaction(SqlReader, PendingStatements):
         self.wrote = self.grew = False
         self.topics: list[str] = []
         self._snapshot_due = False
+        self._subtree_due = False
+        self._first = 0
         self._digests: dict[str, bytes] = {}
         self._changes = ChangeRecorder(self._digests, self._read_digest)
 
@@ -93,7 +97,7 @@ class SqlTransaction(SqlReader, PendingStatements):
         self.clock, self.steady, self.at = clock, steady, max(clock, last)
         self.wrote = self.grew = False
         self.topics = []
-        self._snapshot_due = False
+        self._snapshot_due = self._subtree_due = False
         self._digests.clear()
 
     def __enter__(self) -> Self:
@@ -106,6 +110,8 @@ class SqlTransaction(SqlReader, PendingStatements):
             if error is None:
                 if self._snapshot_due:
                     self._take_snapshot()
+                if self._subtree_due:
+                    self._add_subtrees()
                 self._store.commit(self)
             else:
                 self._store.fail(error)
@@ -139,6 +145,10 @@ class SqlTransaction(SqlReader, PendingStatements):
         positions = self.insert(events, rows)
         if positions[-1] // SNAPSHOT_EVERY > (positions[0] - 1) // SNAPSHOT_EVERY:
             self._snapshot_due = True
+        if not self.grew:
+            self._first = positions[0]
+        if positions[-1] // SUBTREE > (positions[0] - 1) // SUBTREE:
+            self._subtree_due = True
         self.wrote = self.grew = True
         self.topics.extend(map(_TOPIC, events))
         return positions
@@ -164,6 +174,12 @@ class SqlTransaction(SqlReader, PendingStatements):
         for table in SNAPSHOT_TABLES:
             self.later(f'DELETE FROM "{table.name}"', NONE)
 
+    def put_subtree_roots(self, roots: Mapping[int, bytes]) -> None:
+        self.put(TREE, list(roots.items()))
+
+    def drop_subtree_roots(self) -> None:
+        self.later(f'DELETE FROM "{TREE.name}"', NONE)
+
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:
         self.put(REFUSALS, list(refusals))
         self.later(_DROP_REFUSALS, {"kept": REFUSALS_KEPT})
@@ -172,6 +188,12 @@ class SqlTransaction(SqlReader, PendingStatements):
         """Copy the board as it is after the last event of this transaction."""
         for statement in _TAKE_SNAPSHOT:
             self.later(statement, {"position": self.position()})
+
+    def _add_subtrees(self) -> None:
+        """Keep the roots of the subtrees of the Merkle tree that this transaction completed."""
+        after = self._first - 1 - (self._first - 1) % SUBTREE
+        ends = range(after + SUBTREE, self.position() + 1, SUBTREE)
+        self.put_subtree_roots({end: subtree_root(self.digests(end - SUBTREE, end)) for end in ends})
 
     def _request(self, caller: Caller, session: str) -> dict[str, object]:
         return {"principal": caller.principal or "", "session": session, "request_id": caller.request_id}
