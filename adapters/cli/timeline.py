@@ -15,7 +15,7 @@ from holdlog.adapters.cli.settings import picture_file
 from holdlog.domain.refusals import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.api.questions.responses import Timeline
+    from holdlog.adapters.api.questions.responses import TimelineResult
     from holdlog.adapters.runtime.engine import Engine
 
 _NAMES: Final = {"resource": "NAME", "namespace": "NAMESPACE", "key": "KEY"}
@@ -57,7 +57,7 @@ def add_timeline(commands: Commands, store: argparse.ArgumentParser, locations: 
     parser.set_defaults(run=lambda options: run_call(options, _NAMES, _timeline, lambda found: _show(found, options)))
 
 
-def _timeline(engine: "Engine", options: argparse.Namespace) -> "Timeline":
+def _timeline(engine: "Engine", options: argparse.Namespace) -> "TimelineResult":
     from holdlog.adapters.api.questions.timelines import Timespan
 
     if (options.name is None) == (options.agent is None):
@@ -78,7 +78,7 @@ def _timeline(engine: "Engine", options: argparse.Namespace) -> "Timeline":
         raise NotFoundError(message, missing.facts) from None
 
 
-def _show(found: "Timeline", options: argparse.Namespace) -> None:
+def _show(found: "TimelineResult", options: argparse.Namespace) -> None:
     from holdlog.adapters.cli import timeline_texts
     from holdlog.adapters.cli.texts import print_note
 

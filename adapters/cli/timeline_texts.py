@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TextIO
 
 from holdlog.adapters.api.authors import author
-from holdlog.adapters.api.questions.responses import HoldEntry, Lane, Timeline, WaitEntry
+from holdlog.adapters.api.questions.responses import HoldEntry, Lane, TimelineResult, WaitEntry
 from holdlog.adapters.cli.drawing import timeline as pictures
 from holdlog.adapters.cli.drawing.axis import Clock
 from holdlog.adapters.cli.texts import marked, moment, printable
@@ -30,7 +30,7 @@ _PLAIN: Final = _Marks("#", "=", ".", "*", "-")
 _DRAWN: Final = _Marks("█", "▒", "░", "◆", "─")
 
 
-def describe(found: Timeline, stream: TextIO) -> str:
+def describe(found: TimelineResult, stream: TextIO) -> str:
     """The timeline as text for this stream, which may be a terminal."""
     names = [_cut(_name(lane)) for lane in found.lanes]
     if not names:
@@ -46,7 +46,7 @@ def describe(found: Timeline, stream: TextIO) -> str:
     return "\n".join([_title(found), "", *lanes, *_axis(found, scale, left, marks), "", _legend(found, marks)])
 
 
-def drawn(found: Timeline) -> pictures.Timeline:
+def drawn(found: TimelineResult) -> pictures.Timeline:
     """The timeline as a picture shows it."""
     scale = _Scale(found.begins_at, _length(found), 1)
     length = scale.length / timedelta(milliseconds=1)
@@ -77,7 +77,7 @@ class _Scale(NamedTuple):
         return max(0.0, (at - self.begin) / timedelta(milliseconds=1))
 
 
-def _length(found: Timeline) -> timedelta:
+def _length(found: TimelineResult) -> timedelta:
     return max(_LEAST_LENGTH, found.ends_at - found.begins_at)
 
 
@@ -111,7 +111,7 @@ def _span(name: str, entry: HoldEntry | WaitEntry, scale: _Scale, length: float)
     return pictures.Span(name, "hold" if is_hold else "wait", scale.milliseconds(begin), end, words)
 
 
-def _axis(found: Timeline, scale: _Scale, left: int, marks: _Marks) -> list[str]:
+def _axis(found: TimelineResult, scale: _Scale, left: int, marks: _Marks) -> list[str]:
     milliseconds = scale.length / timedelta(milliseconds=1)
     ticks, words = [marks.line] * scale.width, " " * scale.width
     clock = Clock(found.begins_at)
@@ -122,11 +122,11 @@ def _axis(found: Timeline, scale: _Scale, left: int, marks: _Marks) -> list[str]
     return [" " * left + "".join(ticks), f"{'UTC':<{left}}{words[: scale.width + 1].rstrip()}"]
 
 
-def _title(found: Timeline) -> str:
+def _title(found: TimelineResult) -> str:
     return f"{_about(found)}: {moment(found.begins_at)} to {moment(found.ends_at)}"
 
 
-def _about(found: Timeline) -> str:
+def _about(found: TimelineResult) -> str:
     about = found.agent or found.resource or f"{found.namespace}/{found.key}"
     return printable(marked(about), kept="")
 
@@ -143,7 +143,7 @@ def _unique(number: int, lanes: list[Lane]) -> str:
     return f"{name} (value)" if lanes[number].key is not None and lanes[number].agent is None else name
 
 
-def _legend(found: Timeline, marks: _Marks) -> str:
+def _legend(found: TimelineResult, marks: _Marks) -> str:
     holds = [hold for lane in found.lanes for hold in lane.holds]
     meanings = [
         (marks.held, "held", any(hold.mode != "shared" for hold in holds)),

@@ -6,7 +6,7 @@ import pytest
 
 from holdlog.adapters.api.past.requests import PointInTime
 from holdlog.adapters.api.questions import timelines
-from holdlog.adapters.api.questions.responses import Timeline
+from holdlog.adapters.api.questions.responses import TimelineResult
 from holdlog.adapters.api.questions.timelines import Timespan
 from holdlog.adapters.auth.grants import Grants
 from holdlog.domain.claims.commands import AcquireClaim
@@ -50,7 +50,7 @@ def past(store: Store, clock: Clock) -> Past:
     return Past(store, clock)
 
 
-def shown(found: Timeline) -> Shown:
+def shown(found: TimelineResult) -> Shown:
     """The entries of each lane: what they are, and the seconds of their beginning and end."""
     lanes: Shown = {}
     for lane in found.lanes:
@@ -124,7 +124,7 @@ def test_agent_covers_the_last_events_and_no_longer_range(past: Past, monkeypatc
         past.read(past.requests.timelines.of_agent("ann", Timespan(since=at(3))))
 
 
-def test_what_never_was_is_not_found(past: Past) -> None:
+def test_unknown_resource_or_key_is_not_found(past: Past) -> None:
     requests = past.requests.timelines
     with pytest.raises(NotFoundError, match="doc/ was never claimed"):
         past.read(requests.of_resource("doc/"))

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given, settings
 
-from holdlog.adapters.api.questions.responses import HoldEntry, ResourceHistory, Timeline, WaitEntry
+from holdlog.adapters.api.questions.responses import HoldEntry, ResourceHistory, TimelineResult, WaitEntry
 from holdlog.adapters.api.questions.timelines import Timespan
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.names import acts_for
@@ -81,7 +81,7 @@ def require_the_same(past: Past, events: list[Body], resource: str) -> None:
 
 def require_the_same_timelines(past: Past, events: list[Body], agent: str) -> None:
     """The timeline of an agent has its holds and waits of every resource, and its changes of every value."""
-    found: Timeline = past.read(past.requests.timelines.of_agent(agent, Timespan(limit=1000)))
+    found: TimelineResult = past.read(past.requests.timelines.of_agent(agent, Timespan(limit=1000)))
     mine = [it for it in events if acts_for(it.get("agent") or it.get("by", ""), agent)]
     begun = {"ClaimGranted", "ClaimResumed", "ClaimQueued"}
     expected = [(it["stream"], it["version"]) for it in mine if it["kind"] in begun or "key" in it]

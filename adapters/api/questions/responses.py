@@ -84,7 +84,7 @@ class Lane(Part):
     changes: list[ChangeEntry]
 
 
-class Timeline(Result):
+class TimelineResult(Result):
     """Lanes, in the order in which they begin. The timeline of a resource or of a value (`namespace` and `key`) has one
     for each agent, that of an agent one for each resource and value. `begins_at`, `ends_at`: the time that was asked
     for, or that of the entries. `more`: there are older entries."""

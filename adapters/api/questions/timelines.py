@@ -8,7 +8,7 @@ from holdlog.adapters.api.events.event_filter import done_by, names_in
 from holdlog.adapters.api.events.ranges import LogRange, range_of, window_of
 from holdlog.adapters.api.past.requests import PointInTime
 from holdlog.adapters.api.questions.presenter import change_entry, hold_entry, wait_entry
-from holdlog.adapters.api.questions.responses import Lane, Timeline
+from holdlog.adapters.api.questions.responses import Lane, TimelineResult
 from holdlog.adapters.api.questions.spans import Newest, SpanReader, events_of
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.rules import RequestRules
@@ -52,13 +52,13 @@ class TimelineRequests:
     def __init__(self, rules: RequestRules) -> None:
         self._rules = rules
 
-    def of_resource(self, resource: str, part: Timespan = ALL) -> Query[Timeline]:
+    def of_resource(self, resource: str, part: Timespan = ALL) -> Query[TimelineResult]:
         """The agents that held a resource, or one that overlaps it, or waited for it. The query raises NotFoundError
         if nothing that overlaps it was ever claimed."""
         resource, size = self._rules.resource(resource), page_size(part.limit)
         self._rules.require_to_see(resource)
 
-        def answer(reader: Reader) -> Timeline:
+        def answer(reader: Reader) -> TimelineResult:
             draft = _Draft(reader, self._rules, part, size)
             for span in draft.spans.overlapping(resource):
                 draft.add_span(span, (("agent", span.owner.agent), ("principal", span.owner.principal)))
@@ -66,12 +66,12 @@ class TimelineRequests:
 
         return Query(answer, large=True)
 
-    def of_value(self, namespace: str, key: str, part: Timespan = ALL) -> Query[Timeline]:
+    def of_value(self, namespace: str, key: str, part: Timespan = ALL) -> Query[TimelineResult]:
         """The agents that changed a value. The query raises NotFoundError if nobody ever did."""
         namespace, key, size = text(namespace, "namespace", NAME), text(key, "key", NAME), page_size(part.limit)
         self._rules.require("read-values", namespace)
 
-        def answer(reader: Reader) -> Timeline:
+        def answer(reader: Reader) -> TimelineResult:
             draft, stream = _Draft(reader, self._rules, part, size), record_stream(namespace, key)
             if not reader.record(namespace, key).version:
                 raise NotFoundError.of_record(namespace, key)
@@ -83,12 +83,12 @@ class TimelineRequests:
 
         return Query(answer, large=True)
 
-    def of_agent(self, agent: str, part: Timespan = ALL) -> Query[Timeline]:
+    def of_agent(self, agent: str, part: Timespan = ALL) -> Query[TimelineResult]:
         """The resources that an agent or its sub-agents held or waited for, and the values that they changed; without a
         beginning, in the last `SCANNED` events. The query raises InvalidError for a longer range."""
         agent, size = text(agent, "agent", STORED_AGENT), page_size(part.limit)
 
-        def answer(reader: Reader) -> Timeline:
+        def answer(reader: Reader) -> TimelineResult:
             draft, sees = _Draft(reader, self._rules, part, size), self._rules.sees
             draft.shorten(reader)
             resources = _held_at(reader, draft.range.after, agent)
@@ -139,7 +139,7 @@ class _Draft:
         envelope = recorded.envelope
         self._newest.add(envelope.at, (envelope.stream, envelope.version), (subject, recorded))
 
-    def timeline(self, **about: Any) -> Timeline:
+    def timeline(self, **about: Any) -> TimelineResult:
         """The response. `about`: what it is the timeline of."""
         lanes: dict[Subject, Lane] = {}
         now, times = self.spans.now, list[int]()
@@ -157,7 +157,7 @@ class _Draft:
                 lane.waits.append(wait_entry(what, now))
             times += [what.began, now if what.ended is None else what.ended]
         since, until = self._window
-        return Timeline(
+        return TimelineResult(
             **about,
             begins_at=utc(min(times, default=now) if since is None else since),
             ends_at=utc(max(times, default=now) if until is None else until),

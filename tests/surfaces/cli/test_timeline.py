@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.api.questions.responses import HoldEntry, Lane, Timeline, WaitEntry
+from holdlog.adapters.api.questions.responses import HoldEntry, Lane, TimelineResult, WaitEntry
 from holdlog.adapters.cli.drawing.axis import Clock
 from holdlog.adapters.cli.drawing.picture import WIDTH, picture
 from holdlog.adapters.cli.timeline_texts import describe, drawn
@@ -150,8 +150,8 @@ def wait(resource: str, agent: str, begin: float, end: float) -> WaitEntry:
     return WaitEntry(resource=resource, agent=agent, mode="exclusive", queued_at=time(begin), ended_at=time(end))
 
 
-def timeline(*lanes: Lane, end: float = 100.0) -> Timeline:
-    return Timeline(resource="src/", begins_at=time(0), ends_at=time(end), lanes=list(lanes))
+def timeline(*lanes: Lane, end: float = 100.0) -> TimelineResult:
+    return TimelineResult(resource="src/", begins_at=time(0), ends_at=time(end), lanes=list(lanes))
 
 
 class Stream(io.StringIO):
@@ -193,7 +193,7 @@ def test_hostile_names_cannot_break_the_picture_or_the_terminal(name: str) -> No
     assert all(line.isprintable() for line in shown.splitlines())
 
 
-def test_empty_timeline_says_so_and_its_picture_has_no_lane() -> None:
+def test_empty_timeline_is_reported_and_its_picture_has_no_lane() -> None:
     assert describe(timeline(), Stream()) == "nothing happened to src/ in that time"
     assert not list(ElementTree.fromstring(picture(drawn(timeline(end=0)))).iter(f"{SVG}g"))
 
