@@ -6,6 +6,9 @@ from eventsourcing.dispatch import singledispatchmethod
 from eventsourcing.persistence import Tracking
 from eventsourcing.projection import Projection
 
+from holdlog.adapters.api.questions.reports import Report
+from holdlog.adapters.api.request import Answered
+from holdlog.adapters.compose import open_read_models, recorder_of
 from holdlog.adapters.eventsourcing.events import (
     ClaimExpiredEvent,
     ClaimGrantedEvent,
@@ -17,14 +20,14 @@ from holdlog.adapters.eventsourcing.events import (
     ValueExpiredEvent,
 )
 from holdlog.adapters.eventsourcing.mapper import LogMapper
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.stores.read_models.view import ReadModelView
 from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.projections.activity import HOUR
 from holdlog.projections.collisions import RecordedHold, RecordedTicket, blockers
 
 PAGE: Final = 1_000
 """Events per transaction of the view."""
-HOUR: Final = 3_600_000_000
-"""Microseconds."""
 
 
 class ReadModels(Projection[ReadModelView]):
@@ -108,3 +111,14 @@ def catch_up(recorder: LogRecorder, application_name: str, view: ReadModelView) 
                 models.process_event(mapper.to_domain_event(stored), Tracking(application_name, stored.id))
         position = page[-1].id
     return position
+
+
+def run_report(engine: Engine, report: Report[Answered]) -> Answered:
+    """Bring the read models of a store up to the end of its log, then answer from them. Raises HoldlogError."""
+    period = engine.read(report.period)
+    with engine.store.reader() as reader:
+        store_id = reader.meta("store_id") or ""
+    with open_read_models(engine.location, store_id) as view:
+        position = catch_up(recorder_of(engine), f"holdlog/{store_id}", view)
+        with engine.store.reader() as reader:
+            return report.answer(reader, view, period, position)

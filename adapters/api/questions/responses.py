@@ -98,3 +98,65 @@ class TimelineResult(Result):
     ends_at: Time
     lanes: list[Lane]
     more: Literal[True] | None = None
+
+
+class AgentHour(Part):
+    """How many events of which kinds an agent caused in an hour. `hour`: its beginning."""
+
+    hour: Time
+    agent: str
+    principal: str | None = None
+    events: int
+    kinds: dict[str, int]
+
+
+class Activity(Result):
+    """Newest hour first. `position`: of the last event that was counted."""
+
+    status: Literal["ok"] = "ok"
+    position: int
+    activity: list[AgentHour]
+
+
+class CollisionEntry(Part):
+    """How often an agent queued behind another one: at a resource that the other held or waited for. `granted`: how
+    often it then got what it wanted; `waited_seconds`: in total, without waits that have not ended."""
+
+    resource: str
+    agent: str
+    principal: str | None = None
+    behind: str
+    behind_principal: str | None = None
+    times: int
+    granted: int
+    waited_seconds: float
+    last_at: Time
+
+
+class RefusedAgent(Part):
+    """How often calls of an agent were refused because of another one, by the code of the refusal."""
+
+    agent: str
+    times: int
+    codes: dict[str, int]
+    last_at: Time
+
+
+class RefusedCall(Part):
+    """A refused call. `what`: the error, which has no values in it."""
+
+    at: Time
+    code: str
+    by: str
+    what: str
+
+
+class Conflicts(Result):
+    """Who collided with whom, most often first, who was refused, and the newest refused calls. `position`: of the last
+    event that was counted."""
+
+    status: Literal["ok"] = "ok"
+    position: int
+    collisions: list[CollisionEntry]
+    refused: list[RefusedAgent]
+    refusals: list[RefusedCall]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from eventsourcing.persistence import PersistenceError, Tracking
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore, SQLiteTrackingRecorder
@@ -20,35 +20,11 @@ from holdlog.adapters.stores.sql.text import beyond
 from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.refusals import StoreError
-from holdlog.projections.collisions import Blocker, RecordedHold, RecordedTicket
+from holdlog.projections.activity import ActivityRow
+from holdlog.projections.collisions import Blocker, CollisionRow, RecordedHold, RecordedTicket
 
 LOCK_TIMEOUT: Final = 30.0
 """Seconds to wait for another command that reads the same log."""
-
-
-class ActivityRow(NamedTuple):
-    """How many events of one kind an agent caused in an hour. `hour`: hours since 1970."""
-
-    hour: int
-    agent: str
-    principal: str | None
-    topic: str
-    times: int
-
-
-class CollisionRow(NamedTuple):
-    """How often an agent queued behind another one at a resource. `granted`: how often it then got what it wanted.
-    `waited`: microseconds of all tickets that were granted or given up. `last`: microseconds UTC."""
-
-    resource: str
-    agent: str
-    principal: str | None
-    behind: str
-    behind_principal: str | None
-    times: int
-    granted: int
-    waited: int
-    last: int
 
 
 class ReadModelView(SQLiteTrackingRecorder):

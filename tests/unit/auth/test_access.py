@@ -268,6 +268,8 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ),
     ("questions.history", lambda it: it.questions.history("./a"), ["read-claims:a"]),
     ("questions.history", lambda it: it.questions.history("a"), ["claim:a"]),
+    ("reports.activity", lambda it: it.reports.activity(), ["read:*"]),
+    ("reports.conflicts", lambda it: it.reports.conflicts(), ["read:*"]),
     ("timelines.of_resource", lambda it: it.timelines.of_resource("./a"), ["read-claims:a"]),
     ("timelines.of_value", lambda it: it.timelines.of_value("n", "k"), ["read-values:n"]),
     ("claims.register", lambda it: it.claims.register("ann", name="Ann"), ["claim:whatever"]),
