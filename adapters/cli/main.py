@@ -75,6 +75,9 @@ examples:
   holdlog set order-1 status '"paid"' --version 0
   holdlog update stats visits --increment 1     add to a number, without its version
   holdlog history order-1 status
+  holdlog history src/parser.py                 who held it, and who waited
+  holdlog timeline src/parser.py                the same in lanes over time
+  holdlog conflicts                             who collided with whom, and who was refused
   holdlog at 14:03                              what was claimed at 14:03
   holdlog blame order-1 status                  who wrote it last, and on what basis
   holdlog revert --session build-7 --dry-run    what undoing that session would change
