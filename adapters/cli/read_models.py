@@ -1,6 +1,7 @@
 """`holdlog activity` and `holdlog conflicts`: read models that catch up with the log before they answer."""
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ from holdlog.adapters.cli.event_options import first_moment, last_moment
 from holdlog.adapters.cli.moments import EXAMPLES
 from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, named_location, one_or_more, workspaces_of
+from holdlog.adapters.cli.store import Bar
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
@@ -88,16 +90,17 @@ def _run(options: argparse.Namespace, report_of: ReportOf, describe: Callable[[A
     location = location_of(options.db)
     if not store_exists(location):
         return no_store(location, expected=named_location(options.db) is not None)
-    settings = Settings(workspaces=workspaces_of(options))
+    settings, bar = Settings(workspaces=workspaces_of(options)), Bar(sys.stderr, options.what)
     engine = open_holdlog(location, settings, what=f"holdlog {options.command}", report=print_note)
     try:
         since, until = first_moment(options.since, "since"), last_moment(options.until, "until")
         report = report_of(engine, options, since, until)
-        found = run_report(engine, report)
+        found = run_report(engine, report, bar.draw)
         begin = engine.read(report.period).since
     except InvalidError as error:
         raise InvalidError(as_option(str(error), {})) from None
     finally:
+        bar.clear()
         engine.close()
     if options.json:
         print_json(found.body())

@@ -24,6 +24,7 @@ from holdlog.adapters.api.authors import principal_of
 from holdlog.adapters.api.events.event_filter import done_by
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.eventsourcing import read_models
 from holdlog.adapters.stores.read_models import tables
 from tests.support.commands import until
 
@@ -273,6 +274,18 @@ def test_time_that_cannot_be_is_refused_in_one_line(
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert error in err
+
+
+def test_reading_a_long_log_shows_its_progress(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = list[tuple[int, int]]()
+    monkeypatch.setattr(read_models, "PAGE", 10)
+    with closing(open_holdlog(db)) as engine:
+        report = engine.requests.reports.activity()
+        read_models.run_report(engine, report, lambda *progress: drawn.append(progress))
+        assert drawn == [(10, 30), (20, 30), (30, 30)]
+        drawn.clear()
+        read_models.run_report(engine, report, lambda *progress: drawn.append(progress))
+    assert drawn == []
 
 
 def test_missing_store_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
