@@ -15,6 +15,7 @@ from holdlog.adapters.cli.commands import add_values, adder
 from holdlog.adapters.cli.completion import add_completion
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
+from holdlog.adapters.cli.evidence import add_evidence
 from holdlog.adapters.cli.export import add_export
 from holdlog.adapters.cli.history import add_history
 from holdlog.adapters.cli.log import add_log
@@ -51,7 +52,8 @@ _GROUPS: Final = {
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": (
-        *("log", "replay", "timeline", "conflicts", "activity", "agents", "token", "doctor", "verify", "checkpoint"),
+        *("log", "replay", "timeline", "conflicts", "activity", "agents", "token", "doctor"),
+        *("verify", "checkpoint", "evidence"),
     ),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
@@ -205,6 +207,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_thread(commands, store)
     add_log(commands, store, locations)
     add_replay(commands, store, locations)
+    add_evidence(commands, store, locations)
     add_past(commands, store, locations)
     add_undo(commands, store, locations)
     add_read_models(commands, store, locations)

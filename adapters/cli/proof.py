@@ -15,6 +15,7 @@ from holdlog.adapters.operating_system.options import FILE, LEASE_SECONDS, optio
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
+    from holdlog.adapters.auth.signing import PublicKey
     from holdlog.adapters.runtime.anchoring import Anchoring
     from holdlog.domain.checkpoint import Checkpoint, CheckpointNote
     from holdlog.domain.ports import Store
@@ -179,25 +180,32 @@ def _read_checkpoints(paths: list[str], key: str | None) -> "list[Checkpoint]":
     """Read the files, by size; with a key, require its signature. Raises InvalidError."""
     from holdlog.adapters.auth.signing import PublicKey
     from holdlog.adapters.cli.texts import print_note
-    from holdlog.domain.checkpoint import parse_note
 
     if key is not None and not paths:
         raise InvalidError("--key: requires --checkpoint")
     public = None if key is None else PublicKey(Path(key), "--key")
     found = []
     for path in paths:
-        try:
-            with Path(path).open("rb") as file:
-                note = parse_note(file.read(MAX_NOTE_BYTES).decode())
-            if public is not None:
-                public.require_signed(note)
-            elif note.signatures:
-                print_note(f"the signature of {path} is not checked; pass --key")
-        except OSError as error:
-            raise InvalidError(f"--checkpoint: {path} cannot be read ({error.strerror})") from None
-        except UnicodeDecodeError:
-            raise InvalidError(f"--checkpoint: {path} is not text") from None
-        except InvalidError as error:
-            raise InvalidError(f"--checkpoint: {path}: {str(error).removeprefix('checkpoint: ')}") from None
+        note = read_note(path, public)
+        if note.signatures and public is None:
+            print_note(f"the signature of {path} is not checked; pass --key")
         found.append(note.checkpoint)
     return sorted(found, key=lambda it: it.size)
+
+
+def read_note(path: str, public: "PublicKey | None" = None) -> "CheckpointNote":
+    """Read the file that --checkpoint names; with a key, require its signature. Raises InvalidError."""
+    from holdlog.domain.checkpoint import parse_note
+
+    try:
+        with Path(path).open("rb") as file:
+            note = parse_note(file.read(MAX_NOTE_BYTES).decode())
+        if public is not None:
+            public.require_signed(note)
+        return note
+    except OSError as error:
+        raise InvalidError(f"--checkpoint: {path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise InvalidError(f"--checkpoint: {path} is not text") from None
+    except InvalidError as error:
+        raise InvalidError(f"--checkpoint: {path}: {str(error).removeprefix('checkpoint: ')}") from None
