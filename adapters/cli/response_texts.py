@@ -104,6 +104,8 @@ def _advice(result: Result, command: str) -> str:
             return f"To wait again: holdlog watch {namespace} {key} --since {version}"
         case claims.WaitTimeout(resource=resource):
             return f"To queue for it: holdlog claim {resource} --wait 30"
+        case claims.NeverClaimed() if command == "history":
+            return "To see what is claimed: holdlog claims; the versions of a value: holdlog history NAMESPACE KEY"
         case claims.NeverClaimed():
             return "To see what is claimed: holdlog claims"
         case claims.NotHolder(held_by=str(), reason=None):
