@@ -62,8 +62,8 @@ def add_proof(commands: Commands, shared: argparse.ArgumentParser) -> None:
         description="Print a checkpoint of the log: its store id, number of events and Merkle root, as a C2SP"
         " tlog-checkpoint. Keep it where nobody who can write the store can change it: holdlog verify can later show"
         " that these events are unchanged.",
-        epilog="examples:\n  holdlog checkpoint --sign key.pem > checkpoint.txt\n"
-        "  holdlog checkpoint --anchor-command 'ssh audit@vault.example \"cat >> checkpoints\"'",
+        epilog="examples:\n  holdlog checkpoint --sign key.pem\n"
+        "  holdlog checkpoint --anchor-command 'ssh audit@vault.example \"cat >> kept.txt\"'",
     )
     add_options(checkpoint, CheckpointOptions)
     checkpoint.add_argument("--json", action="store_true", help="print the outcome as JSON (default: text)")
@@ -79,9 +79,17 @@ def add_proof(commands: Commands, shared: argparse.ArgumentParser) -> None:
         " public.pem",
     )
     verify.add_argument(
-        "--checkpoint", metavar="FILE", action="append", default=[], help="a kept checkpoint; may be repeated"
+        "--checkpoint",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a kept checkpoint; repeatable (default: none)",
     )
-    verify.add_argument("--key", metavar="PUBLIC", help="require that this public key (PEM) signed the checkpoints")
+    verify.add_argument(
+        "--key",
+        metavar="PUBLIC",
+        help="the public key (PEM) that must have signed the checkpoints (default: not checked)",
+    )
     verify.add_argument("--json", action="store_true", help="print the findings as JSON (default: text)")
     verify.set_defaults(run=run_verify)
 
