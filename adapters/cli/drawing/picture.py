@@ -93,7 +93,9 @@ class _Picture:
     def drawn(self) -> Element:
         for scene, edge in zip(self._timeline.scenes, self._edge, strict=True):
             self._scene(scene, edge)
-        _text(self._svg, self._left - 10, self._bottom + 73, self._timeline.axis.unit, "soft", anchor="end")
+        axis = self._timeline.axis
+        x = self._left - max(10, _wide("0" * axis.width) / 2 - 12)  # a mark at the beginning is centred there
+        _text(self._svg, x, self._bottom + 73, axis.unit, "soft", anchor="end")
         for agent in self._timeline.agents:
             self._lane_of(agent)
         for wake in self._timeline.wakes:
