@@ -16,11 +16,11 @@ from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.past.requests import PointInTime
-    from holdlog.adapters.api.questions.reports import Report
+    from holdlog.adapters.api.questions.reports import ModelReport
     from holdlog.adapters.api.questions.responses import Activity, Conflicts
     from holdlog.adapters.runtime.engine import Engine
 
-ReportOf = Callable[["Engine", argparse.Namespace, "PointInTime | None", "PointInTime | None"], "Report[Any]"]
+ReportOf = Callable[["Engine", argparse.Namespace, "PointInTime | None", "PointInTime | None"], "ModelReport[Any]"]
 
 _MOMENTS: Final = f"MOMENT is {EXAMPLES}.\nA time without an offset is in your time zone."
 _GROUPS: Final = ("values", "claims", "threads", "other")
@@ -111,13 +111,13 @@ def _run(options: argparse.Namespace, report_of: ReportOf, describe: Callable[[A
 
 def _activity(
     engine: "Engine", options: argparse.Namespace, since: "PointInTime | None", until: "PointInTime | None"
-) -> "Report[Any]":
+) -> "ModelReport[Any]":
     return engine.requests.reports.activity(options.agent, since, until, options.hours)
 
 
 def _conflicts(
     engine: "Engine", options: argparse.Namespace, since: "PointInTime | None", until: "PointInTime | None"
-) -> "Report[Any]":
+) -> "ModelReport[Any]":
     requests = engine.requests.reports
     return requests.conflicts(options.resource, options.agent, since, until, options.hours, options.limit)
 

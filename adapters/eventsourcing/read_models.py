@@ -7,7 +7,7 @@ from eventsourcing.dispatch import singledispatchmethod
 from eventsourcing.persistence import Tracking
 from eventsourcing.projection import Projection
 
-from holdlog.adapters.api.questions.reports import Report
+from holdlog.adapters.api.questions.reports import ModelReport
 from holdlog.adapters.api.request import Answered
 from holdlog.adapters.compose import open_read_models, recorder_of
 from holdlog.adapters.eventsourcing.events import (
@@ -121,7 +121,7 @@ def catch_up(
     return position
 
 
-def run_report(engine: Engine, report: Report[Answered], draw: Draw = lambda done, total: None) -> Answered:
+def run_report(engine: Engine, report: ModelReport[Answered], draw: Draw = lambda done, total: None) -> Answered:
     """Bring the read models of a store up to the end of its log, then answer from them. `draw`: as for `catch_up`.
     Raises HoldlogError."""
     period = engine.read(report.period)

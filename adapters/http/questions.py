@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from holdlog.adapters.api.claims.responses import NeverClaimed
-from holdlog.adapters.api.questions.reports import CONFLICTS_PAGE, Report
+from holdlog.adapters.api.questions.reports import CONFLICTS_PAGE, ModelReport
 from holdlog.adapters.api.questions.requests import HISTORY_PAGE
 from holdlog.adapters.api.questions.responses import Activity, Conflicts, ResourceHistory, TimelineResult
 from holdlog.adapters.api.questions.timelines import TIMELINE_PAGE, Timespan
@@ -57,7 +57,7 @@ async def _conflicts(request: HttpRequest) -> Response:
     return await _report(request, call)
 
 
-async def _report(request: HttpRequest, call: Report[Result]) -> Response:
+async def _report(request: HttpRequest, call: ModelReport[Result]) -> Response:
     """Answer from read models, which one request at a time brings up to the end of the log: the first one after a while
     may take long, and occupies one thread."""
     async with request.app.state.reports:

@@ -50,7 +50,7 @@ class Period(NamedTuple):
     until: int
 
 
-class Report(NamedTuple, Generic[Answered]):
+class ModelReport(NamedTuple, Generic[Answered]):
     """A response from read models. `answer` gets them, the time that `period` found, and their position."""
 
     period: Query[Period]
@@ -71,7 +71,7 @@ class ReportRequests:
         since: PointInTime | None = None,
         until: PointInTime | None = None,
         hours: int = HOURS,
-    ) -> Report[Activity]:
+    ) -> ModelReport[Activity]:
         """Count the events that each agent caused, per hour."""
         agent = None if agent is None else text(agent, "agent", STORED_AGENT)
         self._rules.require("read", "*")
@@ -86,7 +86,7 @@ class ReportRequests:
             ]
             return Activity(position=position, activity=found)
 
-        return Report(_period(since, until, hours), answer)
+        return ModelReport(_period(since, until, hours), answer)
 
     def conflicts(
         self,
@@ -96,7 +96,7 @@ class ReportRequests:
         until: PointInTime | None = None,
         hours: int = HOURS,
         limit: int = CONFLICTS_PAGE,
-    ) -> Report[Conflicts]:
+    ) -> ModelReport[Conflicts]:
         """Who queued behind whom, and who was refused because of another agent; the store does not record at which
         resource, so refusals are left out if there is a `resource`. `limit`: rows of each kind."""
         agent = None if agent is None else text(agent, "agent", STORED_AGENT)
@@ -118,7 +118,7 @@ class ReportRequests:
             )
             return self._rules.shown(found)
 
-        return Report(_period(since, until, hours), answer)
+        return ModelReport(_period(since, until, hours), answer)
 
 
 def _period(since: PointInTime | None, until: PointInTime | None, hours: int) -> Query[Period]:
