@@ -102,7 +102,16 @@ def test_refusal_names_the_missing_grant() -> None:
 
 
 def test_events_are_visible_by_grants_on_their_stream() -> None:
-    streams = ("record:a%20b/k", "record:c/k", "claim:src/x.py", "claim:doc", "agent:ann", "token:ci", "other:x")
+    streams = (
+        "record:a%20b/k",
+        "record:c/k",
+        "claim:src/x.py",
+        "claim:doc",
+        "agent:ann",
+        "token:ci",
+        "store:log",
+        "other:x",
+    )
 
     def seen(*texts: str) -> list[str]:
         return [stream for stream in streams if allowing(*texts).sees(stream)]
@@ -112,7 +121,7 @@ def test_events_are_visible_by_grants_on_their_stream() -> None:
     assert seen("read:src/*", "write:c") == ["record:c/k", "claim:src/x.py", "agent:ann"]
     assert seen("admin:ci") == ["agent:ann", "token:ci"]
     assert seen("read:*") == list(streams[:5])
-    assert [stream for stream in streams if EVERYTHING.sees(stream)] == list(streams[:6])
+    assert [stream for stream in streams if EVERYTHING.sees(stream)] == list(streams[:7])
 
 
 def test_events_of_values_claims_and_threads_need_grants_of_their_kind() -> None:
