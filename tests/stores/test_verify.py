@@ -16,7 +16,7 @@ from holdlog.adapters.stores.event_log.rebuild import rebuild
 from holdlog.adapters.stores.event_log.snapshots import rebuild_snapshots
 from holdlog.adapters.stores.event_log.tree import checkpoint_of, rebuild_tree
 from holdlog.domain.checkpoint import Checkpoint
-from holdlog.domain.envelope import NO_DIGEST
+from holdlog.domain.envelope import NO_DIGEST, payload_hash
 from tests.support.commands import digest_of
 from tests.support.kinds import InDatabase, InFile, Kind
 
@@ -103,6 +103,29 @@ def test_verify_names_the_first_event_that_differs(kind: Kind, damage: str, name
     assert found.text.startswith("not consistent (")
     assert named in found.text
     assert f"the first event that differs is at position {position}" in found.text
+
+
+def test_value_whose_beginning_was_moved_into_its_salt_does_not_verify(kind: Kind) -> None:
+    with StateStore(kind.place) as store:
+        store.set("n", "a", 1500, updated_by="ann")
+    kept = checkpoint(kind)
+    [(salt,)] = kind.ask(f"SELECT salt FROM stored_events WHERE {kind.position} = {EVENTS + 1}")
+    longer = kind.bytes_of(bytes(salt) + b"1")
+    kind.doctored(
+        f"UPDATE stored_events SET salt = {longer}, payload = '500' WHERE POSITION = {EVENTS + 1}",
+        "UPDATE current SET value = '500' WHERE key = 'a'",
+    )
+    assert (verify(kind, kept).consistent, verify(kind).position) == (False, EVENTS + 1)
+
+
+@pytest.mark.parametrize("left", ["salt", "payload_hash"])
+def test_text_and_its_hash_do_not_stand_for_each_other(kind: Kind, left: str) -> None:
+    """An event has a text with its salt, or the hash of a redacted text: readers must not see something between."""
+    [(salt, payload)] = kind.ask(f"SELECT salt, payload FROM stored_events WHERE {kind.position} = 5")
+    hashed = kind.bytes_of(payload_hash(bytes(salt), payload))
+    removed = f"payload_hash = {hashed}" + (", payload = NULL" if left == "salt" else "")
+    kind.doctored(f"UPDATE stored_events SET {removed} WHERE POSITION = 5")
+    assert "digests" in verify(kind).text
 
 
 def test_cut_tail_is_found_by_the_tree_or_a_checkpoint(kind: Kind) -> None:

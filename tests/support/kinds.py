@@ -37,6 +37,10 @@ class Kind:
         """An expression for these bytes."""
         raise NotImplementedError
 
+    def bytes_of(self, data: bytes) -> str:
+        """As `blob`, for any bytes."""
+        raise NotImplementedError
+
     def ask(self, question: str) -> Rows:
         return self.run(question)[1]
 
@@ -91,6 +95,9 @@ class InFile(Kind):
     def blob(self, text: str) -> str:
         return f"CAST('{text}' AS BLOB)"
 
+    def bytes_of(self, data: bytes) -> str:
+        return f"X'{data.hex()}'"
+
 
 class InDatabase(Kind):
     position = "notification_id"
@@ -117,3 +124,6 @@ class InDatabase(Kind):
 
     def blob(self, text: str) -> str:
         return f"'{text}'::bytea"
+
+    def bytes_of(self, data: bytes) -> str:
+        return f"'\\x{data.hex()}'::bytea"

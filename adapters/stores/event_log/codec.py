@@ -179,7 +179,7 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
     """The digest that a row (as for `decode`) must have after `previous`; for auditors and `doctor`.
 
     A payload or reason that is present is hashed again; the stored hash is used only if the text was redacted. Raises
-    StoreError for the format of a newer version of holdlog.
+    StoreError for the format of a newer version of holdlog, ValueError for a text and salt that do not belong together.
     """
     _position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id = row[:11]
     hashed = _hash_of(*row[12:15])
@@ -216,8 +216,13 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
     )
 
 
-def _hash_of(salt: bytes, text: str | None, redacted: bytes | None) -> bytes | None:
-    return redacted if text is None else payload_hash(salt, text)
+def _hash_of(salt: bytes | None, text: str | None, redacted: bytes | None) -> bytes | None:
+    if text is None and salt is None:
+        return redacted
+    # Salt and text are hashed as one: without the exact length, the end of one could become the beginning of the other.
+    if text is None or salt is None or redacted is not None or len(salt) != SALT_BYTES:
+        raise ValueError("a text has exactly one salt, or it was redacted and only its hash is left")
+    return payload_hash(salt, text)
 
 
 def _guard_text(guard: Sequence[CheckedClaim]) -> str:
