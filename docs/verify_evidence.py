@@ -141,12 +141,11 @@ def verify_events(bundle: zipfile.ZipFile, manifest: dict[str, Any], size: int, 
 def require_signed(bundle: zipfile.ZipFile, key: str) -> None:
     require("checkpoint.sig" in bundle.namelist(), "the checkpoint is not signed")
     require(shutil.which("openssl"), "the signature needs openssl, which is not installed")
+    require(len(read(bundle, "checkpoint.sig")) == 64, "checkpoint.sig is not a signature")
     with tempfile.TemporaryDirectory() as folder:
-        body, signature = Path(folder, "body"), Path(folder, "sig")
-        body.write_bytes(read(bundle, "checkpoint.body"))
-        signature.write_bytes(read(bundle, "checkpoint.sig"))
+        body, signature = (bundle.extract(f"checkpoint.{part}", folder) for part in ("body", "sig"))
         command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", key, "-rawin"]
-        command += ["-in", str(body), "-sigfile", str(signature)]
+        command += ["-in", body, "-sigfile", signature]
         done = subprocess.run(command, capture_output=True, check=False)
     require(done.returncode == 0, "openssl does not accept the signature of the checkpoint with this key")
 
