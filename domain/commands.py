@@ -19,6 +19,7 @@ from holdlog.domain.claims.commands import (
     TouchSessions,
 )
 from holdlog.domain.record import ClearNamespace, Transact, Written
+from holdlog.domain.retention import ChangeRetention, RetentionChange
 from holdlog.domain.revert import Revert, Reverted
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.token import TokenChanged, TokenCommand
@@ -36,6 +37,7 @@ AnyCommand = (
     | CollectLostClaims
     | TouchSessions
     | EndSession
+    | ChangeRetention
     | TokenCommand
     | ThreadCommand
 )
@@ -59,4 +61,5 @@ Outcome = (
     | LostClaims
     | TokenChanged
     | ThreadChanged
+    | RetentionChange
 )

@@ -212,6 +212,9 @@ class Reader(Protocol):
     def registered(self, after: str | None, limit: int) -> list[str]:
         """The agents that registered, by name, after a name."""
 
+    def store_log(self) -> StoreLog:
+        """The facts about the log itself that apply now."""
+
     def token(self, name: str) -> Token:
         """The current state of one token."""
 

@@ -7,6 +7,7 @@ from holdlog.adapters.api.claims.requests import ClaimRequests
 from holdlog.adapters.api.events.requests import EventRequests
 from holdlog.adapters.api.past.requests import PastRequests
 from holdlog.adapters.api.refusals import response_to
+from holdlog.adapters.api.retention.requests import RetentionRequests
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.threads.data_requests import ThreadDataRequests
 from holdlog.adapters.api.threads.requests import ThreadRequests
@@ -32,6 +33,7 @@ class Requests:
         self.changes = ChangeRequests(rules)
         self.reverts = RevertRequests(rules)
         self.past = PastRequests(rules)
+        self.retention = RetentionRequests(rules)
 
     def within(self, grants: Grants) -> "Requests":
         """Return the same requests, restricted to these grants."""

@@ -22,6 +22,7 @@ from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_yo
 from holdlog.adapters.cli.past import add_past
 from holdlog.adapters.cli.read_models import add_read_models
 from holdlog.adapters.cli.replay import add_replay
+from holdlog.adapters.cli.retention import add_retention
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
@@ -47,7 +48,7 @@ _GROUPS: Final = {
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
-    "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "doctor"),
+    "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "retention", "doctor"),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
         "completion",
@@ -199,6 +200,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_past(commands, store, locations)
     add_undo(commands, store, locations)
     add_read_models(commands, store, locations)
+    add_retention(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_backup(commands, store)

@@ -11,7 +11,7 @@ from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
 from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.adapters.stores.sql.tables import IS_ACTIVE, IS_JOINT, REFUSALS, select_from
-from holdlog.adapters.stores.sql.text import beyond, bound
+from holdlog.adapters.stores.sql.text import NONE, beyond, bound
 from holdlog.adapters.stores.sql.threads import SqlThreads
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim, Ticket
@@ -21,12 +21,14 @@ from holdlog.domain.message import Event
 from holdlog.domain.ports import HistoryEntry, LogTime, Refusal, WriteEntry
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.store_log import StoreLog
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS
 from holdlog.projections.claims import CLAIMS, PAST_CLAIMS, PAST_TICKETS, SNAPSHOTS, TICKETS, past_claim_of, ticket_of
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, Table
+from holdlog.projections.store_log import STORE_LOG
 from holdlog.projections.tokens import TOKENS
 
 _ENDING: Final = "live = 1 AND expires_at IS NOT NULL"  # the index's exact condition; else it is not used
@@ -70,6 +72,7 @@ _SELECT_PAST_CLAIMS: Final = f"{select_from(PAST_CLAIMS)} WHERE position = :posi
 _SELECT_PAST_TICKETS: Final = f"{select_from(PAST_TICKETS)} WHERE position = :position ORDER BY turn"
 _SELECT_REGISTERED: Final = "SELECT agent FROM agents WHERE agent > :after ORDER BY agent LIMIT :limit"
 _SELECT_AGENTS: Final = f"{select_from(AGENTS)} WHERE agent = ANY(:names)"
+_SELECT_STORE_LOG: Final = select_from(STORE_LOG)
 _SELECT_TOKEN: Final = f"{select_from(TOKENS)} WHERE name = :name"
 _SELECT_TOKENS: Final = f"{select_from(TOKENS)} WHERE name > :after ORDER BY name LIMIT :limit"
 _SELECT_REFUSALS: Final = (
@@ -206,6 +209,10 @@ class SqlReader(SqlThreads):
     def agents(self, names: Sequence[str]) -> list[Profile]:
         found = {profile.agent: profile for profile in self.states(AGENTS, self.rows_in(_SELECT_AGENTS, list(names)))}
         return [found[name] for name in names if name in found]
+
+    def store_log(self) -> StoreLog:
+        rows = self.rows(_SELECT_STORE_LOG, NONE)
+        return self.state(STORE_LOG, rows[0]) if rows else StoreLog()
 
     def token(self, name: str) -> Token:
         rows = self.rows(_SELECT_TOKEN, {"name": name})
