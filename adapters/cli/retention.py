@@ -27,8 +27,8 @@ def add_retention(commands: Commands, store: argparse.ArgumentParser, locations:
         "retention",
         parents=[store, locations],
         help="list or change how long former values are kept",
-        description="List or change how long the former values of a namespace are kept: those that were overwritten or\n"
-        "deleted, or have expired. Current values, names and the events themselves always stay.",
+        description="List or change how long the former values of a namespace are kept: those that were overwritten\n"
+        "or deleted, or have expired. Current values, names and the events themselves always stay.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="a group of keys (default: list all)")
@@ -66,9 +66,7 @@ def _show(result: Any) -> None:
 
     if isinstance(result, RetentionList):
         rows = [(it.namespace, duration(it.seconds)) for it in result.retention]
-        print(
-            table(rows) or "all former values are kept; to remove those of a namespace: holdlog retention NAMESPACE 30d"
-        )
+        print(table(rows) or "all former values are kept; to limit that: holdlog retention NAMESPACE 30d")
         return
     kept = "are kept" if result.seconds is None else f"are kept for {duration(result.seconds)}"
     print(printable(f"former values of {result.namespace} {kept}{', as before' if result.already else ''}"))
