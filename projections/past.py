@@ -247,9 +247,9 @@ class PastReader:
         raise InvalidError("at: this call can only read the present")
 
     claim = queued = ticket_count = is_queued = joint_tickets = awaited_by = next_value_end = _unavailable
-    token = store_log = thread_count = item_count = checksums = changed_keys = written_keys = written_namespaces = _unavailable
+    token = thread_count = item_count = checksums = changed_keys = written_keys = written_namespaces = _unavailable
     version_at = position_at = last_events = next_events = following = snapshot_before = _unavailable
-    meta = log = log_of = writes_of = times = entries = refusals = _unavailable
+    meta = store_log = log = log_of = writes_of = times = entries = refusals = _unavailable
 
 
 def _pages(
