@@ -19,6 +19,7 @@ from holdlog.domain.claims.commands import (
     TouchSessions,
 )
 from holdlog.domain.record import ClearNamespace, Transact, Written
+from holdlog.domain.redaction import Redact, Redacted
 from holdlog.domain.retention import ChangeRetention, RetentionChange
 from holdlog.domain.revert import Revert, Reverted
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
@@ -38,6 +39,7 @@ AnyCommand = (
     | TouchSessions
     | EndSession
     | ChangeRetention
+    | Redact
     | TokenCommand
     | ThreadCommand
 )
@@ -62,4 +64,5 @@ Outcome = (
     | TokenChanged
     | ThreadChanged
     | RetentionChange
+    | Redacted
 )

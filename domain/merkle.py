@@ -25,6 +25,15 @@ def node(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
+def subtree_root(digests: Sequence[bytes]) -> bytes:
+    """The root of a complete subtree over events with these digests, whose number is a power of two."""
+    sha256 = hashlib.sha256
+    level = [sha256(b"\x00" + digest).digest() for digest in digests]
+    while len(level) > 1:
+        level = [sha256(b"\x01" + left + right).digest() for left, right in zip(level[::2], level[1::2], strict=True)]
+    return level[0]
+
+
 class Frontier:
     """The roots of the complete subtrees of a growing tree, from left to right: all that is needed to add leaves.
 

@@ -1,6 +1,6 @@
 """The ports: what adapters must provide, one sentence per method."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 
@@ -10,7 +10,7 @@ from holdlog.domain.claims.lease import HeldCounts, Lease, Loss, Who
 from holdlog.domain.envelope import Basis, Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record
-from holdlog.domain.store_log import StoreLog
+from holdlog.domain.store_log import EventTexts, Part, SearchText, StoreLog
 from holdlog.domain.threads.thread import Datum, ItemKind, Thread
 from holdlog.domain.token import Token
 
@@ -215,6 +215,13 @@ class Reader(Protocol):
     def store_log(self) -> StoreLog:
         """The facts about the log itself that apply now."""
 
+    def texts(self, stream: str, versions: Sequence[int]) -> list[EventTexts]:
+        """The texts of these events of a stream that can be redacted, by version."""
+
+    def containing(self, text: SearchText, limit: int) -> list[EventTexts]:
+        """The events whose payload or reason contains a text, in order; the parts that do not are None. Reads the whole
+        log."""
+
     def token(self, name: str) -> Token:
         """The current state of one token."""
 
@@ -293,6 +300,13 @@ class Reader(Protocol):
     def entries(self, after: int, limit: int) -> list[HistoryEntry]:
         """Like `log`, but only the place of each event: about 2 µs each at any size; unknown topics are allowed."""
 
+    def digests(self, after: int, upto: int) -> list[bytes]:
+        """The digests of the events above one position, up to another, in order."""
+
+    def subtree_roots(self) -> dict[int, bytes]:
+        """The roots of complete subtrees of the Merkle tree that the store keeps, by the position of their last
+        event."""
+
     def refusals(self, codes: Sequence[str], since: int, limit: int) -> list["Refusal"]:
         """Refused calls with these codes, at or after a time (microseconds UTC), newest first."""
 
@@ -348,6 +362,12 @@ class Transaction(Reader, Protocol):
     def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
         """Store an outcome (JSON) under the caller's request_id. `session`: as in `repeated`."""
 
+    def redact(self, stream: str, versions: Sequence[int], part: Part) -> None:
+        """Remove a part of these events, except for its hash, and its value from the views."""
+
+    def forget_texts(self, texts: Sequence[SearchText]) -> None:
+        """Remove texts from what is kept next to the log: outcomes of requests, notes of leases, refusals."""
+
     def put_meta(self, name: str, value: str) -> None:
         """Write metadata, replacing its current value."""
 
@@ -356,6 +376,12 @@ class Transaction(Reader, Protocol):
 
     def drop_snapshots(self) -> None:
         """Remove all snapshots of the board."""
+
+    def put_subtree_roots(self, roots: Mapping[int, bytes]) -> None:
+        """Keep roots of complete subtrees of the Merkle tree, by the position of their last event."""
+
+    def drop_subtree_roots(self) -> None:
+        """Remove all kept roots of subtrees."""
 
     def note_refusals(self, refusals: Sequence["Refusal"]) -> None:
         """Keep the newest 10 000 refusals for an auditor, outside the log and its guarantees."""
@@ -384,6 +410,15 @@ class Prefetch(NamedTuple):
 NOTHING: Final = Prefetch()
 
 
+class Scrubbed(NamedTuple):
+    """`rewritten`: backups from which redacted texts were removed. `remaining`: what else may have them, one line each.
+    `unfinished`: why files of the store may still have them, and what to do, one line each."""
+
+    rewritten: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+
 class Store(Protocol):
     """One log with its views, shared with other processes. `remote`: every read is a round trip, which may be slow."""
 
@@ -406,6 +441,10 @@ class Store(Protocol):
 
     def size(self) -> int:
         """Bytes that the store occupies."""
+
+    def scrub(self) -> Scrubbed:
+        """Remove redacted texts from what the database deleted but did not overwrite, and from backups that migrations
+        left. Other writers wait meanwhile. Raises UnavailableError."""
 
     def rollback_interrupted(self) -> None:
         """Undo and release, after an interrupt, whatever this thread still has of a transaction."""

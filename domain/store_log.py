@@ -1,5 +1,6 @@
 """Facts about the log itself, which has one stream for them: redactions, forks, and how long payloads are kept."""
 
+from collections.abc import Iterable
 from typing import ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field
@@ -78,3 +79,45 @@ def evolve(state: StoreLog, event: StoreEvent) -> StoreLog:
             others.append(Retention(namespace=event.namespace, seconds=event.seconds))
         retention = tuple(sorted(others, key=lambda it: it.namespace))
     return StoreLog(state.version + 1, retention)
+
+
+class EventTexts(NamedTuple):
+    """The texts of an event that can be redacted, as stored. `payload`: JSON. `removed`: parts of which only the hash
+    is left. `has_redactable_reason`: False for events of log format 1."""
+
+    position: int
+    stream: str
+    version: int
+    topic: str
+    payload: str | None
+    reason: str | None
+    removed: tuple[Part, ...] = ()
+    has_redactable_reason: bool = True
+
+    def text(self, part: Part) -> str | None:
+        return self.payload if part == "payload" else self.reason
+
+
+class SearchText(NamedTuple):
+    """A text to find in others. `within`: also as a part of them."""
+
+    text: str
+    within: bool
+
+    def is_in(self, other: str) -> bool:
+        return self.text in other if self.within else self.text == other
+
+
+class Redactions:
+    """The redactions of a log: a text that is missing without one was removed by something else. `events`: those of the
+    stream `store:log`; other kinds count as none."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._ranges: dict[tuple[str, Part], list[tuple[int, int]]] = {}
+        for event in events:
+            if isinstance(event, PayloadRedacted):
+                self._ranges.setdefault((event.target, event.part), []).extend(event.versions)
+
+    def cover(self, stream: str, version: int, part: Part) -> bool:
+        """Whether this part of this event was redacted."""
+        return any(first <= version <= last for first, last in self._ranges.get((stream, part), ()))

@@ -249,7 +249,8 @@ class PastReader:
     claim = queued = ticket_count = is_queued = joint_tickets = awaited_by = next_value_end = _unavailable
     token = thread_count = item_count = checksums = changed_keys = written_keys = written_namespaces = _unavailable
     version_at = position_at = last_events = next_events = following = snapshot_before = _unavailable
-    meta = store_log = log = log_of = writes_of = times = entries = refusals = _unavailable
+    digests = subtree_roots = store_log = texts = containing = _unavailable
+    meta = log = log_of = writes_of = times = entries = refusals = _unavailable
 
 
 def _pages(

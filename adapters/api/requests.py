@@ -6,6 +6,7 @@ from holdlog.adapters.api.changes.reverts import RevertRequests
 from holdlog.adapters.api.claims.requests import ClaimRequests
 from holdlog.adapters.api.events.requests import EventRequests
 from holdlog.adapters.api.past.requests import PastRequests
+from holdlog.adapters.api.redaction.requests import RedactionRequests
 from holdlog.adapters.api.refusals import response_to
 from holdlog.adapters.api.retention.requests import RetentionRequests
 from holdlog.adapters.api.rules import RequestRules
@@ -33,6 +34,7 @@ class Requests:
         self.changes = ChangeRequests(rules)
         self.reverts = RevertRequests(rules)
         self.past = PastRequests(rules)
+        self.redactions = RedactionRequests(rules)
         self.retention = RetentionRequests(rules)
 
     def within(self, grants: Grants) -> "Requests":

@@ -122,7 +122,7 @@ def _of_store(event: Event, who: str) -> str:
             )
             return f"{who} redacted the {event['part']} of {event['target']}, version {versions}{_reason(event)}"
         case "LogForked":
-            return f"this log was copied from store {event['source']} up to {positions(event['at_position'], event['at_position'])}"
+            return f"copied from store {event['source']}, up to its position {event['at_position']}"
         case "RetentionChanged":
             kept = f"are kept for {duration(event['seconds'])}" if "seconds" in event else "are kept"
             return f"{who} decided: former values of {event['namespace']} {kept}{_reason(event)}"

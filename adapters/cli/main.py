@@ -21,6 +21,7 @@ from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
 from holdlog.adapters.cli.past import add_past
 from holdlog.adapters.cli.read_models import add_read_models
+from holdlog.adapters.cli.redact import add_redact
 from holdlog.adapters.cli.replay import add_replay
 from holdlog.adapters.cli.retention import add_retention
 from holdlog.adapters.cli.serve import add_serve
@@ -48,7 +49,9 @@ _GROUPS: Final = {
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
-    "audit and administration": ("log", "replay", "agents", "activity", "collisions", "token", "retention", "doctor"),
+    "audit and administration": (
+        *("log", "replay", "agents", "activity", "collisions", "token", "redact", "retention", "doctor"),
+    ),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
         "completion",
@@ -200,6 +203,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_past(commands, store, locations)
     add_undo(commands, store, locations)
     add_read_models(commands, store, locations)
+    add_redact(commands, store)
     add_retention(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)

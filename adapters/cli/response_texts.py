@@ -232,6 +232,7 @@ def _of_value(result: Result) -> str:
         case responses.Conflict(namespace=namespace, key=key, actual_version=version, expected_version=expected):
             writer = author(result.actual_updated_by or "", result.actual_principal)
             found_version = f"version {version} by {writer}, not {expected}"
+            actual = "redacted" if result.redacted else short(result.actual_value)
             return f"{namespace}/{key} is at {found_version}: {actual}"
         case responses.WatchTimeout(namespace=namespace, key=key, since_version=version):
             return f"{namespace}/{key} did not change after version {version}"

@@ -60,6 +60,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
     from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.stores.event_log.rebuild import rebuild
     from holdlog.adapters.stores.event_log.snapshots import rebuild_snapshots
+    from holdlog.adapters.stores.event_log.tree import rebuild_tree
 
     location = stored_location(options.db)
     engine = open_shadow_tables(location, print_note)
@@ -71,12 +72,13 @@ def run_rebuild(options: argparse.Namespace) -> int:
     try:
         report = rebuild(shadow, bar.draw)
         snapshots = rebuild_snapshots(store)
+        roots = rebuild_tree(store)
     finally:
         bar.clear()
         store.close()
     seconds = time.monotonic() - started
     if options.json:
-        facts = {**report._asdict(), "snapshots": snapshots, "seconds": round(seconds, 3)}
+        facts = {**report._asdict(), "snapshots": snapshots, "roots": roots, "seconds": round(seconds, 3)}
         print_line(json.dumps({"store": without_password(location), **facts}))
         return 0
     rows = ", ".join(f"{count:,} in {view}" for view, count in report.rows.items())

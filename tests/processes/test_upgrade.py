@@ -28,7 +28,7 @@ from holdlog.adapters.stores.postgres import migrating
 from holdlog.adapters.stores.postgres.catalog import TABLES
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.target import database_target
-from holdlog.adapters.stores.sql.tables import SESSION_SALT
+from holdlog.adapters.stores.sql.tables import KEPT, SESSION_SALT
 from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.adapters.stores.sqlite.migrating import BEFORE_UPGRADE
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
@@ -40,7 +40,6 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition, Merge, Transact
 from holdlog.domain.value import Json
-from holdlog.projections.claims import SNAPSHOT_TABLES
 from tests.support.clock import SECOND, Clock
 from tests.support.commands import put, run, whole_log
 from tests.support.kinds import InDatabase, InFile, Kind
@@ -48,7 +47,7 @@ from tests.support.older import NOW, SCHEMA_2, STEADY, lay, lay_in_postgres
 from tests.support.processes.soundness import require_sound
 
 ROOT: Final = Path(__file__).parents[2]
-NEWER: Final = {"tickets", *(table.name for table in SNAPSHOT_TABLES)}
+NEWER: Final = {"tickets", "store_log", *(table.name for table in KEPT)}
 """Tables that schema 2 did not have."""
 RELEASE_0_1: Final = "b21ac65"
 

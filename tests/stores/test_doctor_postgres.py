@@ -125,7 +125,7 @@ def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> 
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
     assert found["leases"].text == "1 claim held, 0 agents waiting"
     assert found["database"].text.startswith("PostgreSQL 1")
-    assert found["tables"].text == "17 tables and 13 indexes exist"
+    assert found["tables"].text == "19 tables and 13 indexes exist"
     assert found["schema"].text == "4"
 
 

@@ -104,7 +104,8 @@ def names_in(stream: str) -> dict[str, str]:
             return {"namespace": namespace, "key": key}
         case StoreLog():
             return {}
-    return {state._fields[0]: state[0]}
+        case _:
+            return {state._fields[0]: state[0]}
 
 
 def topics_of(kinds: object) -> frozenset[str] | None:

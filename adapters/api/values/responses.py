@@ -246,7 +246,8 @@ class FencingConditionView(Part):
 
 
 class Past(Result):
-    """One entry of a history. `redacted`: its value was, and reads as null. `operation` and the fields after it are missing if they were not recorded.
+    """One entry of a history. `redacted`: its value was redacted, and reads as null. `operation` and the fields after
+    it are missing if they were not recorded.
     `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete`, `clear` or `revert`; `based_on`: the version
     that the write expected; `forced`: it accepted any version; `guard`: the claims that it relied on.
     """

@@ -13,13 +13,12 @@ from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event
 from holdlog.domain.ports import State
 from holdlog.domain.refusals import StoreError
-from holdlog.domain.store_log import Part
+from holdlog.domain.store_log import Part, Redactions
 from holdlog.projections import fold
 from holdlog.projections.claims import TICKETS
 from holdlog.projections.fold import ADDED, VIEWS, Folded
 from holdlog.projections.projection import Put, Table
 from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
-from holdlog.projections.redactions import Redactions
 
 MAX_EXAMPLES: Final = 3
 PROGRESS_EVERY: Final = 4_000
@@ -213,12 +212,12 @@ def _verifies(row: Row, previous: bytes) -> bool:
         return False
 
 
-def _missing(row: Row) -> list[Part]:
+def _missing(row: Row) -> Iterator[Part]:
     """The parts of an event of which only the hash is left."""
-    return [
-        *(["payload"] if row[13] is None and row[14] is not None else []),
-        *(["reason"] if row[9] is None and row[22] is not None else []),
-    ]
+    if row[13] is None and row[14] is not None:
+        yield "payload"
+    if row[9] is None and row[22] is not None:
+        yield "reason"
 
 
 def _readable(rows: Iterable[Row]) -> Iterator[Event]:

@@ -7,7 +7,9 @@ from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.stores.event_log.audit import Audit, Faults, Row
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.event_log.snapshots import check_snapshots
+from holdlog.adapters.stores.event_log.tree import check_tree
 from holdlog.adapters.stores.sql.inspection import SqlInspection
+from holdlog.domain.merkle import SUBTREE
 from holdlog.projections.claims import TICKETS, claim_of
 
 Level = Literal["ok", "warn", "bad"]
@@ -81,6 +83,14 @@ def snapshots(inspection: SqlInspection) -> Finding:
     return _judged(
         "snapshots", faults, f"{counted(count, 'snapshot')} of the board", "differ from the log; run `holdlog rebuild`"
     )
+
+
+def tree(inspection: SqlInspection) -> Finding:
+    """Compare the kept roots of the Merkle tree with the events."""
+    faults = Faults()
+    count = check_tree(inspection.reader(), faults)
+    text = "differ from the events, which were changed after the roots were kept, or `holdlog rebuild` makes them again"
+    return _judged("tree", faults, f"{counted(count, 'root')} of {SUBTREE:,} events each", text)
 
 
 def leases(inspection: SqlInspection) -> Finding:

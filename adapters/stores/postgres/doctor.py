@@ -15,6 +15,7 @@ from holdlog.adapters.stores.event_log.findings import (
     log,
     retained,
     snapshots,
+    tree,
 )
 from holdlog.adapters.stores.postgres.catalog import (
     INDEXES,
@@ -82,6 +83,7 @@ def _snapshot(
     else:
         yield from _guarded(connection, "log", lambda: log(inspection, progress))
         yield from _guarded(connection, "snapshots", lambda: [snapshots(inspection)])
+        yield from _guarded(connection, "tree", lambda: [tree(inspection)])
         yield from _guarded(connection, "leases", lambda: [leases(inspection)])
         yield from _guarded(connection, "kept", lambda: [retained(inspection)])
     connection.execute("ROLLBACK")

@@ -19,13 +19,16 @@ from holdlog.domain.refusals import StoreError
 from holdlog.projections.claims import SNAPSHOT_TABLES
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
+from holdlog.projections.store_log import STORE_LOG
+from holdlog.projections.tree import TREE
 
 MAJOR: Final = 4
 """Major version of this schema. A server refuses a store with another one. In version 1 writers locked the table of the
 log; version 2 had log format 1 and no column `session` in `requests`; version 3 had no view `tickets`."""
-MINOR: Final = 1
+MINOR: Final = 2
 """Minor version: each one only adds tables or indexes (see `ADDED`), so servers with different minor versions can share
-a schema. A schema without a row `minor` in `meta` has version 0. 1: snapshots of the board."""
+a schema. A schema without a row `minor` in `meta` has version 0. 1: snapshots of the board. 2: facts about the log, and
+roots of subtrees of its Merkle tree."""
 
 TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
 TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
@@ -46,7 +49,7 @@ def require_major(found: str | None) -> None:
     raise StoreError(f"the store has schema {found}, but this holdlog supports {MAJOR}; upgrade holdlog")
 
 
-ADDED: Final[dict[str, int]] = dict.fromkeys((table.name for table in SNAPSHOT_TABLES), 1)
+ADDED: Final[dict[str, int]] = {**{it.name: 1 for it in SNAPSHOT_TABLES}, STORE_LOG.name: 2, TREE.name: 2}
 """Tables and indexes added since minor version 0, with the version that added each."""
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, Self
 
 from pydantic_core import from_json
 
-from holdlog.adapters.stores.event_log.codec import decode
+from holdlog.adapters.stores.event_log.codec import EncodedEvent, decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
 from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.adapters.stores.sql.tables import IS_ACTIVE, IS_JOINT, REFUSALS, select_from
@@ -21,7 +21,7 @@ from holdlog.domain.message import Event
 from holdlog.domain.ports import HistoryEntry, LogTime, Refusal, WriteEntry
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
-from holdlog.domain.store_log import StoreLog
+from holdlog.domain.store_log import EventTexts, Part, SearchText, StoreLog
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS
@@ -30,6 +30,7 @@ from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, Table
 from holdlog.projections.store_log import STORE_LOG
 from holdlog.projections.tokens import TOKENS
+from holdlog.projections.tree import TREE
 
 _ENDING: Final = "live = 1 AND expires_at IS NOT NULL"  # the index's exact condition; else it is not used
 _LIVE: Final = "live = 1 AND COALESCE(expires_at > :at, TRUE)"
@@ -214,6 +215,17 @@ class SqlReader(SqlThreads):
         rows = self.rows(_SELECT_STORE_LOG, NONE)
         return self.state(STORE_LOG, rows[0]) if rows else StoreLog()
 
+    def texts(self, stream: str, versions: Sequence[int]) -> list[EventTexts]:
+        events = self.recorder.select_versions(stream, versions, self)
+        return [_texts(events[version]) for version in versions if version in events]
+
+    def containing(self, text: SearchText, limit: int) -> list[EventTexts]:
+        found = self.recorder.containing(text.text, text.within, bound(limit), self)
+        return [
+            EventTexts(*row[:4], text.text if in_payload else None, text.text if in_reason else None)
+            for *row, in_payload, in_reason in found
+        ]
+
     def token(self, name: str) -> Token:
         rows = self.rows(_SELECT_TOKEN, {"name": name})
         return self.state(TOKENS, rows[0]) if rows else Token(name)
@@ -256,6 +268,12 @@ class SqlReader(SqlThreads):
         found = self.recorder.select_notifications(after + 1, bound(limit), upto, topics, unit=self)
         return list(map(decode, found))
 
+    def digests(self, after: int, upto: int) -> list[bytes]:
+        return self.recorder.digests(after, upto, self)
+
+    def subtree_roots(self) -> dict[int, bytes]:
+        return dict(self.rows(select_from(TREE), NONE))
+
     def version_at(self, stream: str, position: int | None, at: int | None) -> int:
         return self.recorder.version_at(stream, position, at, self)
 
@@ -291,3 +309,13 @@ class BorrowingReader(SqlReader):
     def __del__(self) -> None:
         if self._store is not None:
             self.__exit__(None, None, None)  # after an interrupt outside the block
+
+
+def _texts(event: EncodedEvent) -> EventTexts:
+    is_removed: dict[Part, bool] = {
+        "payload": event.payload is None and event.payload_hash is not None,
+        "reason": event.reason is None and event.reason_hash is not None,
+    }
+    removed = tuple(part for part, is_so in is_removed.items() if is_so)
+    place = event.id, event.originator_id, event.originator_version, event.topic
+    return EventTexts(*place, event.payload, event.reason, removed, event.format is not None)

@@ -8,6 +8,7 @@ from holdlog.domain.ports import Refusal
 from holdlog.projections.claims import SNAPSHOT_TABLES
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
+from holdlog.projections.tree import TREE
 
 EVENTS_TABLE: Final = "stored_events"
 
@@ -34,7 +35,9 @@ LEASES: Final = Table(
 LOSSES: Final = Table("losses", dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int), key=2)
 REFUSALS: Final = Table("refusals", dict.fromkeys(Refusal._fields, str) | {"at": int}, key=0)
 
-TABLES: Final = (*VIEWS, *SNAPSHOT_TABLES)
+KEPT: Final = (*SNAPSHOT_TABLES, TREE)
+"""Tables whose rows are computed from the log and are not views: some may be missing."""
+TABLES: Final = (*VIEWS, *KEPT)
 """The tables whose rows come from the log."""
 SIDE_INDEXES: Final = (
     "requests_at ON requests (at)",

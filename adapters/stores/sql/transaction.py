@@ -1,6 +1,6 @@
 """A write transaction: the part of the port that both databases share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, cast
@@ -10,13 +10,17 @@ from holdlog.adapters.stores.event_log.recording import ChangeRecorder
 from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
 from holdlog.adapters.stores.sql.reader import SELECT_DUE, SqlReader
 from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.adapters.stores.sql.redaction import forget_texts, redact_view
 from holdlog.adapters.stores.sql.tables import IS_ACTIVE, REFUSALS, copy_at_position
 from holdlog.adapters.stores.sql.text import NONE, PendingStatements, bound
 from holdlog.domain.claims.claim import Claim, Ticket
+from holdlog.domain.envelope import payload_hash
+from holdlog.domain.merkle import SUBTREE, subtree_root
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.store_log import Part, SearchText
 from holdlog.projections import fold
 from holdlog.projections.claims import (
     CLAIMS,
@@ -30,7 +34,9 @@ from holdlog.projections.claims import (
     row_of_past_ticket,
 )
 from holdlog.projections.current import CURRENT
+from holdlog.projections.fold import Folded
 from holdlog.projections.projection import Row, RowChange, Table
+from holdlog.projections.tree import TREE
 
 _TOPIC: Final = attrgetter("topic")
 _REQUEST: Final = "principal = :principal AND session = :session AND request_id = :request_id"
@@ -40,6 +46,7 @@ _INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id
 _DROP_REQUESTS: Final = "DELETE FROM requests WHERE at < :oldest"
 _PUT_META: Final = """INSERT INTO meta (name, value) VALUES (:name, :value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
+_SELECT_VERSIONS_THEN: Final = f"SELECT position, version FROM {PAST_CLAIMS.name} WHERE resource = :resource"
 _DROP_REFUSALS: Final = "DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - :kept"
 
 _TAKE_SNAPSHOT: Final = (
@@ -85,6 +92,8 @@ class SqlTransaction(SqlReader, PendingStatements):
         self.wrote = self.grew = False
         self.topics: list[str] = []
         self._snapshot_due = False
+        self._subtree_due = False
+        self._first = 0
         self._digests: dict[str, bytes] = {}
         self._changes = ChangeRecorder(self._digests, self._read_digest)
 
@@ -93,7 +102,7 @@ class SqlTransaction(SqlReader, PendingStatements):
         self.clock, self.steady, self.at = clock, steady, max(clock, last)
         self.wrote = self.grew = False
         self.topics = []
-        self._snapshot_due = False
+        self._snapshot_due = self._subtree_due = False
         self._digests.clear()
 
     def __enter__(self) -> Self:
@@ -106,6 +115,8 @@ class SqlTransaction(SqlReader, PendingStatements):
             if error is None:
                 if self._snapshot_due:
                     self._take_snapshot()
+                if self._subtree_due:
+                    self._add_subtrees()
                 self._store.commit(self)
             else:
                 self._store.fail(error)
@@ -139,6 +150,10 @@ class SqlTransaction(SqlReader, PendingStatements):
         positions = self.insert(events, rows)
         if positions[-1] // SNAPSHOT_EVERY > (positions[0] - 1) // SNAPSHOT_EVERY:
             self._snapshot_due = True
+        if not self.grew:
+            self._first = positions[0]
+        if positions[-1] // SUBTREE > (positions[0] - 1) // SUBTREE:
+            self._subtree_due = True
         self.wrote = self.grew = True
         self.topics.extend(map(_TOPIC, events))
         return positions
@@ -152,6 +167,20 @@ class SqlTransaction(SqlReader, PendingStatements):
         facts = {"at": self.at, "fingerprint": fingerprint, "outcome": outcome}
         self.later(_INSERT_REQUEST, self._request(caller, session) | facts)
 
+    def redact(self, stream: str, versions: Sequence[int], part: Part) -> None:
+        for event in self.recorder.select_versions(stream, versions, self).values():
+            salt, text = (event.salt, event.payload) if part == "payload" else (event.reason_salt, event.reason)
+            assert salt is not None
+            assert text is not None
+            self.recorder.remove_text(part, event, payload_hash(salt, text), self)
+            if part == "payload" and (change := redact_view(stream, event.originator_version)) is not None:
+                self.later(change.statement, change.parameters)
+        if isinstance(claim := fold.initial(stream), Claim):
+            self._fold_again(claim)
+
+    def forget_texts(self, texts: Sequence[SearchText]) -> None:
+        forget_texts(self, texts)
+
     def put_meta(self, name: str, value: str) -> None:
         self.later(_PUT_META, {"name": name, "value": value})
 
@@ -164,14 +193,36 @@ class SqlTransaction(SqlReader, PendingStatements):
         for table in SNAPSHOT_TABLES:
             self.later(f'DELETE FROM "{table.name}"', NONE)
 
+    def put_subtree_roots(self, roots: Mapping[int, bytes]) -> None:
+        self.put(TREE, list(roots.items()))
+
+    def drop_subtree_roots(self) -> None:
+        self.later(f'DELETE FROM "{TREE.name}"', NONE)
+
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:
         self.put(REFUSALS, list(refusals))
         self.later(_DROP_REFUSALS, {"kept": REFUSALS_KEPT})
+
+    def _fold_again(self, claim: Claim) -> None:
+        """Write the rows of a claim as its events are now. `claim`: in its initial state."""
+        folded, states = Folded(claim), dict[int, Claim]()
+        for envelope, event, _ in self.following(claim.stream, 0, -1):
+            folded = fold.apply(folded.state, envelope, event)
+            states[envelope.version] = cast("Claim", folded.state)
+        self.put(CLAIMS, [fold.put(*folded).row])
+        found = self.rows(_SELECT_VERSIONS_THEN, {"resource": claim.resource})
+        self.put(PAST_CLAIMS, [row_of_past_claim(position, states[version]) for position, version in found])
 
     def _take_snapshot(self) -> None:
         """Copy the board as it is after the last event of this transaction."""
         for statement in _TAKE_SNAPSHOT:
             self.later(statement, {"position": self.position()})
+
+    def _add_subtrees(self) -> None:
+        """Keep the roots of the subtrees of the Merkle tree that this transaction completed."""
+        after = self._first - 1 - (self._first - 1) % SUBTREE
+        ends = range(after + SUBTREE, self.position() + 1, SUBTREE)
+        self.put_subtree_roots({end: subtree_root(self.digests(end - SUBTREE, end)) for end in ends})
 
     def _request(self, caller: Caller, session: str) -> dict[str, object]:
         return {"principal": caller.principal or "", "session": session, "request_id": caller.request_id}

@@ -22,6 +22,7 @@ from holdlog.adapters.stores.event_log.findings import (
     log,
     retained,
     snapshots,
+    tree,
 )
 from holdlog.adapters.stores.sqlite.database import file_id, size_of
 from holdlog.adapters.stores.sqlite.faults import is_damage
@@ -54,6 +55,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             else:
                 findings += _guarded("log", lambda: log(inspection, progress))
                 findings += _guarded("snapshots", lambda: [snapshots(inspection)])
+                findings += _guarded("tree", lambda: [tree(inspection)])
                 findings += _guarded("leases", lambda: [leases(inspection)])
                 findings += _guarded("kept", lambda: [retained(inspection)])
     except StoreError as error:

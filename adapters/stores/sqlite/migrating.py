@@ -13,7 +13,7 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.private import is_private, open_private
 from holdlog.adapters.stores.event_log.codec import COLUMNS, FORMAT_COLUMNS
 from holdlog.adapters.stores.event_log.sealing import FILE_TRIGGERS, SEAL, file_triggers, line_of
-from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, SESSION_SALT, new_session_salt
+from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, KEPT, SESSION_SALT, new_session_salt
 from holdlog.adapters.stores.sqlite.faults import code_of
 from holdlog.adapters.stores.sqlite.files import copy_database, remove_database, sync_folder
 from holdlog.adapters.stores.sqlite.recorder import uri_of
@@ -29,7 +29,6 @@ from holdlog.adapters.stores.sqlite.schema import (
 )
 from holdlog.adapters.stores.sqlite.shadow_tables import rebuild_within
 from holdlog.domain.refusals import StoreError, UnavailableError
-from holdlog.projections.claims import SNAPSHOT_TABLES
 
 _SESSIONS: Final = 3
 """The first major version with log format 2 and sessions."""
@@ -65,7 +64,7 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
             _migrate_tables(connection, at, now, salt)
         connection.execute("DROP INDEX IF EXISTS leases_waiting")
         _create_side_tables(connection)
-        for table in SNAPSHOT_TABLES:
+        for table in KEPT:
             connection.execute(create_view(table))
         rebuild_within(connection)
         for row in (("boot_id", platform.boot_id()), (SESSION_SALT, salt)):

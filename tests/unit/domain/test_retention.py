@@ -1,6 +1,5 @@
 """Which payloads are due, over random histories."""
 
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,0 +1,37 @@
+"""Redacts texts: from the log, then from the files of the store; and finds out where else they are."""
+
+from holdlog.adapters.api.redaction.requests import FoundTexts
+from holdlog.adapters.api.redaction.responses import RedactionResult
+from holdlog.adapters.api.request import Query
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.message import Caller
+from holdlog.domain.ports import Scrubbed
+from holdlog.domain.refusals import HoldlogError
+
+_AGAIN = "{}; then run: holdlog redact --finish"
+
+
+def redact(engine: Engine, query: Query[FoundTexts], by: str, caller: Caller) -> RedactionResult:
+    """Redact what the query finds; the caller's reason is recorded. What fails after the log has the redaction is a line
+    of the response. Raises InvalidError, UnavailableError."""
+    requests = engine.requests.redactions
+    found = engine.read(query)
+    texts, position = engine.write(requests.redact(found, by), caller)
+    copies = engine.read(requests.copies(found))
+    scrubbed = _scrubbed(engine)._asdict()
+    return RedactionResult(
+        redacted=texts, position=position, also_in=list(copies.texts), more=copies.more or None, **scrubbed
+    )
+
+
+def finish(engine: Engine) -> RedactionResult:
+    """Finish redactions that the log has, but not yet all files of the store."""
+    position = engine.read_now(lambda reader: reader.position())
+    return RedactionResult(redacted=[], position=position, also_in=[], **_scrubbed(engine)._asdict())
+
+
+def _scrubbed(engine: Engine) -> Scrubbed:
+    try:
+        return engine.store.scrub()
+    except HoldlogError as error:
+        return Scrubbed(unfinished=(_AGAIN.format(error),))

@@ -1,0 +1,65 @@
+"""The Merkle tree over the log (domain/merkle.py), and the view that keeps roots of its complete subtrees."""
+
+from typing import Protocol
+
+from holdlog.domain.merkle import SUBTREE, Frontier, leaf, subtree_root
+from holdlog.projections.projection import Table
+
+TREE = Table("tree", {"position": int, "root": bytes}, key=1)
+"""`root`: of the `SUBTREE` leaves that end at this position. Rows may be missing, for events that were migrated,
+copied, imported, or written by servers without this table."""
+
+
+class Digests(Protocol):
+    """The part of a reader that a tree needs."""
+
+    def position(self) -> int:
+        """The position of the newest event."""
+
+    def digests(self, after: int, upto: int) -> list[bytes]:
+        """The digests of the events above one position, up to another."""
+
+    def subtree_roots(self) -> dict[int, bytes]:
+        """The roots in the view, by position."""
+
+
+class LogTree:
+    """The tree over the events that a reader sees. Reads the digests of at most a few subtrees for each answer, if the
+    view has all roots."""
+
+    def __init__(self, reader: Digests) -> None:
+        self.size = reader.position()
+        self._reader = reader
+        self._roots = reader.subtree_roots()
+
+    def missing(self) -> list[int]:
+        """Positions at which complete subtrees end whose roots the view lacks."""
+        return [end for end in range(SUBTREE, self.size + 1, SUBTREE) if end not in self._roots]
+
+    def subtree(self, end: int) -> bytes:
+        """The root of the complete subtree that ends at this position."""
+        root = self._roots.get(end)
+        if root is None:
+            root = self._roots[end] = subtree_root(self._reader.digests(end - SUBTREE, end))
+        return root
+
+    def hash_of(self, first: int, last: int) -> bytes:
+        """The root of the leaves from index `first` up to and without `last`, whose number is a power of two, and
+        `first` a multiple of it: what the functions of domain/merkle.py ask for."""
+        if last - first < SUBTREE:
+            return subtree_root(self._reader.digests(first, last))
+        joined = Frontier()
+        for end in range(first + SUBTREE, last + 1, SUBTREE):
+            joined.add(self.subtree(end), SUBTREE)
+        return joined.root()
+
+    def root(self, size: int | None = None) -> bytes:
+        """The root of the first `size` leaves; None: of all."""
+        size = self.size if size is None else size
+        full = size - size % SUBTREE
+        tree = Frontier()
+        for end in range(SUBTREE, full + 1, SUBTREE):
+            tree.add(self.subtree(end), SUBTREE)
+        for digest in self._reader.digests(full, size):
+            tree.add(leaf(digest))
+        return tree.root()
