@@ -122,10 +122,10 @@ def forms(found: EventTexts, part: Part) -> list[SearchText]:
 
 
 def parts_of(found: EventTexts, part: Part) -> list[SearchText]:
-    """The strings within a value that may be secrets: long, and without spaces; the longest ones."""
+    """The long strings within a value, which may be in others too; the longest ones."""
     text = found.text(part)
     value = from_json(text) if text is not None and part == "payload" else None
-    strings = {it for it in _strings(value) if len(it) >= _LEAST_PART and not any(map(str.isspace, it))}
+    strings = {it for it in _strings(value) if len(it) >= _LEAST_PART}
     longest = sorted(strings, key=lambda it: (-len(it), it))[:_MOST_PARTS]
     return [form for it in longest for form in _forms_of(it)] if isinstance(value, dict | list) else []
 

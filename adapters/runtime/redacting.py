@@ -12,8 +12,8 @@ _AGAIN = "{}; then run: holdlog redact --finish"
 
 
 def redact(engine: Engine, query: Query[FoundTexts], by: str, caller: Caller) -> RedactionResult:
-    """Redact what the query finds; the caller's reason is recorded. What fails after the log has the redaction is a line
-    of the response. Raises InvalidError, UnavailableError."""
+    """Redact what the query finds; the caller's reason is recorded. What fails after that commit is a line of the
+    response. Raises InvalidError, UnavailableError."""
     requests = engine.requests.redactions
     found = engine.read(query)
     texts, position = engine.write(requests.redact(found, by), caller)

@@ -10,6 +10,7 @@ from holdlog.adapters.stores.event_log.snapshots import check_snapshots
 from holdlog.adapters.stores.event_log.tree import check_tree
 from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.domain.merkle import SUBTREE
+from holdlog.domain.redaction import UNFINISHED
 from holdlog.projections.claims import TICKETS, claim_of
 
 Level = Literal["ok", "warn", "bad"]
@@ -37,6 +38,13 @@ REBUILD_LEFT = Finding(
 )
 
 
+REDACTION_LEFT = Finding(
+    "redaction",
+    "warn",
+    "a redaction is running, or was interrupted; files of the store may still have the text; run `holdlog redact --finish`",
+)
+
+
 def contents(inspection: SqlInspection, size: int) -> list[Finding]:
     """Findings about the store's contents. `size`: bytes."""
     store_id = inspection.meta("store_id")
@@ -45,7 +53,8 @@ def contents(inspection: SqlInspection, size: int) -> list[Finding]:
     events, live, deleted = inspection.counts()
     counts = f"{counted(events, 'event')}, {counted(live, 'record')} ({deleted:,} deleted)"
     text = f"store {shown(store_id)}: {counts}, {size / 1e6:,.1f} MB"
-    return [Finding("contents", "ok", text), *_seal(inspection.meta(SEAL))]
+    unfinished = [REDACTION_LEFT] if inspection.meta(UNFINISHED) else []
+    return [Finding("contents", "ok", text), *_seal(inspection.meta(SEAL)), *unfinished]
 
 
 def _seal(text: str | None) -> Iterator[Finding]:

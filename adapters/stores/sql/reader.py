@@ -222,8 +222,10 @@ class SqlReader(SqlThreads):
     def containing(self, text: SearchText, limit: int) -> list[EventTexts]:
         found = self.recorder.containing(text.text, text.within, bound(limit), self)
         return [
-            EventTexts(*row[:4], text.text if in_payload else None, text.text if in_reason else None)
-            for *row, in_payload, in_reason in found
+            EventTexts(
+                position, stream, version, topic, text.text if in_payload else None, text.text if in_reason else None
+            )
+            for position, stream, version, topic, in_payload, in_reason in found
         ]
 
     def token(self, name: str) -> Token:
