@@ -20,7 +20,7 @@ from holdlog.domain.claims.commands import (
 )
 from holdlog.domain.record import ClearNamespace, Transact, Written
 from holdlog.domain.redaction import Redact, Redacted
-from holdlog.domain.retention import ChangeRetention, RetentionChange
+from holdlog.domain.retention import ApplyRetention, ChangeRetention, RetentionApplied, RetentionChange
 from holdlog.domain.revert import Revert, Reverted
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.token import TokenChanged, TokenCommand
@@ -39,6 +39,7 @@ AnyCommand = (
     | TouchSessions
     | EndSession
     | ChangeRetention
+    | ApplyRetention
     | Redact
     | TokenCommand
     | ThreadCommand
@@ -64,5 +65,6 @@ Outcome = (
     | TokenChanged
     | ThreadChanged
     | RetentionChange
+    | RetentionApplied
     | Redacted
 )

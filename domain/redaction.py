@@ -74,7 +74,7 @@ def redact(command: Redact, caller: Caller, transaction: Transaction) -> Redacte
     strings = [form for text in texts for form in parts_of(*text)]
     if caller.reason is not None and any(it.is_in(caller.reason) for it in (*whole, *strings)):
         raise InvalidError("reason: contains the text that it is about, or a part of it; say why without it")
-    record(transaction, {key: _ranges(events) for key, events in due.items()}, command.by, caller)
+    record(transaction, {key: ranges_of(events) for key, events in due.items()}, command.by, caller)
     for (stream, part), events in due.items():
         transaction.redact(stream, [it.version for it in events if it.text(part) is not None], part)
     transaction.forget_texts(whole)
@@ -151,7 +151,7 @@ def _strings(value: object) -> list[str]:
     return [it for part in value for it in _strings(part)] if isinstance(value, list) else []
 
 
-def _ranges(events: Sequence[EventTexts]) -> tuple[tuple[int, int], ...]:
+def ranges_of(events: Sequence[EventTexts]) -> tuple[tuple[int, int], ...]:
     """The versions as ranges, in order."""
     found: list[tuple[int, int]] = []
     for version in sorted(it.version for it in events):

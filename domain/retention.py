@@ -4,21 +4,27 @@ Times are those of the log (`at` of its events), which no clock moves back: a va
 overwrote or deleted it, or recorded its expiry.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final, NamedTuple
 
 from pydantic import Field
 
-from holdlog.domain.message import Command
+from holdlog.domain.message import Caller, Command
 from holdlog.domain.names import AllowedAgent, Name, record_stream
-from holdlog.domain.ports import HistoryEntry, Reader
-from holdlog.domain.store_log import RetentionChanged, StoreLog
+from holdlog.domain.ports import HistoryEntry, Reader, Transaction
+from holdlog.domain.redaction import ranges_of, record
+from holdlog.domain.store_log import EventTexts, Part, RetentionChanged, StoreLog
 
 MAX_SECONDS: Final = 100 * 365 * 24 * 60 * 60
 EXAMINED: Final = 4_000
 """Events of the log that one transaction examines, because other writers wait meanwhile."""
 MAX_CHANGED: Final = 200
 """Events of its namespaces that one transaction handles: each may make one more payload due."""
+BY: Final = "holdlog"
+"""Who removes payloads that are due."""
+DONE: Final = "retention"
+"""Metadata of the store: up to which position of the log payloads were removed, by namespace (JSON)."""
 _PAGE: Final = 1_000
 
 
@@ -45,10 +51,13 @@ class RetentionChange(NamedTuple):
 
 
 class RetentionApplied(NamedTuple):
-    """`removed`: payloads; `more`: there may be more to remove now."""
+    """`removed`: payloads; `more`: there may be more to remove now. `reached`: up to which position all were removed
+    that were due; `position`: the end of the log."""
 
     removed: int
     more: bool
+    reached: int
+    position: int
 
 
 class Former(NamedTuple):
@@ -98,6 +107,39 @@ def due(
             if last > max(first, 1):
                 former.append(Former(stream, max(first, 1), last - 1))
     return Due(tuple(former), {**done, **reached}, more)
+
+
+def is_due(reader: Reader) -> bool:
+    """Whether there is something for ApplyRetention to do."""
+    log = reader.store_log()
+    found = due(reader, log, _done(reader)) if log.retention else Due((), {}, False)
+    return bool(found.former) or found.more
+
+
+def apply(transaction: Transaction) -> RetentionApplied:
+    """Remove payloads that are due, at most `MAX_CHANGED`."""
+    log = transaction.store_log()
+    found = due(transaction, log, _done(transaction))
+    events = {it.stream: _with_payload(transaction, it) for it in found.former}
+    ranges: dict[tuple[str, Part], tuple[tuple[int, int], ...]]
+    ranges = {(stream, "payload"): ranges_of(of_stream) for stream, of_stream in events.items() if of_stream}
+    record(transaction, ranges, BY, Caller(reason="retention"))
+    for stream, of_stream in events.items():
+        transaction.redact(stream, [it.version for it in of_stream], "payload")
+    transaction.put_meta(DONE, json.dumps(dict(found.done)))
+    position = transaction.position()
+    reached = min((found.done[it.namespace] for it in log.retention), default=position)
+    return RetentionApplied(sum(map(len, events.values())), found.more, reached, position)
+
+
+def _with_payload(reader: Reader, former: Former) -> list[EventTexts]:
+    versions = range(former.first, former.last + 1)
+    return [it for it in reader.texts(former.stream, versions) if it.payload is not None]
+
+
+def _done(reader: Reader) -> dict[str, int]:
+    found: dict[str, int] = json.loads(reader.meta(DONE) or "{}")
+    return found
 
 
 def _entries(reader: Reader, after: int, until: int) -> Iterator[HistoryEntry]:

@@ -43,7 +43,7 @@ from holdlog.domain.record import (
 )
 from holdlog.domain.redaction import Redact
 from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, HoldlogError, NotFoundError, ReusedError
-from holdlog.domain.retention import ChangeRetention, RetentionChange
+from holdlog.domain.retention import ApplyRetention, ChangeRetention, RetentionChange
 from holdlog.domain.revert import Revert, Reverted
 from holdlog.domain.threads.changing import change_thread, checksums_of, named
 from holdlog.domain.threads.commands import (
@@ -193,6 +193,8 @@ def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Ou
             return _change_token(command, caller, transaction)
         case Redact():
             return redaction.redact(command, caller, transaction)
+        case ApplyRetention():
+            return retention.apply(transaction)
         case ChangeRetention():
             return _change_retention(command, caller, transaction)
         case StartThread() | ForkThread() | Append() | ReplaceResults() | ChangeData():

@@ -6,7 +6,7 @@ from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import checked
 from holdlog.domain.commands import Outcome
 from holdlog.domain.ports import Reader
-from holdlog.domain.retention import ChangeRetention, RetentionChange
+from holdlog.domain.retention import ApplyRetention, ChangeRetention, RetentionApplied, RetentionChange
 
 
 class RetentionRequests:
@@ -41,3 +41,13 @@ class RetentionRequests:
             )
 
         return CommandRequest(command, answer)
+
+    def apply(self) -> CommandRequest[RetentionApplied]:
+        """Remove some of the former values that are due; the response says whether there are more."""
+        self._rules.require("admin", "*")
+
+        def answer(outcome: Outcome) -> RetentionApplied:
+            assert isinstance(outcome, RetentionApplied)
+            return outcome
+
+        return CommandRequest(ApplyRetention(), answer)

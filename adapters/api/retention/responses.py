@@ -19,6 +19,14 @@ class RetentionList(Result):
     retention: list[NamespaceRetention]
 
 
+class RetentionRun(Result):
+    """`removed`: former values. `unfinished`: as in a redaction."""
+
+    status: Literal["ok"] = "ok"
+    removed: int
+    unfinished: list[str]
+
+
 class RetentionResult(Result):
     """The retention of a namespace. `seconds` None: its former values are kept. `already`: it was so before."""
 

@@ -41,7 +41,8 @@ REBUILD_LEFT = Finding(
 REDACTION_LEFT = Finding(
     "redaction",
     "warn",
-    "a redaction is running, or was interrupted; files of the store may still have the text; run `holdlog redact --finish`",
+    "a redaction is running, or was interrupted; files of the store may still have its text; run"
+    " `holdlog redact --finish`",
 )
 
 

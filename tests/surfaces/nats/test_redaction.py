@@ -1,15 +1,19 @@
 """The relay removes redacted texts from the stream, and publishes nothing twice."""
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.payload import read
+from holdlog.adapters.python.subscriber import Subscription
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY, Caller
 from tests.support.commands import put, redact, transact
 from tests.support.servers import NatsServer
-from tests.support.streams import messages, positions, until
-from tests.surfaces.nats.conftest import Status, publish_all, relaying
+from tests.support.streams import PATIENCE, messages, positions, until
+from tests.surfaces.nats.conftest import Status, publish_all, relaying, store_id
 
 SECRET = "sk-1234567890"
 
@@ -77,3 +81,28 @@ async def test_event_that_was_redacted_before_it_was_published_has_no_value(
     assert all(SECRET not in event.text for event in events.values())
     assert (events[1].redacted, events[1].data["value"]) == (True, None)
     assert sorted(events) == [1, 2, 3]
+
+
+async def test_subscriber_without_the_store_continues_after_removed_messages(
+    engine: Engine, path: Path, options: NatsOptions
+) -> None:
+    for value in (1, SECRET, 3):
+        write(engine, "k", value)
+    await publish_all(engine, path, options)
+    redact(engine.store, 2)
+    await publish_all(engine, path, options)
+    async with asyncio.timeout(PATIENCE), Subscription(replace(options, name=store_id(engine)), after=0) as events:
+        assert [(await anext(events)).position for _ in range(3)] == [1, 3, 4]
+
+
+async def test_subscriber_with_the_store_reads_a_removed_event_from_the_log(
+    engine: Engine, path: Path, options: NatsOptions
+) -> None:
+    for value in (1, SECRET, 3):
+        write(engine, "k", value)
+    await publish_all(engine, path, options)
+    redact(engine.store, 2)
+    await publish_all(engine, path, options)
+    async with asyncio.timeout(PATIENCE), Subscription(options, after=0, opened=open_holdlog(path)) as events:
+        found = [await anext(events) for _ in range(4)]
+    assert [(it.position, it.redacted) for it in found] == [(1, False), (2, True), (3, False), (4, False)]

@@ -256,6 +256,7 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ("redactions.redact", lambda it: it.redactions.redact(FOUND, "ann"), ["admin:*"]),
     ("redactions.copies", lambda it: it.redactions.copies(FOUND), ["admin:*"]),
     ("retention.change", lambda it: it.retention.change("n", 60, "ann"), ["admin:n"]),
+    ("retention.apply", lambda it: it.retention.apply(), ["admin:*"]),
     ("claims.claim", lambda it: it.claims.claim("src/a.py", "ann"), ["claim:src/a.py"]),
     ("claims.claim", lambda it: it.claims.claim("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
     ("claims.claim", lambda it: it.claims.claim("a", "ann", (), ["b", "src/"]), ["claim:a", "claim:b", "claim:src/"]),
