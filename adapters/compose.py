@@ -5,7 +5,7 @@ import os
 import secrets
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.stores.read_models.view import ReadModelView
     from holdlog.adapters.stores.sql.recorder import LogRecorder
     from holdlog.adapters.stores.sqlite.store import SqliteStore
+    from holdlog.domain.checkpoint import Checkpoint
     from holdlog.domain.ports import Store
 
 MEMORY: Final = ":memory:"
@@ -154,6 +155,17 @@ def store_exists(location: str | Path) -> bool:
     return opening.store_exists(location)
 
 
+def open_store(location: str | Path, report: Callable[[str], None]) -> "Store":
+    """Open an existing store, without an engine. Raises StoreError, UnavailableError."""
+    if isinstance(location, str):
+        from holdlog.adapters.stores.postgres.opening import open_postgres
+
+        return open_postgres(location)
+    from holdlog.adapters.stores.sqlite.opening import open_sqlite
+
+    return open_sqlite(file_of(location), report=report)
+
+
 def open_shadow_tables(location: str | Path, report: Callable[[str], None]) -> "tuple[Store, ShadowTables] | None":
     """The store and the tables of one rebuild of it; None if there is no store. Raises StoreError, UnavailableError."""
     if not store_exists(location):
@@ -171,16 +183,20 @@ def open_shadow_tables(location: str | Path, report: Callable[[str], None]) -> "
     return file, SqliteShadowTables(file)
 
 
-def examine(location: str | Path, progress: Callable[[int, int], None] = lambda done, total: None) -> "list[Finding]":
-    """Diagnose a store. Raises StoreError for a URL that cannot name a store."""
+def examine(
+    location: str | Path,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    checkpoints: "Sequence[Checkpoint]" = (),
+) -> "list[Finding]":
+    """Diagnose a store, and compare its log with checkpoints. Raises StoreError for a URL that cannot name a store."""
     if isinstance(location, str):
         require_database(location)
         from holdlog.adapters.stores.postgres import doctor
 
-        return doctor.examine(location, progress)
+        return doctor.examine(location, progress, checkpoints)
     from holdlog.adapters.stores.sqlite.doctor import examine
 
-    return examine(location, progress)
+    return examine(location, progress, checkpoints)
 
 
 def open_lead(location: str | Path, options: "NatsOptions") -> "Lead":

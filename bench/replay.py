@@ -1,10 +1,12 @@
-"""How fast `holdlog replay` prints a log, from its start to its end, and the memory that it needs."""
+"""How fast `holdlog replay` prints a log and `holdlog verify` verifies it, their memory, and the time of a
+checkpoint."""
 
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 
@@ -12,10 +14,18 @@ from bench.bench import Bench
 from bench.figures import Figure
 from bench.rebuild import commands
 from bench.size import fill
+from holdlog import StateStore
+from holdlog.adapters.stores.event_log.tree import checkpoint_of
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
 
 GROUP = "replay"
 SMALL = 1_000
 """Events of a log whose replay is mostly the start of the process."""
+_COMMANDS = (
+    ("replay as text", 50_000, ["replay"]),
+    ("replay as JSON", None, ["replay", "--json"]),
+    ("verify", 50_000, ["verify"]),
+)
 
 
 def run(bench: Bench) -> Iterator[Figure]:
@@ -25,27 +35,40 @@ def run(bench: Bench) -> Iterator[Figure]:
         fill(path, commands(events), lambda done: bench.progress(f"{done} events to replay"))
         small = folder / "small.db"
         fill(small, commands(SMALL))
-        for what, target, words in (("text", 50_000, []), ("JSON", None, ["--json"])):
+        for what, target, words in _COMMANDS:
             taken, starts, sizes = [], [], []
             for turn in range(bench.pick(5, 3)):
                 bench.progress(f"{what}, {turn}")
-                seconds, size = _replay(path, words)
-                start, least = _replay(small, words)
+                seconds, size = _cost_of(words, path)
+                start, least = _cost_of(words, small)
                 taken.append(seconds)
                 starts.append(start)
                 sizes.append((size, least))
             rate = (events - SMALL) / (median(taken) - median(starts))
             most, least = map(median, zip(*sizes, strict=True))
             beside = f"without the start of {median(starts):.1f} s; {most:.0f} MB, for {SMALL:,} events {least:.0f} MB"
-            yield Figure(GROUP, f"{events:,} events as {what}", rate, " events/s", target, at_least=True, beside=beside)
+            yield Figure(GROUP, f"{what}, {events:,} events", rate, " events/s", target, at_least=True, beside=beside)
+        yield _checkpoint(path, bench)
 
 
-def _replay(path: Path, words: list[str]) -> tuple[float, float]:
-    """Seconds and the most memory (MB) of one replay."""
+def _checkpoint(path: Path, bench: Bench) -> Figure:
+    """A checkpoint each time after `SMALL` more events."""
+    taken = []
+    with StateStore(path) as store, closing(open_sqlite(path)) as log:
+        checkpoint_of(log)
+        for turn in range(bench.pick(9, 5)):
+            for number in range(SMALL):
+                store.set("n", "k", [turn, number], updated_by="ann")
+            started = time.perf_counter()
+            checkpoint_of(log)
+            taken.append(time.perf_counter() - started)
+    return Figure(GROUP, f"checkpoint after {SMALL:,} new events", median(taken) * 1000, " ms", 50)
+
+
+def _cost_of(words: Sequence[str], path: Path) -> tuple[float, float]:
+    """Seconds and the most memory (MB) of a command."""
     started = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "holdlog", "replay", "--db", str(path), *words], stdout=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([sys.executable, "-m", "holdlog", *words, "--db", str(path)], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0

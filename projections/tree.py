@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from holdlog.domain.merkle import SUBTREE, Frontier, leaf, subtree_root
+from holdlog.domain.refusals import StoreError
 from holdlog.projections.projection import Table
 
 TREE = Table("tree", {"position": int, "root": bytes}, key=1)
@@ -25,12 +26,13 @@ class Digests(Protocol):
 
 class LogTree:
     """The tree over the events that a reader sees. Reads the digests of at most a few subtrees for each answer, if the
-    view has all roots."""
+    view has all roots. `trusts_view`: False computes all roots from the digests, once. Raises StoreError where events
+    are missing."""
 
-    def __init__(self, reader: Digests) -> None:
+    def __init__(self, reader: Digests, trusts_view: bool = True) -> None:
         self.size = reader.position()
         self._reader = reader
-        self._roots = reader.subtree_roots()
+        self._roots = reader.subtree_roots() if trusts_view else {}
 
     def missing(self) -> list[int]:
         """Positions at which complete subtrees end whose roots the view lacks."""
@@ -40,14 +42,14 @@ class LogTree:
         """The root of the complete subtree that ends at this position."""
         root = self._roots.get(end)
         if root is None:
-            root = self._roots[end] = subtree_root(self._reader.digests(end - SUBTREE, end))
+            root = self._roots[end] = subtree_root(self._digests(end - SUBTREE, end))
         return root
 
     def hash_of(self, first: int, last: int) -> bytes:
         """The root of the leaves from index `first` up to and without `last`, whose number is a power of two, and
         `first` a multiple of it: what the functions of domain/merkle.py ask for."""
         if last - first < SUBTREE:
-            return subtree_root(self._reader.digests(first, last))
+            return subtree_root(self._digests(first, last))
         joined = Frontier()
         for end in range(first + SUBTREE, last + 1, SUBTREE):
             joined.add(self.subtree(end), SUBTREE)
@@ -60,6 +62,12 @@ class LogTree:
         tree = Frontier()
         for end in range(SUBTREE, full + 1, SUBTREE):
             tree.add(self.subtree(end), SUBTREE)
-        for digest in self._reader.digests(full, size):
+        for digest in self._digests(full, size):
             tree.add(leaf(digest))
         return tree.root()
+
+    def _digests(self, after: int, upto: int) -> list[bytes]:
+        found = self._reader.digests(after, upto)
+        if len(found) != upto - after:
+            raise StoreError(f"events are missing between positions {after + 1:,} and {upto:,}; run: holdlog verify")
+        return found

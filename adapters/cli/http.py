@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.auth.options import AuthOptions, JwtOptions
+from holdlog.adapters.cli.proof import AnchorOptions, start_anchoring
 from holdlog.adapters.cli.settings import add_options, given_options, read_options
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.operating_system.location import shown, without_password
@@ -31,7 +32,7 @@ _TAKEN: Final = ("/kv", "/claims", "/events", "/token", "/metrics", "/healthz", 
 
 def add_http_options(serve: argparse.ArgumentParser) -> None:
     http = serve.add_argument_group("over HTTP", "docs/http.md describes these options.")
-    for model in (HttpOptions, AuthOptions, JwtOptions):
+    for model in (HttpOptions, AuthOptions, JwtOptions, AnchorOptions):
         add_options(http, model)
 
 
@@ -60,7 +61,7 @@ def serve_http(
     http, auth = http_options_of(options), read_options(AuthOptions, options)
     mcp = build_server(None, groups, tool_prefix)
     bound = bound_socket(http.host, http.port)
-    engine = background = None
+    engine = background = anchoring = None
     try:
         engine = open_holdlog(location, settings, what="http", report=print_note)
         prepare(engine)
@@ -68,6 +69,7 @@ def serve_http(
         if verifier is None and not auth.insecure:
             _require_safe(http, bound.getsockname()[0])
         background = publish_to_nats(engine, location, nats) if nats is not None else None
+        anchoring = start_anchoring(engine.store, read_options(AnchorOptions, options))
         spaces = Tenants(location, engine, settings, http.max_spaces or None, prepare)
         ending = Shutdown()
         relay = None if background is None else lambda: background.status
@@ -82,6 +84,8 @@ def serve_http(
         server_of(app, http, ending, begin).run(sockets=[bound])
     finally:
         bound.close()
+        if anchoring is not None:
+            anchoring.stop()
         if background is not None:
             background.stop()
         if engine is not None:

@@ -20,6 +20,7 @@ from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
 from holdlog.adapters.cli.past import add_past
+from holdlog.adapters.cli.proof import add_proof
 from holdlog.adapters.cli.read_models import add_read_models
 from holdlog.adapters.cli.redact import add_redact
 from holdlog.adapters.cli.replay import add_replay
@@ -50,7 +51,17 @@ _GROUPS: Final = {
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": (
-        *("log", "replay", "agents", "activity", "collisions", "token", "redact", "retention", "doctor"),
+        "log",
+        "replay",
+        "agents",
+        "activity",
+        "collisions",
+        "token",
+        "redact",
+        "retention",
+        "doctor",
+        "verify",
+        "checkpoint",
     ),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
@@ -207,6 +218,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_retention(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)
+    add_proof(commands, store)
     add_backup(commands, store)
     add_restore(commands, store)
     add_copy(commands)

@@ -109,7 +109,7 @@ def run_doctor(options: argparse.Namespace) -> int:
     else:
         print_line(f"the store {without_password(location)}")
         for finding in findings:
-            print_line(_line(finding))
+            print_line(finding_line(finding))
     return 0 if sound else 1
 
 
@@ -154,7 +154,7 @@ def stored_location(db: str | None) -> Path | str:
     return location
 
 
-def _line(finding: "Finding") -> str:
+def finding_line(finding: "Finding") -> str:
     from holdlog.adapters.cli.texts import printable
 
     return f"{mark(finding.level, sys.stdout)} {finding.name:<12} {printable(finding.text)}"

@@ -74,6 +74,8 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     ),
     "rebuild": (Line(("rebuild",), shows=False),),
     "doctor": (Line(("doctor",), shows=False),),
+    "checkpoint": (Line(("checkpoint",), shows=False),),
+    "verify": (Line(("verify",), shows=False), Line(("verify", "--checkpoint", "DB"), 2, shows=False)),
     "backup": (Line(("backup", "."), shows=False), Line(("backup", "DB"), 2, shows=False)),
     "restore": (Line(("restore", "DB"), 2, shows=False),),
     "copy": (Line(("copy", "DB", "DB.copy"), shows=False), Line(("copy", "DB", "DB"), 2, shows=False)),

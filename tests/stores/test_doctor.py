@@ -411,7 +411,7 @@ def test_doctor_command_prints_json(path: Path, capsys: pytest.CaptureFixture[st
 
 def test_doctor_states_what_verified_digests_do_not_prove(path: Path) -> None:
     assert look(path)["digests"].level == "ok"
-    assert "not an unchanged one" in look(path)["proof"].text
+    assert "not proven unchanged" in look(path)["proof"].text
     assert "removed the newest events" in look(path)["proof"].text
 
 

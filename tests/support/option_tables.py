@@ -9,6 +9,7 @@ from typing import Final
 
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.options import AuthOptions, JwtOptions
+from holdlog.adapters.cli.proof import AnchorOptions
 from holdlog.adapters.cli.serve import ServeOptions
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions
 from holdlog.adapters.http.options import HttpOptions
@@ -18,7 +19,7 @@ from holdlog.adapters.operating_system.options import SWITCH, Option, declared
 DOCS: Final = Path(__file__).parents[2] / "docs"
 TABLES: Final[dict[str, tuple[type, ...]]] = {
     "command-line.md": (StoreOptions, WorkspaceOptions, ServeOptions, Settings),
-    "http.md": (HttpOptions, AuthOptions, JwtOptions),
+    "http.md": (HttpOptions, AuthOptions, JwtOptions, AnchorOptions),
     "nats.md": (NatsOptions, StreamLimits),
 }
 _HEAD: Final = "| option | in the environment | default | |\n|---|---|---|---|\n"

@@ -1,16 +1,14 @@
 """Audit of a log: is it consistent, and do the views agree with it? One pass by stream, in little memory. Repairs
 nothing."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.codec import decode, event_of, expected_digest
-from holdlog.adapters.stores.sql.inspection import SqlInspection
+from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
+from holdlog.adapters.stores.sql.inspection import UNREADABLE, SqlInspection
 from holdlog.domain.envelope import NO_DIGEST
-from holdlog.domain.message import Event
 from holdlog.domain.ports import State
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import Part, Redactions
@@ -26,21 +24,23 @@ MAX_COMPARED: Final = 500
 """Maximum number of rows of views in a batch."""
 MAX_WEIGHT: Final = 4 * 1024 * 1024
 """Maximum number of characters in a batch, which ends after the row that exceeds it."""
-_BROKEN: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
-"""Exceptions that code which trusts column types may raise for a row that another program wrote."""
 
 Row = tuple[Any, ...]
 
 
 class Faults:
-    """Counts faults and names the first few."""
+    """Counts faults and names a few of them. `first`: the lowest position of an event that has one; None if no position
+    is known."""
 
     def __init__(self) -> None:
         self.count = 0
         self.examples: list[str] = []
+        self.first: int | None = None
 
-    def add(self, example: str) -> None:
+    def add(self, example: str, position: int | None = None) -> None:
         self.count += 1
+        if position is not None and (self.first is None or position < self.first):
+            self.first = position
         if len(self.examples) < MAX_EXAMPLES:
             self.examples.append(example)
 
@@ -64,7 +64,7 @@ class Audit:
         self.views = Faults()
         self._inspection = inspection
         self._progress = progress
-        self._redactions = Redactions(_readable(inspection.facts()))
+        self._redactions = Redactions(inspection.facts())
         self._found = dict.fromkeys((view.name for view in VIEWS), 0)
         self._missing = {view.name for view in VIEWS} - inspection.views()
         self._total = inspection.total()
@@ -98,12 +98,11 @@ class Audit:
             self._count()
             version = row[2]
             if not isinstance(last, int) or version != last + 1:
-                self.versions.add(f"{stream}@{version} follows version {last}")
+                self.versions.add(f"{stream}@{version} follows version {last}", row[0])
             if not _verifies(row, previous):
-                self.digests.add(f"{stream}@{version}")
-            for part in _missing(row):
-                if not self._redactions.cover(stream, version, part):
-                    self.redactions.add(f"{stream}@{version}")
+                self.digests.add(f"{stream}@{version}", row[0])
+            if row[14] is not None or row[22] is not None:
+                self._require_redacted(stream, row)
             last, previous = version, row[11]
             if folded is not None:
                 folded = self._evolved(folded.state, row, stream, added)
@@ -111,6 +110,16 @@ class Audit:
             for put in added.at_the_end():
                 self._collect(stream, put)
         return folded
+
+    def _require_redacted(self, stream: str, row: Row) -> None:
+        """Check that a text of which only the hash is left was redacted."""
+        parts: dict[Part, bool] = {
+            "payload": row[13] is None and row[14] is not None,
+            "reason": row[9] is None and row[22] is not None,
+        }
+        for part, is_missing in parts.items():
+            if is_missing and not self._redactions.cover(stream, row[2], part):
+                self.redactions.add(f"{stream}@{row[2]}", row[0])
 
     def _initial(self, stream: str) -> Folded | None:
         try:
@@ -120,7 +129,7 @@ class Audit:
             self.unreadable.add(f"the stream name {stream!r} is not one that holdlog writes")
         except StoreError as error:
             self.unreadable.add(str(error))
-        except _BROKEN:
+        except UNREADABLE:
             self.unreadable.add(f"stream {stream!r} is not text")
         return None
 
@@ -129,16 +138,16 @@ class Audit:
         digest, payload = row[11], row[13]
         try:
             # A version gap is already reported; compare views as if there were none.
-            before: State = state._replace(version=version - 1)
+            before: State = state if state.version == version - 1 else state._replace(version=version - 1)
             event = event_of(stream, version, topic, body, payload)
             after = following(before, FoldStep(stream, version, at, digest, event, principal))
             for put in added.by(after.state, event, at):
                 self._collect(stream, put)
             return after
         except StoreError as error:
-            self.unreadable.add(str(error))
-        except _BROKEN:
-            self.unreadable.add(f"event {stream}@{version} cannot be read")
+            self.unreadable.add(str(error), row[0])
+        except UNREADABLE:
+            self.unreadable.add(f"event {stream}@{version} cannot be read", row[0])
         return None
 
     def _collect(self, stream: str, put: Put) -> None:
@@ -193,11 +202,12 @@ class Audit:
         first, last = self._inspection.ends()
         if last != self._total:
             # A single writer leaves no gaps; only removing rows does.
-            self.positions.add(f"the last position is {last:,}, but there are {self._total:,} events")
+            text = f"the last position is {last:,}, but there are {self._total:,} events"
+            self.positions.add(text, self._inspection.gap())
         elif self._total and first != 1:
-            self.positions.add(f"the first position is {first:,}")
+            self.positions.add(f"the first position is {first:,}", 1)
         for position, version, stream in self._inspection.backwards():
-            self.times.add(f"{stream}@{version} (position {position})")
+            self.times.add(f"{stream}@{version} (position {position})", position)
 
     def _count(self) -> None:
         self.events += 1
@@ -208,28 +218,14 @@ class Audit:
 def _verifies(row: Row, previous: bytes) -> bool:
     try:
         return bool(expected_digest(row, previous) == row[11])
-    except (StoreError, *_BROKEN):
+    except (StoreError, *UNREADABLE):
         return False
-
-
-def _missing(row: Row) -> Iterator[Part]:
-    """The parts of an event of which only the hash is left."""
-    if row[13] is None and row[14] is not None:
-        yield "payload"
-    if row[9] is None and row[22] is not None:
-        yield "reason"
-
-
-def _readable(rows: Iterable[Row]) -> Iterator[Event]:
-    for row in rows:
-        with suppress(StoreError, *_BROKEN):  # the audit reports it with its stream
-            yield decode(row).event
 
 
 def _stream_of(view: Table, row: Row) -> str | None:
     try:
         return fold.stream_of(view, row)
-    except _BROKEN:
+    except UNREADABLE:
         return None
 
 
@@ -241,5 +237,5 @@ def _added(view: Table, row: Row) -> list[Row]:
         state: State = initial(stream)._replace(version=version)
         changes = fold.detail_rows(state, event_of(stream, version, topic, body, row[13]), at)
         return [change.key for change in changes if change.table is view]
-    except (StoreError, *_BROKEN):
+    except (StoreError, *UNREADABLE):
         return []

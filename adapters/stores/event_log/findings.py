@@ -1,6 +1,6 @@
 """Findings of a doctor that do not depend on the kind of store."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
@@ -9,26 +9,41 @@ from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.event_log.snapshots import check_snapshots
 from holdlog.adapters.stores.event_log.tree import check_tree
 from holdlog.adapters.stores.sql.inspection import SqlInspection
+from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.merkle import SUBTREE
 from holdlog.domain.redaction import UNFINISHED
+from holdlog.domain.refusals import StoreError
+from holdlog.domain.store_log import LogForked
 from holdlog.projections.claims import TICKETS, claim_of
+from holdlog.projections.tree import LogTree
 
 Level = Literal["ok", "warn", "bad"]
 
 
 class Finding(NamedTuple):
-    """The subject of a check, its status, and one line about it."""
+    """The subject of a check, its status, and one line about it. `position`: of the first event that differs."""
 
     name: str
     level: Level
+    text: str
+    position: int | None = None
+
+
+class Verdict(NamedTuple):
+    """Whether a log is consistent, and up to which position checkpoints show that it is unchanged; 0: not shown.
+    `position`: of the first event that differs, as far as one is known. `text`: all that on one line."""
+
+    consistent: bool
+    unchanged_to: int
+    position: int | None
     text: str
 
 
 NOT_PROVEN = Finding(
     "proof",
     "ok",
-    "digests show a consistent log, not an unchanged one: without a checkpoint kept elsewhere, anyone who can write the"
-    " store could have changed events and computed every digest again, or removed the newest events",
+    "consistent; not proven unchanged: without a checkpoint kept elsewhere, anyone who can write the store could have"
+    " changed events and computed every digest again, or removed the newest events",
 )
 
 REBUILD_LEFT = Finding(
@@ -66,15 +81,18 @@ def _seal(text: str | None) -> Iterator[Finding]:
         yield Finding("seal", "bad", "the store is sealed, but its seal cannot be read")
 
 
-def log(inspection: SqlInspection, progress: Callable[[int, int], None]) -> list[Finding]:
+def log(
+    inspection: SqlInspection, progress: Callable[[int, int], None], checkpoints: Sequence[Checkpoint] = ()
+) -> list[Finding]:
     audit = Audit(inspection, progress)
     audit.run()
+    proof = [] if audit.digests.count and not checkpoints else _proof(inspection, checkpoints)
     return [
         _judged("positions", audit.positions, f"1 to {audit.events:,} without a gap", "events are missing"),
         _judged("versions", audit.versions, f"of {audit.streams:,} streams, without a gap", "events are missing"),
         _judged("times", audit.times, "never run backwards", "are earlier than the event before"),
         _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
-        *([] if audit.digests.count else [NOT_PROVEN]),
+        *proof,
         _judged("redactions", audit.redactions, "no text is missing without one", "lack a text that nobody redacted"),
         _judged("events", audit.unreadable, "all can be read", "cannot be read"),
         _judged(
@@ -84,6 +102,66 @@ def log(inspection: SqlInspection, progress: Callable[[int, int], None]) -> list
             "differ from the log; run `holdlog rebuild`",
         ),
     ]
+
+
+def _proof(inspection: SqlInspection, checkpoints: Sequence[Checkpoint]) -> list[Finding]:
+    """Compare the log with checkpoints of it, or of logs that it was copied from, and with what it says about those."""
+    forks = [it for it in inspection.facts() if isinstance(it, LogForked)]
+    if not checkpoints and not forks:
+        return [NOT_PROVEN]
+    tree = LogTree(inspection.reader(), trusts_view=False)
+    copied = {fork.source: fork.at_position for fork in forks}
+    store_id = inspection.meta("store_id")
+    faults = Faults()
+    for fork in forks:
+        if (root := _root(tree, fork.at_position)) is None or root.hex() != fork.root:
+            faults.add(f"up to position {fork.at_position:,}")
+    source = _judged("source", faults, "of a copied log: its events are as copied", "copied logs were changed")
+    is_known = [it.origin == store_id or it.size <= copied.get(it.origin, 0) for it in checkpoints]
+    found = [_compared(tree, it, known) for it, known in zip(checkpoints, is_known, strict=True)]
+    return [*([source] if forks else []), *(found or [NOT_PROVEN])]
+
+
+def _compared(tree: LogTree, checkpoint: Checkpoint, is_known: bool) -> Finding:
+    if not is_known:
+        return Finding("checkpoint", "bad", f"is of another store, {shown(checkpoint.origin)}")
+    if checkpoint.size > tree.size:
+        text = f"ends at position {checkpoint.size:,}, but the log at {tree.size:,}: the newest events were removed"
+        return Finding("checkpoint", "bad", text, tree.size + 1)
+    if _root(tree, checkpoint.size) != checkpoint.root:
+        return Finding(
+            "checkpoint", "bad", f"events up to position {checkpoint.size:,} are not those of the checkpoint"
+        )
+    return Finding("checkpoint", "ok", f"events up to position {checkpoint.size:,} are those of the checkpoint")
+
+
+def _root(tree: LogTree, size: int) -> bytes | None:
+    """The root of the first events; None if some are missing."""
+    try:
+        return tree.root(size) if size <= tree.size else None
+    except StoreError:
+        return None
+
+
+def verdict_of(findings: Sequence[Finding], checkpoints: Sequence[Checkpoint]) -> Verdict:
+    """Sum up the findings about a log that was compared with these checkpoints, in this order."""
+    compared = [it for it in findings if it.name == "checkpoint"]
+    unchanged_to = max(
+        (it.size for it, found in zip(checkpoints, compared, strict=False) if found.level == "ok"), default=0
+    )
+    unchanged = f"unchanged up to position {unchanged_to:,}" if unchanged_to else "not proven unchanged"
+    bad = [it for it in findings if it.level == "bad"]
+    position = min((it.position for it in bad if it.position is not None), default=None)
+    where = "" if position is None else f"; the first event that differs is at position {position:,}"
+    unchecked = next((it.text for it in findings if (it.name, it.level) == ("log", "warn")), None)
+    if unchecked is not None:
+        return Verdict(False, 0, None, f"the log was {unchecked}")
+    if any(it.name != "checkpoint" for it in bad):
+        names = ", ".join(dict.fromkeys(it.name for it in bad))
+        return Verdict(False, unchanged_to, position, f"not consistent ({names}){where}; {unchanged}")
+    if bad:
+        return Verdict(False, unchanged_to, position, f"consistent, but not as in the checkpoint{where}; {unchanged}")
+    return Verdict(True, unchanged_to, None, f"consistent; {unchanged}{'' if checkpoints else ' (see --checkpoint)'}")
 
 
 def snapshots(inspection: SqlInspection) -> Finding:
@@ -154,4 +232,4 @@ def counted(number: int, noun: str) -> str:
 def _judged(name: str, faults: Faults, fine: str, problem: str) -> Finding:
     if faults.count == 0:
         return Finding(name, "ok", fine)
-    return Finding(name, "bad", f"{faults.count:,} {problem}: {shown(str(faults))}")
+    return Finding(name, "bad", f"{faults.count:,} {problem}: {shown(str(faults))}", faults.first)

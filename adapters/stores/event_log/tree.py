@@ -1,52 +1,74 @@
-"""The kept roots of the Merkle tree's subtrees: completed, and checked against the log."""
+"""The Merkle tree of a store: checkpoints of it, and the roots that are kept."""
 
 import time
 from collections.abc import Callable
-from itertools import islice
+from contextlib import suppress
+from typing import Final
 
 from holdlog.adapters.stores.event_log.audit import Faults
 from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT
-from holdlog.domain.merkle import SUBTREE, subtree_root
+from holdlog.domain.checkpoint import Checkpoint
+from holdlog.domain.merkle import SUBTREE
 from holdlog.domain.ports import Reader, Store
+from holdlog.domain.refusals import StoreError
 from holdlog.projections.tree import LogTree
 
-TURN_SUBTREES = 256
+TURN_SUBTREES: Final = 256
 """Roots that are written at once."""
 
+Progress = Callable[[int, int], None]
+"""Called with the number of events done and of all."""
 
-def complete_tree(store: Store, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Keep the roots that are missing, while other processes read and write. Returns how many. `progress` counts
-    events. If it is interrupted, some are still missing: checkpoints then compute them. Raises UnavailableError."""
+
+def _ignore(done: int, total: int) -> None:
+    """No progress is shown."""
+
+
+def checkpoint_of(store: Store, progress: Progress = _ignore) -> Checkpoint:
+    """The checkpoint of all events; keeps roots that are missing. Raises UnavailableError."""
+    complete_tree(store, progress)
+    with store.snapshot() as reader:
+        tree = LogTree(reader)
+        return Checkpoint(reader.meta("store_id") or "", tree.size, tree.root())
+
+
+def complete_tree(store: Store, progress: Progress = _ignore) -> int:
+    """Keep the roots that are missing, unless the store is sealed, while other processes read and write. Returns how
+    many. If it is interrupted, some are still missing, and readers compute them. Raises UnavailableError."""
     with store.reader() as reader:
         missing = LogTree(reader).missing()
-    ends = iter(missing)
-    done = 0
-    while turn := list(islice(ends, TURN_SUBTREES)):
+    for done in range(0, len(missing), TURN_SUBTREES):
         roots = {}
-        for end in turn:
+        for count, end in enumerate(missing[done : done + TURN_SUBTREES], done + 1):
             with store.reader() as reader:
-                roots[end] = subtree_root(reader.digests(end - SUBTREE, end))
-            done += 1
-            progress(done * SUBTREE, len(missing) * SUBTREE)
+                roots[end] = LogTree(reader, trusts_view=False).subtree(end)
+            progress(count * SUBTREE, len(missing) * SUBTREE)
         with store.transaction(time.monotonic() + TURN_TIMEOUT) as transaction:
+            if transaction.sealed is not None:
+                return 0
             transaction.put_subtree_roots(roots)
-    return done
+    return len(missing)
 
 
 def rebuild_tree(store: Store) -> int:
     """Replace all kept roots. Returns their number. Raises UnavailableError."""
     with store.transaction(time.monotonic() + TURN_TIMEOUT) as transaction:
+        if transaction.sealed is not None:
+            return 0
         transaction.drop_subtree_roots()
     return complete_tree(store)
 
 
 def check_tree(reader: Reader, faults: Faults) -> int:
     """Compare each kept root with the events. Returns how many there are."""
-    last = reader.position()
+    tree = LogTree(reader, trusts_view=False)
     roots = reader.subtree_roots()
     for end, root in sorted(roots.items()):
-        if end % SUBTREE or not SUBTREE <= end <= last:
+        if end % SUBTREE or not SUBTREE <= end <= tree.size:
             faults.add(f"position {end:,}, where no subtree ends")
-        elif subtree_root(reader.digests(end - SUBTREE, end)) != root:
-            faults.add(f"positions {end - SUBTREE + 1:,} to {end:,}")
+            continue
+        with suppress(StoreError):  # events are missing
+            if tree.subtree(end) == root:
+                continue
+        faults.add(f"positions {end - SUBTREE + 1:,} to {end:,}")
     return len(roots)

@@ -1,6 +1,6 @@
 """Diagnosis of a store in PostgreSQL: the store itself, and the durability of its server. Repairs nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import psycopg
@@ -35,6 +35,7 @@ from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, added_since, i
 from holdlog.adapters.stores.postgres.session import connected
 from holdlog.adapters.stores.postgres.shadow_tables import REBUILD
 from holdlog.adapters.stores.postgres.target import database_target
+from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 
@@ -45,7 +46,9 @@ PAUSE_SECONDS: Final = 600
 vacuumed."""
 
 
-def examine(url: str, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Finding]:
+def examine(
+    url: str, progress: Callable[[int, int], None] = lambda done, total: None, checkpoints: Sequence[Checkpoint] = ()
+) -> list[Finding]:
     """Report all findings about the store; `progress` counts events. Never raises for what it finds."""
     findings: list[Finding] = []
     try:
@@ -60,7 +63,9 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
             findings += _server(connection, target.schema)
             if not TABLES & tables_there(connection):
                 return [*findings, Finding("tables", "bad", f"there is no store in the schema {shown(target.schema)}")]
-            findings += _snapshot(connection, PostgresInspection(connection, PostgresEventRecorder(target)), progress)
+            findings += _snapshot(
+                connection, PostgresInspection(connection, PostgresEventRecorder(target)), progress, checkpoints
+            )
             findings.append(_connected(connection, target.schema))
     except StoreError as error:
         findings.append(Finding("database", "bad", str(error)))
@@ -70,7 +75,10 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
 
 
 def _snapshot(
-    connection: Connection, inspection: PostgresInspection, progress: Callable[[int, int], None]
+    connection: Connection,
+    inspection: PostgresInspection,
+    progress: Callable[[int, int], None],
+    checkpoints: Sequence[Checkpoint],
 ) -> Iterator[Finding]:
     """Yield the findings from one snapshot."""
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -81,7 +89,7 @@ def _snapshot(
     if any(finding.name == "schema" and finding.level != "ok" for finding in schema):
         yield Finding("log", "warn", "not checked: its schema has another version")
     else:
-        yield from _guarded(connection, "log", lambda: log(inspection, progress))
+        yield from _guarded(connection, "log", lambda: log(inspection, progress, checkpoints))
         yield from _guarded(connection, "snapshots", lambda: [snapshots(inspection)])
         yield from _guarded(connection, "tree", lambda: [tree(inspection)])
         yield from _guarded(connection, "leases", lambda: [leases(inspection)])

@@ -1,15 +1,21 @@
 """One snapshot of a store, for the doctor: what both databases share."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.reader import SqlReader
 from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.adapters.stores.sql.text import NONE
+from holdlog.domain.message import Event
+from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import STORE_STREAM
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.projection import Row, Table
 
+UNREADABLE: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
+"""Exceptions that code which trusts column types may raise for a row that another program wrote."""
 _SELECT_COUNTS: Final = """
 SELECT (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
 _SELECT_KEPT: Final = "SELECT (SELECT COUNT(*) FROM requests), (SELECT COUNT(*) FROM refusals)"
@@ -40,13 +46,21 @@ class SqlInspection:
         """First and last position of the log; zeros if it is empty."""
         return self._recorder.ends(self._unit)
 
+    def gap(self) -> int | None:
+        """The first position without an event before the last one; None if there is none."""
+        return self._recorder.gap(self._unit)
+
     def events(self) -> Iterator[Row]:
         """All events in the form that `codec.decode` takes, in order of streams and versions."""
         return self._recorder.all_by_stream(self._unit)
 
-    def facts(self) -> Sequence[Row]:
-        """The events about the log itself, in the form that `codec.decode` takes."""
-        return self._recorder.select_events(STORE_STREAM, unit=self._unit)
+    def facts(self) -> list[Event]:
+        """The events about the log itself, except for those that cannot be read."""
+        found = []
+        for row in self._recorder.select_events(STORE_STREAM, unit=self._unit):
+            with suppress(StoreError, *UNREADABLE):
+                found.append(decode(row).event)
+        return found
 
     def all_rows(self, view: Table) -> Iterator[Row]:
         return self._unit.stream(select_from(view), NONE)

@@ -69,6 +69,9 @@ REMOVE: Final = {
 }
 _COUNT: Final = f"SELECT COUNT(*) FROM {EVENTS_TABLE}"
 _ENDS: Final = f"SELECT MIN(notification_id), MAX(notification_id) FROM {EVENTS_TABLE}"
+_GAP: Final = f"""SELECT MIN(number) FROM (SELECT notification_id,
+    ROW_NUMBER() OVER (ORDER BY notification_id) AS number FROM {EVENTS_TABLE}) AS log
+    WHERE notification_id <> number"""
 _KNOWN: Final = f"SELECT DISTINCT originator_id FROM {EVENTS_TABLE} WHERE originator_id = ANY(:names)"
 _BACKWARDS: Final = f"""SELECT notification_id, originator_version, originator_id FROM (
     SELECT notification_id, originator_version, originator_id, at,
@@ -238,6 +241,11 @@ class LogRecorder(ApplicationRecorder):
         """First and last position; zeros if the log is empty."""
         first, last = unit.rows(_ENDS, NONE)[0]
         return first or 0, last or 0
+
+    def gap(self, unit: Statements) -> int | None:
+        """The first position without an event before the last one; None if there is none."""
+        found: int | None = unit.rows(_GAP, NONE)[0][0]
+        return found
 
     def known(self, streams: Sequence[str], unit: Statements) -> set[str]:
         """Those of these streams that have events."""

@@ -4,7 +4,7 @@ import os
 import sqlite3
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -31,12 +31,17 @@ from holdlog.adapters.stores.sqlite.opening import require_ours
 from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR, version_of
 from holdlog.adapters.stores.sqlite.shadow_tables import left_over
+from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.refusals import StoreError
 
 MAX_PROBLEMS: Final = 3
 
 
-def examine(path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Finding]:
+def examine(
+    path: Path,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    checkpoints: Sequence[Checkpoint] = (),
+) -> list[Finding]:
     """Report all findings about the store `path`; `progress` counts events. Never raises for what it finds."""
     if not os.path.lexists(path):
         return [Finding("file", "bad", f"there is no store at {shown(path)}")]
@@ -53,7 +58,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             if version_of(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # an older minor has other views
                 findings.append(Finding("log", "warn", "not checked: its schema is older"))
             else:
-                findings += _guarded("log", lambda: log(inspection, progress))
+                findings += _guarded("log", lambda: log(inspection, progress, checkpoints))
                 findings += _guarded("snapshots", lambda: [snapshots(inspection)])
                 findings += _guarded("tree", lambda: [tree(inspection)])
                 findings += _guarded("leases", lambda: [leases(inspection)])

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from holdlog.adapters.stores.sql.inspection import SqlInspection
@@ -28,9 +29,8 @@ class SqliteInspection(SqlInspection):
         return {key: row for key, row in found if row is not None}
 
 
-def any_text(text: bytes) -> str:
-    """A `text_factory` that also reads invalid UTF-8; the result then differs from any valid text."""
-    return text.decode("utf-8", "surrogateescape")
+any_text: Final = partial(str, encoding="utf-8", errors="surrogateescape")
+"""A `text_factory` that also reads invalid UTF-8; the result then differs from any valid text."""
 
 
 _SELECT_ROW: Final = {view.name: select_row(view) for view in VIEWS}
