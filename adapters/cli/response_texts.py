@@ -59,6 +59,8 @@ def remark(result: Result, command: str) -> str:
     match result:
         case responses.UpdateResult(version=version):
             return f"version {version}"
+        case responses.DeleteResult(deleted_version=version):
+            return f"the history keeps the value of version {version}; to remove it there, too: holdlog redact -h"
         case responses.StateRecord(expires_in_seconds=float() as left, expires_at=end):
             return f"expires in {duration(left)}{_at(end)}"
         case claims.Board(next_after=str() as after):

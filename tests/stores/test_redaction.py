@@ -120,7 +120,7 @@ def test_views_and_log_agree_after_redactions_of_every_kind(path: Path) -> None:
     assert {it.name for it in examine(path) if it.level == "warn"} <= {"sqlite", "permissions"}
 
 
-def test_repeated_request_whose_value_was_redacted_says_so(path: Path) -> None:
+def test_repeated_request_reports_that_its_value_was_redacted(path: Path) -> None:
     with opened(path) as engine:
         write = engine.requests.transactions.update("n", "k", "ann", append=SECRET)
         who = Caller(request_id="r-1")

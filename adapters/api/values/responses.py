@@ -189,6 +189,7 @@ class DeleteResult(Result):
     deleted_version: int
     version: int
     position: int
+    hint: str
 
 
 class ClearResult(Result):

@@ -319,5 +319,5 @@ def _texts(event: EncodedEvent) -> EventTexts:
         "reason": event.reason is None and event.reason_hash is not None,
     }
     removed = tuple(part for part, is_so in is_removed.items() if is_so)
-    place = event.id, event.originator_id, event.originator_version, event.topic
-    return EventTexts(*place, event.payload, event.reason, removed, event.format is not None)
+    position, stream, version, topic = event[:4]
+    return EventTexts(position, stream, version, topic, event.payload, event.reason, removed, event.format is not None)
