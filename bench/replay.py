@@ -1,5 +1,5 @@
 """How fast `holdlog replay` prints a log and `holdlog verify` verifies it, their memory, and the time of a
-checkpoint."""
+checkpoint and of evidence."""
 
 import os
 import subprocess
@@ -21,6 +21,8 @@ from holdlog.adapters.stores.sqlite.opening import open_sqlite
 GROUP = "replay"
 SMALL = 1_000
 """Events of a log whose replay is mostly the start of the process."""
+PROVEN = 10_000
+"""Events in a bundle of evidence."""
 _COMMANDS = (
     ("replay as text", 50_000, ["replay"]),
     ("replay as JSON", None, ["replay", "--json"]),
@@ -48,7 +50,21 @@ def run(bench: Bench) -> Iterator[Figure]:
             most, least = map(median, zip(*sizes, strict=True))
             beside = f"without the start of {median(starts):.1f} s; {most:.0f} MB, for {SMALL:,} events {least:.0f} MB"
             yield Figure(GROUP, f"{what}, {events:,} events", rate, " events/s", target, at_least=True, beside=beside)
+        yield _evidence(path, events, bench)
         yield _checkpoint(path, bench)
+
+
+def _evidence(path: Path, events: int, bench: Bench) -> Figure:
+    """A bundle of the last `PROVEN` events."""
+    bundle, taken, size = path.with_name("case.zip"), [], 0
+    for turn in range(bench.pick(5, 3)):
+        bench.progress(f"evidence, {turn}")
+        seconds, _ = _cost_of(["evidence", "--from", str(events - PROVEN + 1), "-o", str(bundle)], path)
+        taken.append(seconds)
+        size = bundle.stat().st_size
+        bundle.unlink()
+    beside = f"with the start; {size / 1e6:.1f} MB"
+    return Figure(GROUP, f"evidence of {PROVEN:,} events", median(taken), " s", 5, beside=beside)
 
 
 def _checkpoint(path: Path, bench: Bench) -> Figure:

@@ -6,7 +6,7 @@ Functions that need nodes take `hash_of(first, last)`: the root of the leaves fr
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 SUBTREE: Final = 1024
@@ -61,6 +61,15 @@ class Frontier:
         while roots:
             result = node(roots.pop(), result)
         return result
+
+
+def subtrees(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """The largest complete subtrees that together have the leaves from index `first` up to and without `last`, from
+    left to right: bounds as for `hash_of`. Their roots before and after a range of leaves prove that it is complete."""
+    while first < last:
+        size = min(first & -first or last, 1 << (last - first).bit_length() - 1)
+        yield first, first + size
+        first += size
 
 
 def root_of(first: int, last: int, hash_of: HashOf) -> bytes:

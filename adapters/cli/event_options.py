@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 GROUPS: Final = ("record", "claim", "thread", "agent", "token", "store")
 """Groups of event kinds, by name."""
+FILTERS: Final = ("namespace", "prefix", "resource", "thread", "kinds", "agent")
+"""The options of `add_filters`."""
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:

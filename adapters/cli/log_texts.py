@@ -21,16 +21,21 @@ def line_of(event: Event) -> str:
     if event["kind"] == "Refusal":
         who = marked(event["by"]) or "a caller"
         return f"-  {moment_at(_time(event['at']))}  {who} was refused ({event['code']}): {event['what']}"
-    time = moment_at(_time(event["due"] if "due" in event else event["at"]))
     redacted = " (redacted)" if event.get("redacted") else ""
-    return f"{event['position']}  {time}  {_sentence(event)}{redacted}"
+    return f"{event['position']}  {time_of(event)}  {sentence_of(event)}{redacted}"
+
+
+def time_of(event: Event) -> str:
+    """The time to show for an event."""
+    return moment_at(_time(event["due"] if "due" in event else event["at"]))
 
 
 def _time(given: str | int) -> int:
     return given if isinstance(given, int) else microseconds(datetime.fromisoformat(given))
 
 
-def _sentence(event: Event) -> str:
+def sentence_of(event: Event) -> str:
+    """Who did what."""
     who = author(marked(event["by"]), event.get("principal"))
     family = event["stream"].partition(":")[0]
     return _FAMILIES.get(family, _of_unknown)(event, who) or _of_unknown(event, who)
@@ -122,7 +127,7 @@ def _of_store(event: Event, who: str) -> str:
             )
             return f"{who} redacted the {event['part']} of {event['target']}, version {versions}{_reason(event)}"
         case "LogForked":
-            return f"copied from store {event['source']}, up to its position {event['at_position']}"
+            return f"this log is a copy of store {event['source']}, made at its position {event['at_position']}"
         case "RetentionChanged":
             kept = f"are kept for {duration(event['seconds'])}" if "seconds" in event else "are kept"
             return f"{who} decided: former values of {event['namespace']} {kept}{_reason(event)}"

@@ -15,6 +15,7 @@ from holdlog.adapters.operating_system.options import FILE, LEASE_SECONDS, optio
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
+    from holdlog.adapters.auth.signing import PublicKey
     from holdlog.adapters.runtime.anchoring import Anchoring
     from holdlog.domain.checkpoint import Checkpoint, CheckpointNote
     from holdlog.domain.ports import Store
@@ -61,8 +62,8 @@ def add_proof(commands: Commands, shared: argparse.ArgumentParser) -> None:
         description="Print a checkpoint of the log: its store id, number of events and Merkle root, as a C2SP"
         " tlog-checkpoint. Keep it where nobody who can write the store can change it: holdlog verify can later show"
         " that these events are unchanged.",
-        epilog="examples:\n  holdlog checkpoint --sign key.pem > checkpoint.txt\n"
-        "  holdlog checkpoint --anchor-command 'ssh audit@vault.example \"cat >> checkpoints\"'",
+        epilog="examples:\n  holdlog checkpoint --sign key.pem\n"
+        "  holdlog checkpoint --anchor-command 'ssh audit@vault.example \"cat >> kept.txt\"'",
     )
     add_options(checkpoint, CheckpointOptions)
     checkpoint.add_argument("--json", action="store_true", help="print the outcome as JSON (default: text)")
@@ -78,9 +79,17 @@ def add_proof(commands: Commands, shared: argparse.ArgumentParser) -> None:
         " public.pem",
     )
     verify.add_argument(
-        "--checkpoint", metavar="FILE", action="append", default=[], help="a kept checkpoint; may be repeated"
+        "--checkpoint",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a kept checkpoint; repeatable (default: none)",
     )
-    verify.add_argument("--key", metavar="PUBLIC", help="require that this public key (PEM) signed the checkpoints")
+    verify.add_argument(
+        "--key",
+        metavar="PUBLIC",
+        help="the public key (PEM) that must have signed the checkpoints (default: not checked)",
+    )
     verify.add_argument("--json", action="store_true", help="print the findings as JSON (default: text)")
     verify.set_defaults(run=run_verify)
 
@@ -179,25 +188,32 @@ def _read_checkpoints(paths: list[str], key: str | None) -> "list[Checkpoint]":
     """Read the files, by size; with a key, require its signature. Raises InvalidError."""
     from holdlog.adapters.auth.signing import PublicKey
     from holdlog.adapters.cli.texts import print_note
-    from holdlog.domain.checkpoint import parse_note
 
     if key is not None and not paths:
         raise InvalidError("--key: requires --checkpoint")
     public = None if key is None else PublicKey(Path(key), "--key")
     found = []
     for path in paths:
-        try:
-            with Path(path).open("rb") as file:
-                note = parse_note(file.read(MAX_NOTE_BYTES).decode())
-            if public is not None:
-                public.require_signed(note)
-            elif note.signatures:
-                print_note(f"the signature of {path} is not checked; pass --key")
-        except OSError as error:
-            raise InvalidError(f"--checkpoint: {path} cannot be read ({error.strerror})") from None
-        except UnicodeDecodeError:
-            raise InvalidError(f"--checkpoint: {path} is not text") from None
-        except InvalidError as error:
-            raise InvalidError(f"--checkpoint: {path}: {str(error).removeprefix('checkpoint: ')}") from None
+        note = read_note(path, public)
+        if note.signatures and public is None:
+            print_note(f"the signature of {path} is not checked; pass --key")
         found.append(note.checkpoint)
     return sorted(found, key=lambda it: it.size)
+
+
+def read_note(path: str, public: "PublicKey | None" = None) -> "CheckpointNote":
+    """Read the file that --checkpoint names; with a key, require its signature. Raises InvalidError."""
+    from holdlog.domain.checkpoint import parse_note
+
+    try:
+        with Path(path).open("rb") as file:
+            note = parse_note(file.read(MAX_NOTE_BYTES).decode())
+        if public is not None:
+            public.require_signed(note)
+        return note
+    except OSError as error:
+        raise InvalidError(f"--checkpoint: {path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise InvalidError(f"--checkpoint: {path} is not text") from None
+    except InvalidError as error:
+        raise InvalidError(f"--checkpoint: {path}: {str(error).removeprefix('checkpoint: ')}") from None

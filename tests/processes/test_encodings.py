@@ -57,6 +57,7 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     ),
     "log": (Line(("log", "--refusals")), Line(("log", "--after", "0", "--follow", "--limit", "3"))),
     "replay": (Line(("replay", "--from", "2", "--state")), Line(("replay", "--to", "1"))),
+    "evidence": (Line(("evidence", "-o", "DB.zip"), shows=False),),
     "diff": (Line(("diff", "n", "k", "v0")), Line(("diff", "n", "0", "now"))),
     "blame": (Line(("blame", "n", "k", "--fields")), Line(("blame", "n", "none"), 1, shows=False, json=False)),
     "revert": (

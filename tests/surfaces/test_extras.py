@@ -145,9 +145,22 @@ def test_name_of_the_package_without_its_extra_names_what_to_install(without: Wi
     assert done.stderr.splitlines()[-1] == f"ImportError: {missing('nats')}"
 
 
+@pytest.mark.parametrize("command", [("checkpoint",), ("evidence", "-o", "case.zip")], ids=lambda words: words[0])
+def test_signature_without_its_extra_names_what_to_install(
+    without: Without, store: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    words = (word.replace("case.zip", str(tmp_path / "case.zip")) for word in command)
+    done = without("cryptography", *words, "--sign", "key.pem", "--db", store)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"holdlog: {missing('cryptography')}\n")
+    assert not {path.suffix for path in {*tmp_path.iterdir()} - {*before}} & {".zip", ".partial"}
+
+
 @pytest.mark.check
 def test_command_line_needs_no_extra(without: Without, store: Path) -> None:
-    hidden = "anyio,fastmcp,mcp,mcp_types,starlette,uvicorn,psycopg,psycopg_pool,nats,nkeys,langgraph,psutil"
+    hidden = (
+        "anyio,fastmcp,mcp,mcp_types,starlette,uvicorn,psycopg,psycopg_pool,nats,nkeys,langgraph,psutil,cryptography"
+    )
     for words in (
         ("set", "n", "k", "1", "--force"),
         ("get", "n", "k"),
@@ -158,6 +171,9 @@ def test_command_line_needs_no_extra(without: Without, store: Path) -> None:
         ("collisions",),
         ("doctor",),
         ("token", "list"),
+        ("verify",),
+        ("checkpoint",),
+        ("evidence", "-o", store.with_name("case.zip")),
         ("copy", store, store.with_name("copy.db")),
     ):
         at = () if words[0] == "copy" else ("--db", store)

@@ -49,6 +49,12 @@ _SELECT_TIMES: Final = (
     f"SELECT notification_id, at, clock FROM {EVENTS_TABLE}"
     " WHERE notification_id > :after ORDER BY notification_id LIMIT :limit"
 )
+_WITH_PREVIOUS: Final = (
+    f"SELECT {', '.join(f'event.{name}' for name in ('notification_id', *COLUMNS))}, previous.digest"
+    f" FROM {EVENTS_TABLE} AS event LEFT JOIN {EVENTS_TABLE} AS previous ON previous.originator_id ="
+    " event.originator_id AND previous.originator_version = event.originator_version - 1"
+    " WHERE event.notification_id > :after AND event.notification_id <= :upto ORDER BY event.notification_id"
+)
 _SELECT_DIGESTS: Final = (
     f"SELECT digest FROM {EVENTS_TABLE} WHERE notification_id > :after AND notification_id <= :upto"
     " ORDER BY notification_id"
@@ -233,6 +239,12 @@ class LogRecorder(ApplicationRecorder):
 
     def by_position(self, unit: Statements, after: int = 0, limit: int = ALL) -> Iterator[Row]:
         return unit.stream(_BY_POSITION, {"after": after, "limit": limit})
+
+    def with_previous(self, after: int, upto: int, unit: Statements) -> Iterator[tuple[EncodedEvent, bytes | None]]:
+        """The events above one position, up to another, each with the digest of the event before it in its stream; None
+        if there is none."""
+        for row in unit.stream(_WITH_PREVIOUS, {"after": after, "upto": upto}):
+            yield EncodedEvent._make(row[:-1]), row[-1]
 
     def count(self, unit: Statements) -> int:
         return int(unit.rows(_COUNT, NONE)[0][0])

@@ -83,7 +83,7 @@ def test_log_has_a_sentence_for_every_kind_of_event() -> None:
             assert line.startswith("1  2026-11-21 15:56:26.675 UTC  ann"), line
             assert kind not in line
     described = {kind for fields in _FIELDS.values() for kind in fields}
-    assert described == set(EVENTS) - {"ClaimExpired", "ValueExpired"}
+    assert described == set(EVENTS) - {"ClaimExpired", "ValueExpired", "LogForked"}
     unknown = line_of({**base, "stream": "claim:x", "kind": "ClaimBlessed", "resource": "x"})
     assert unknown.endswith("  ann ClaimBlessed claim:x")
 
@@ -94,6 +94,7 @@ _NAMES: Final[dict[str, dict[str, str]]] = {
     "thread": {"thread": "run-7"},
     "agent": {"agent": "ann"},
     "token": {"name": "ci"},
+    "store": {},
 }
 _FIELDS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "claim": {
@@ -117,12 +118,20 @@ _FIELDS: Final[dict[str, dict[str, dict[str, Any]]]] = {
         "TokenRotated": {"overlap_until": "2026-11-21T15:56:26.675777+00:00"},
         "TokenRevoked": {},
     },
+    "store": {
+        "PayloadRedacted": {"target": "record:n/k", "versions": [[2, 2], [4, 7]], "part": "payload"},
+        "RetentionChanged": {"namespace": "n", "seconds": 86400},
+    },
 }
 
 
 @pytest.mark.parametrize(
     ("event", "sentence"),
     [
+        (
+            {"stream": "store:log", "kind": "LogForked", "source": "1f6c", "at_position": 7, "root": "ab"},
+            "this log is a copy of store 1f6c, made at its position 7",
+        ),
         (
             {"stream": "claim:x", "kind": "ClaimExpired", "resource": "x", "collected": True},
             "ann lost x: the claim expired",

@@ -109,3 +109,17 @@ def test_consistency_proof_holds_for_its_two_trees_only(data: st.DataObject, new
         changed = [*leaves[: old - 1], merkle.leaf(b"other"), *leaves[old:]]
         forged = merkle.consistency_proof(old, new, nodes_of(changed))
         assert not merkle.is_consistent(old, new, old_root, defined_root(changed), forged)
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_subtrees_around_a_range_and_its_leaves_have_the_root_of_the_tree(one: int, other: int) -> None:
+    first, last, size = min(one, other), max(one, other), 300
+    leaves = leaves_of(size)
+    hash_of, tree = nodes_of(leaves), Frontier()
+    for bounds in merkle.subtrees(0, first):
+        tree.add(hash_of(*bounds), bounds[1] - bounds[0])
+    for hashed in leaves[first:last]:
+        tree.add(hashed)
+    for bounds in merkle.subtrees(last, size):
+        tree.add(hash_of(*bounds), bounds[1] - bounds[0])
+    assert (tree.size, tree.root()) == (size, defined_root(leaves))
