@@ -65,7 +65,7 @@ def add_redact(commands: Commands, store: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", default=user(), metavar="NAME", help="who redacts (default: HOLDLOG_AGENT, or else your user name)"
     )
-    parser.add_argument("--finish", action="store_true", help="finish redactions that were interrupted")
+    parser.add_argument("--finish", action="store_true", help="finish interrupted redactions (default: redact)")
     parser.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
     parser.set_defaults(run=_run)
 

@@ -40,7 +40,7 @@ def add_retention(commands: Commands, store: argparse.ArgumentParser, locations:
     parser.add_argument(
         "--by", default=user(), metavar="NAME", help="who decides (default: HOLDLOG_AGENT, or else your user name)"
     )
-    parser.add_argument("--run", dest="now", action="store_true", help="remove the former values that are due now")
+    parser.add_argument("--run", dest="now", action="store_true", help="remove what is due now (default: list)")
     parser.add_argument("--reason", metavar="TEXT", help="why, for the log (default: none)")
     parser.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
     parser.set_defaults(run=_run)

@@ -39,8 +39,8 @@ RESOLVE_SECONDS: Final = 15.0
 (docs/decisions/0045-lost-commits.md)."""
 
 _VACUUM: Final = (
-    "PostgreSQL keeps former versions of rows, with the text, until they are vacuumed: run VACUUM FULL in the database of"
-    " the store; its write-ahead log, replicas and dumps keep them longer"
+    "PostgreSQL keeps former versions of rows until they are vacuumed: to overwrite them, run VACUUM FULL in the"
+    " database of the store; its write-ahead log, replicas and dumps keep them longer"
 )
 
 Clock = Callable[[], int]
