@@ -1,7 +1,7 @@
 """LangGraph's items with the version and the writer of their records."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from langgraph.store.base import Item, SearchItem
 
@@ -82,6 +82,11 @@ def is_item(record: Record) -> bool:
     return record.live and (record.value is REDACTED or record.value.text.startswith("{"))
 
 
+def value_of(record: Record) -> ItemFields:
+    """The value of an item; empty if it was redacted."""
+    return {} if record.value is REDACTED else cast("ItemFields", record.value.value)
+
+
 def item(reader: Reader, record: Record, labels: Labels) -> VersionedItem | None:
     """The item of a record. Raises InvalidError for a value that is not an object: another program wrote it, and it is
     not hidden."""
@@ -100,7 +105,7 @@ def _fields(reader: Reader, record: Record, labels: Labels) -> ItemFields:
     first = reader.history(record.stream, 2, 1) if record.version > 1 else []
     updated_at = utc(record.updated_at)
     return {
-        "value": {} if record.value is REDACTED else record.value.value,
+        "value": value_of(record),
         "key": record.key,
         "namespace": labels,
         "created_at": utc(first[0].envelope.at) if first else updated_at,
