@@ -20,6 +20,7 @@ from holdlog.domain.store_log import (
     PayloadRedacted,
     Redactions,
     SearchText,
+    merged,
 )
 
 MAX_TARGETS: Final = 1_000
@@ -59,16 +60,18 @@ class Redacted(NamedTuple):
 
 def redact(command: Redact, caller: Caller, transaction: Transaction) -> Redacted:
     """Raises InvalidError for an event that does not exist, or has no such text."""
-    known = Redactions(it.event for it in transaction.following(STORE_STREAM, 0, -1))
+    known: Redactions | None = None
     due: dict[tuple[str, Part], list[EventTexts]] = {}
     already: list[RedactionTarget] = []
     targets = dict.fromkeys(command.targets)
     for target in targets:
         found = require_text(target, next(iter(transaction.texts(target.stream, [target.version])), None))
-        if found.text(target.part) is None and known.cover(*target_key(target)):
-            already.append(target)
-        else:
-            due.setdefault((target.stream, target.part), []).append(found)
+        if found.text(target.part) is None:
+            known = known or Redactions(it.event for it in transaction.following(STORE_STREAM, 0, -1))
+            if known.cover(target.stream, target.version, target.part):
+                already.append(target)
+                continue
+        due.setdefault((target.stream, target.part), []).append(found)
     texts = [(found, part) for (_, part), events in due.items() for found in events]
     whole = [form for text in texts for form in forms(*text)]
     strings = [form for text in texts for form in parts_of(*text)]
@@ -94,10 +97,6 @@ def record(
         changes.append(Change(before, event, after))
     if changes:
         transaction.append(changes, caller)
-
-
-def target_key(target: RedactionTarget) -> tuple[str, int, Part]:
-    return target.stream, target.version, target.part
 
 
 def require_text(target: RedactionTarget, found: EventTexts | None) -> EventTexts:
@@ -152,11 +151,5 @@ def _strings(value: object) -> list[str]:
 
 
 def ranges_of(events: Sequence[EventTexts]) -> tuple[tuple[int, int], ...]:
-    """The versions as ranges, in order."""
-    found: list[tuple[int, int]] = []
-    for version in sorted(it.version for it in events):
-        if found and version <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], version)
-        else:
-            found.append((version, version))
-    return tuple(found)
+    """Their versions as ranges, in order."""
+    return tuple(merged((it.version, it.version) for it in events))

@@ -1,5 +1,7 @@
 """Facts about the log itself, which has one stream for them: redactions, forks, and how long payloads are kept."""
 
+import sys
+from bisect import bisect
 from collections.abc import Iterable
 from typing import ClassVar, Final, Literal, NamedTuple
 
@@ -117,7 +119,22 @@ class Redactions:
         for event in events:
             if isinstance(event, PayloadRedacted):
                 self._ranges.setdefault((event.target, event.part), []).extend(event.versions)
+        for ranges in self._ranges.values():
+            ranges[:] = merged(ranges)
 
     def cover(self, stream: str, version: int, part: Part) -> bool:
         """Whether this part of this event was redacted."""
-        return any(first <= version <= last for first, last in self._ranges.get((stream, part), ()))
+        ranges = self._ranges.get((stream, part), ())
+        index = bisect(ranges, (version, sys.maxsize)) - 1
+        return index >= 0 and version <= ranges[index][1]
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same versions in as few ranges as possible, in order."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found

@@ -1,9 +1,12 @@
 """Redaction over every store: what it removes, what it records, and what every surface shows afterwards."""
 
 import json
+import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdlog import ConflictError, InapplicableError, InvalidError
 from holdlog.adapters.api.changes.moments import moment
@@ -14,13 +17,14 @@ from holdlog.adapters.api.validation import caller
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.redacting import finish, redact
 from holdlog.adapters.stores.postgres.store import PostgresStore
-from holdlog.domain.claims.commands import AcquireClaim
+from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.redaction import Redact, Redacted, RedactionTarget
 from holdlog.domain.store_log import PayloadRedacted, Redactions
 from tests.support.commands import (
     HERE,
+    PATIENCE,
     change,
     drop,
     require_chained,
@@ -118,11 +122,19 @@ def test_text_is_redacted_in_threads_claims_and_profiles(store: Store) -> None:
     for command in (start(), append_items(message(SECRET)), change_data(k=SECRET, l=2)):
         run(store, command)
     run(store, AcquireClaim(resource="src/a.py", agent="ann", note=SECRET), HERE)
-    for position in (2, 3, 4):
+    run(store, AcquireClaim(resource="src/b.py", agent="ann"), HERE)
+    run(store, ReleaseClaim(resource="src/b.py", agent="ann", note=SECRET), HERE)
+    with store.transaction(time.monotonic() + PATIENCE) as transaction:
+        transaction.put_snapshot(6, [transaction.claim("src/b.py")], [])
+    for position in (2, 3, 4, 6):
         redact_at(store, position)
-    assert [it.redacted for it in whole_log(store)[:4]] == [False, True, True, True]
+    assert [it.redacted for it in whole_log(store)[:6]] == [False, True, True, True, False, True]
     with store.reader() as reader:
         assert reader.leases.of(["src/a.py"])[0].note is None
+        _, (then,), _ = reader.snapshot_before(6)
+        for claim in (reader.claim("src/b.py"), then):
+            assert claim.past is not None
+            assert (claim.past.holder, claim.past.note) == ("ann", None)
     require_chained(store)
     require_views_equal_the_log(store)
 
@@ -269,3 +281,10 @@ def test_postgres_is_named_as_what_keeps_former_rows(engine: Engine) -> None:
     result = of_value(engine, "a@1")
     assert ["VACUUM FULL" in line for line in result.remaining] == [True] * isinstance(engine.store, PostgresStore)
     assert finish(engine).unfinished == []
+
+
+@given(ranges=st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)).map(lambda it: (it[0], sum(it))), max_size=8))
+def test_redactions_cover_exactly_the_versions_of_their_ranges(ranges: list[tuple[int, int]]) -> None:
+    known = Redactions(PayloadRedacted(target="record:n/k", versions=(it,), by="boss") for it in ranges)
+    expected = {version for first, last in ranges for version in range(first, last + 1)}
+    assert {it for it in range(50) if known.cover("record:n/k", it, "payload")} == expected

@@ -30,9 +30,7 @@ def redact(capsys: pytest.CaptureFixture[str], db: Path, *words: str) -> tuple[i
     return run_command(capsys, "redact", "--db", str(db), "--by", "boss", *words)
 
 
-def test_redact_removes_a_value_and_says_what_to_run_for_the_others(
-    capsys: pytest.CaptureFixture[str], db: Path
-) -> None:
+def test_redact_removes_a_value_and_lists_commands_for_its_copies(capsys: pytest.CaptureFixture[str], db: Path) -> None:
     code, out, err = redact(capsys, db, "config", "token@1", "--reason", "it leaked")
     assert code == 0
     assert out.splitlines() == [
@@ -121,7 +119,7 @@ def test_redact_does_not_create_a_store(capsys: pytest.CaptureFixture[str], tmp_
     assert "none.db" in err
 
 
-def test_delete_says_that_the_history_keeps_the_value(capsys: pytest.CaptureFixture[str], db: Path) -> None:
+def test_delete_reports_that_the_history_keeps_the_value(capsys: pytest.CaptureFixture[str], db: Path) -> None:
     _, out, _ = run_command(capsys, "delete", "config", "copy", "--db", str(db), "--version", "1", "--json")
     response = json.loads(out)
     assert response["hint"].endswith("tell a person to run holdlog redact.")
