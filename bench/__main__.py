@@ -28,7 +28,7 @@ GROUPS = {
     "http": "tool calls and REST over HTTP against an empty FastMCP tool, at 1, 16 and 64 clients",
     "rebuild": "events per second",
     "past": "reads of an earlier moment: one key of a million events, the board of 1,000 claims",
-    "replay": "events per second of `holdlog replay` and `holdlog verify`, their memory; a checkpoint; evidence",
+    "replay": "events per second of `replay`, `verify`, `export` and `import`, their memory; a checkpoint; evidence",
     "events": "events per second in pages of the library",
     "projections": "events per second through ProjectionRunner; how long activity and collisions take to catch up",
     "postgres": "the store in PostgreSQL: one caller, many callers, another server woken",

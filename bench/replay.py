@@ -1,5 +1,5 @@
-"""How fast `holdlog replay` prints a log and `holdlog verify` verifies it, their memory, and the time of a
-checkpoint and of evidence."""
+"""How fast `holdlog replay` prints a log, `verify` verifies it, and `export` and `import` carry it to another store;
+their memory, and the time of a checkpoint and of evidence."""
 
 import os
 import subprocess
@@ -27,6 +27,7 @@ _COMMANDS = (
     ("replay as text", 50_000, ["replay"]),
     ("replay as JSON", None, ["replay", "--json"]),
     ("verify", 50_000, ["verify"]),
+    ("export --log", None, ["export", "--log"]),
 )
 
 
@@ -52,6 +53,29 @@ def run(bench: Bench) -> Iterator[Figure]:
             yield Figure(GROUP, f"{what}, {events:,} events", rate, " events/s", target, at_least=True, beside=beside)
         yield _evidence(path, events, bench)
         yield _checkpoint(path, bench)
+        yield _import(folder, bench)
+
+
+def _import(folder: Path, bench: Bench) -> Figure:
+    """An import into a new file."""
+    many = bench.pick(200_000, 20_000)
+    seconds: dict[int, list[float]] = {many: [], SMALL: []}
+    most = 0.0
+    for events, taken in seconds.items():
+        source, export, target = (folder / f"{name}-{events}" for name in ("source", "export", "target"))
+        fill(source, commands(events))
+        _cost_of(["export", "--log", "-o", str(export)], source)
+        for turn in range(bench.pick(5, 3)):
+            bench.progress(f"import of {events:,} events, {turn}")
+            spent, size = _cost_of(["import", str(export)], target)
+            target.unlink()
+            taken.append(spent)
+            most = max(most, size)
+        export.unlink()
+    start = median(seconds[SMALL])
+    rate = (many - SMALL) / (median(seconds[many]) - start)
+    beside = f"without the start of {start:.1f} s; {most:.0f} MB"
+    return Figure(GROUP, f"import, {many:,} events", rate, " events/s", beside=beside)
 
 
 def _evidence(path: Path, events: int, bench: Bench) -> Figure:

@@ -5,59 +5,20 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from holdlog.adapters.cli.parsers import Commands
-from holdlog.adapters.cli.settings import typed
-from holdlog.adapters.cli.store import Bar, mark, print_line, stored_location
-from holdlog.adapters.operating_system.options import LEASE_SECONDS
-from holdlog.domain.refusals import StoreError
+from holdlog.adapters.cli.store import Bar, mark, print_line
 
 if TYPE_CHECKING:
     from holdlog.adapters.stores.agenthold.importing import ImportReport
 
-_EXAMPLES: Final = """\
-examples:
-  holdlog import --agenthold agenthold.db
-  holdlog import --agenthold agenthold.db --claim-ttl 900 --db state.db
-"""
 
-
-def add_import(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
-    parser = commands.add_parser(
-        "import",
-        parents=[store],
-        help="create a store from a file of agenthold",
-        description="Create a new store from a file of agenthold: values with their histories, claims and agents. The"
-        " file is not changed. Either everything is imported and verified, or no store is created.",
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument(
-        "--agenthold", required=True, type=Path, metavar="FILE", help="the database of agenthold 0.3 to 0.10"
-    )
-    parser.add_argument(
-        "--claim-ttl",
-        type=typed(LEASE_SECONDS),
-        metavar="SECONDS",
-        help="the --claim-ttl of agenthold's server (default: none, so that held claims get 300 s here)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON (default: text)")
-    parser.set_defaults(run=run_import_agenthold)
-
-
-def run_import_agenthold(options: argparse.Namespace) -> int:
-    """Import the file that `options.agenthold` names. Raises HoldlogError, LocationError."""
+def import_agenthold_file(options: argparse.Namespace, location: Path | str) -> None:
+    """Import the file that `options.agenthold` names, and print what was imported. Raises HoldlogError."""
     from holdlog.adapters.cli.texts import printable
-    from holdlog.adapters.compose import store_exists
     from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.python.copying import import_agenthold
 
-    location = stored_location(options.db)
-    if store_exists(location):
-        raise StoreError(
-            f"there is already a store at {without_password(location)}; import into a new one with --db PATH or URL"
-        )
     bar = Bar(sys.stderr, "import", "changes")
     started = time.monotonic()
     try:
@@ -68,7 +29,7 @@ def run_import_agenthold(options: argparse.Namespace) -> int:
     if options.json:
         facts = {**report._asdict(), "verified": True, "seconds": round(seconds, 3)}
         print_line(json.dumps({"store": without_password(location), **facts}))
-        return 0
+        return
     summary = (
         f"{report.changes:,} changes imported in {seconds:.1f} s as {report.events:,} events, verified;"
         f" current values: {report.values:,}, claims held: {report.claims:,}, agents: {report.agents:,}"
@@ -77,7 +38,6 @@ def run_import_agenthold(options: argparse.Namespace) -> int:
     for line in _remarks(report):
         print_line(printable(f"  {line}"))
     print_line(printable(f"  the store is {without_password(location)}, store id {report.store_id}"))
-    return 0
 
 
 def _remarks(report: "ImportReport") -> list[str]:

@@ -5,10 +5,14 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.store import Bar, mark, print_line
 from holdlog.domain.refusals import StoreError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.stores.copying.copy import CopyReport
 
 _EXAMPLES = """\
 examples:
@@ -45,7 +49,7 @@ def add_copy(commands: Commands) -> None:
 
 def run_copy(options: argparse.Namespace) -> int:
     """Run `holdlog copy`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import print_note, printable
+    from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.python.copying import copy
 
     if getattr(options, "db", None) is not None:
@@ -62,17 +66,23 @@ def run_copy(options: argparse.Namespace) -> int:
         report = copy(source, target, options.seal, bar.draw, note)
     finally:
         bar.clear()
-    seconds = time.monotonic() - started
-    if options.json:
+    print_report(report, "copied", options.json, time.monotonic() - started)
+    return 0
+
+
+def print_report(report: "CopyReport", what: str, as_json: bool, seconds: float) -> None:
+    """Print the outcome. `what`: copied, or imported."""
+    from holdlog.adapters.cli.texts import printable
+
+    if as_json:
         print_line(json.dumps({**report._asdict(), "verified": True, "seconds": round(seconds, 3)}))
-        return 0
-    result = "were copied before" if report.already else f"copied in {seconds:.1f} s"
+        return
+    result = "were copied before" if report.already else f"{what} in {seconds:.1f} s"
     store_id = f"same store id {report.store_id}" if report.kept_id else f"new store id {report.store_id}"
     line = f"{report.events:,} events {result}, last position {report.position:,}, verified; {store_id}"
     print_line(f"{mark('ok', sys.stdout)} {line}")
     if report.kept_id:
         print_line(printable(f"  {report.source} is sealed; use {report.target} from now on"))
-    return 0
 
 
 def _location(text: str) -> Path | str:

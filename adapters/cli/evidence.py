@@ -2,12 +2,10 @@
 
 import argparse
 import json
-import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -17,6 +15,7 @@ from holdlog.adapters.cli.moments import EXAMPLES
 from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, named_location, workspaces_of
 from holdlog.adapters.cli.store import Bar, mark, print_line
+from holdlog.adapters.operating_system.private import new_private_file
 from holdlog.domain.refusals import InvalidError, StoreError
 
 if TYPE_CHECKING:
@@ -110,23 +109,14 @@ def run_evidence(options: argparse.Namespace) -> int:
 def new_zip(path: Path) -> Iterator[ZipFile]:
     """A zip file that gets its name when it is complete; if the block fails, there is none. Only this user can read
     it. Raises InvalidError, OSError."""
-    if os.path.lexists(path):
-        raise InvalidError(f"--out: {path} already exists; pass a file that does not exist yet")
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".partial")
-    except OSError as error:
-        raise InvalidError(f"--out: {path} cannot be created ({error.strerror})") from None
-    partial = Path(name)
-    try:
-        with open(descriptor, "wb") as file:
-            with ZipFile(file, "w", ZIP_DEFLATED) as bundle:
-                yield bundle
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(new_private_file(path))
+        except FileExistsError:
+            raise InvalidError(f"--out: {path} already exists; pass a file that does not exist yet") from None
+        except OSError as error:
+            raise InvalidError(f"--out: {path} cannot be created ({error.strerror})") from None
+        yield stack.enter_context(ZipFile(file, "w", ZIP_DEFLATED))
 
 
 def _write(

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from holdlog.adapters.cli.agenthold import add_import
 from holdlog.adapters.cli.backup import add_backup, add_restore
 from holdlog.adapters.cli.claims import add_claims
 from holdlog.adapters.cli.commands import add_values, adder
@@ -17,6 +16,7 @@ from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.evidence import add_evidence
 from holdlog.adapters.cli.export import add_export
+from holdlog.adapters.cli.import_log import add_import
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean

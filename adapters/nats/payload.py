@@ -7,17 +7,16 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
+from holdlog.domain.cloud_event import TYPE_PREFIX, caller_attributes, moment, source_of
 from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import NOBODY, Event
 from holdlog.domain.store_log import StoreLog
 from holdlog.domain.threads.thread import Thread
-from holdlog.domain.times import utc
 from holdlog.domain.token import Token
 from holdlog.domain.value import Json
 from holdlog.projections import fold
 
 CONTENT_TYPE: Final = "application/cloudevents+json"
-TYPE_PREFIX: Final = "holdlog."
 BOOKMARK: Final = TYPE_PREFIX + "Bookmark"
 """The type of what a subscription yields between events, so that its reader can save its position. Not in the
 stream."""
@@ -71,15 +70,7 @@ def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False, lists:
     """The JSON of an event. `omit`: without its payload, however small; `lists`: with its fields that are lists."""
     envelope = recorded.envelope
     caller = envelope.caller
-    present: dict[str, Any] = {}
-    if caller is not NOBODY:
-        facts = {
-            "principal": caller.principal,
-            "requestid": caller.request_id,
-            "correlationid": caller.correlation_id,
-            "reason": caller.reason,
-        }
-        present = {name: value for name, value in facts.items() if value is not None}
+    present: dict[str, Any] = {} if caller is NOBODY else caller_attributes(caller)
     if recorded.redacted:
         present["redacted"] = True
     elif omit:
@@ -88,7 +79,7 @@ def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False, lists:
     # The names of streams are percent-encoded and topics are plain: they need no escaping.
     return (
         f'{{"specversion":"1.0","id":"{envelope.stream}@{envelope.version}","source":"{source_of(store_id)}"'
-        f',"type":"{TYPE_PREFIX}{envelope.topic}","subject":"{envelope.stream}","time":"{_moment(envelope.at)}"'
+        f',"type":"{TYPE_PREFIX}{envelope.topic}","subject":"{envelope.stream}","time":"{moment(envelope.at)}"'
         f',"position":{envelope.position},"version":{envelope.version},"digest":"{envelope.digest.hex()}"{more}'
         f',"datacontenttype":"application/json","data":{_data(recorded, omit or recorded.redacted, lists)}}}'
     )
@@ -124,18 +115,10 @@ def bookmark(store_id: str, position: int, at: int) -> CloudEvent:
         "id": f"bookmark@{position}",
         "source": source_of(store_id),
         "type": BOOKMARK,
-        "time": _moment(at),
+        "time": moment(at),
         "position": position,
     }
     return read(_encode(head))
-
-
-def source_of(store_id: str) -> str:
-    return f"urn:uuid:{store_id}"
-
-
-def _moment(at: int) -> str:
-    return utc(at).isoformat().replace("+00:00", "Z")
 
 
 def _data(recorded: Recorded[Event], omit: bool, lists: bool) -> str:
@@ -147,7 +130,7 @@ def _data(recorded: Recorded[Event], omit: bool, lists: bool) -> str:
         exclude = {*(exclude or ()), *(name for name, value in event if isinstance(value, tuple))}
     if any(getattr(event, name, None) is not None for name in _TIMES):
         fields = event.model_dump(mode="json", exclude=exclude, exclude_none=True)
-        body = _encode({name: _moment(value) if name in _TIMES else value for name, value in fields.items()})
+        body = _encode({name: moment(value) if name in _TIMES else value for name, value in fields.items()})
     else:
         body = event.__pydantic_serializer__.to_json(event, exclude=exclude, exclude_none=True).decode()
     parts = [_names(envelope.stream), body[1:-1]]

@@ -3,12 +3,14 @@
 On a system without numeric users (Windows), only links and types are checked.
 """
 
+import errno
 import os
 import shlex
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.operating_system.platform import file_system
@@ -91,6 +93,40 @@ def open_private(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextmanager
+def new_private_file(path: Path) -> Iterator[BinaryIO]:
+    """A new file with mode 0600. It appears at `path`, complete and synced, when the block ends without an error.
+    Raises FileExistsError if there is anything at `path`, OSError."""
+    from tempfile import mkstemp
+
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    descriptor, partial = mkstemp(prefix=".holdlog-", suffix=".partial", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        try:
+            os.link(partial, path)  # unlike a rename, this never replaces a file
+        except FileExistsError:
+            raise
+        except OSError:  # this file system has no hard links
+            os.rename(partial, path)
+    finally:
+        Path(partial).unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # Windows cannot open folders
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _entries(path: Path) -> Iterator[_Entry]:

@@ -1,11 +1,11 @@
-"""Copies a store: selects the kinds of source and target."""
+"""Copies, exports and imports a store: selects the kinds of source and target."""
 
 import logging
-import os
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, closing
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdlog.adapters.compose import MEMORY, file_of, require_database
 from holdlog.adapters.operating_system.location import is_url
@@ -13,8 +13,9 @@ from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
     from holdlog.adapters.stores.agenthold.importing import ImportReport
-    from holdlog.adapters.stores.copying.copy import CopyReport, Progress, Target
+    from holdlog.adapters.stores.copying.copy import CopyReport
     from holdlog.adapters.stores.copying.source import CopySource
+    from holdlog.adapters.stores.copying.writing import Progress, Target
 
 _log = logging.getLogger("holdlog")
 
@@ -33,9 +34,41 @@ def copy(
     from holdlog.adapters.stores.copying.copy import copy_between
 
     destination = _copy_target(target)
-    with ExitStack() as stack:
-        found = _copy_source(source, tell, stack)
+    with _copy_source(source, tell) as found:
         return copy_between(found, destination, seal, progress or (lambda done, total: None), tell)
+
+
+def export_log(
+    source: str | Path,
+    write: Callable[[bytes], object],
+    progress: "Progress | None" = None,
+    tell: Callable[[str], None] = _log.info,
+) -> int:
+    """Write the log of a store as `stores.copying.exported` describes, line by line. Returns the number of events.
+    Opening the source migrates an older schema first, and calls `tell` with a line about it.
+    Raises StoreError, UnavailableError."""
+    from holdlog.adapters.stores.copying.exported import export_lines
+
+    lines = 0
+    with (
+        _copy_source(source, tell) as found,
+        closing(export_lines(found, progress or (lambda done, total: None))) as exported,
+    ):
+        for line in exported:
+            write(line)
+            lines += 1
+    return lines - 2  # the first and the last are no events
+
+
+def import_log(
+    source: BufferedReader, name: str, target: str | Path, progress: "Progress | None" = None
+) -> "CopyReport":
+    """Create a store with the log of an export, as described in `stores.copying.exported.import_log`. `name`: of the
+    export, for messages. Raises StoreError, UnavailableError."""
+    from holdlog.adapters.stores.copying import exported
+
+    destination, export = _copy_target(target), exported.LogExport(source, name)
+    return exported.import_log(export, destination, progress or (lambda done, total: None))
 
 
 def import_agenthold(
@@ -54,18 +87,14 @@ def import_agenthold(
         return import_into(destination, found, claim_ttl, progress or (lambda done, total: None))
 
 
-def _copy_source(location: str | Path, report: Callable[[str], None], stack: ExitStack) -> "CopySource[Any]":
+def _copy_source(location: str | Path, report: Callable[[str], None]) -> "AbstractContextManager[CopySource]":
     if _is_database(location):
         from holdlog.adapters.stores.copying.database import open_source
 
-        return stack.enter_context(open_source(str(location)))
-    from holdlog.adapters.stores.copying.file import FileSource
-    from holdlog.adapters.stores.sqlite.opening import open_sqlite
+        return open_source(str(location))
+    from holdlog.adapters.stores.copying.file import open_file_source
 
-    path = file_of(location)
-    if not os.path.lexists(path):
-        raise StoreError(f"there is no store at {path}; check the path")
-    return FileSource(path, stack.enter_context(closing(open_sqlite(path, report=report))))
+    return open_file_source(file_of(location), report)
 
 
 def _copy_target(location: str | Path) -> "Target":

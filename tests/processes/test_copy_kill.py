@@ -1,10 +1,10 @@
-"""A move beside four processes that write, and copies that are killed at every stage."""
+"""A move next to four processes that write; copies, imports and exports that are killed at every stage."""
 
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,16 @@ import psycopg
 import pytest
 
 from holdlog import StateStore, StoreError, UnavailableError
+from holdlog.adapters.cli.main import main
 from holdlog.adapters.python.copying import copy
 from holdlog.adapters.stores.postgres.opening import lock_of
 from holdlog.domain.envelope import Recorded
 from tests.processes import test_postgres
 from tests.processes.conftest import Start
 from tests.support.commands import require_chained, require_views_equal_the_log, rows, until, whole_log
+from tests.support.copies import exported, imported, require_fork
 from tests.support.places import Place, Somewhere, engine, places, schema_of, stands
+from tests.support.slow import check
 
 PAIRS = [("file", "schema"), ("schema", "file")]
 
@@ -28,12 +31,12 @@ server = test_postgres.server
 COPY_AND_STOP = """
 import os, sys
 from pathlib import Path
-from holdlog.adapters.python.copying import copy
+from holdlog.adapters.python.copying import copy, import_log
 from holdlog.adapters.stores.copying import carried
 from holdlog.adapters.stores.copying.database import DatabaseCopyTarget
 from holdlog.adapters.stores.copying.file import FileTarget
 
-where, source, target = sys.argv[1:]
+where, source, target, how = sys.argv[1:]
 carried.PAGE_ROWS = 10
 
 def stop():
@@ -52,7 +55,26 @@ for kind in (FileTarget, DatabaseCopyTarget):
     else:
         step = getattr(kind, where)
         setattr(kind, where, lambda *all, step=step: (step(*all), stop())[0])
-print(copy(source, target, seal=True), flush=True)
+if how == "import":
+    with open(source, "rb") as file:
+        print(import_log(file, source, target), flush=True)
+else:
+    print(copy(source, target, seal=True), flush=True)
+"""
+EXPORT_AND_STOP = """
+import sys
+from holdlog.adapters.cli.main import main
+from holdlog.adapters.stores.copying import exported
+
+line_of = exported.event_line
+
+def stop(*all):
+    print("here", flush=True)
+    sys.stdin.readline()
+    return line_of(*all)
+
+exported.event_line = stop
+sys.exit(main(["export", "--log", "--db", sys.argv[1], "-o", sys.argv[2]]))
 """
 STAGES = ["put", "events_by_stream", "steady", "in publish", "after publish"]
 
@@ -63,10 +85,17 @@ def somewhere(tmp_path: Path, postgres_server: str) -> Iterator[Somewhere]:
         yield found
 
 
+def copying(
+    where: str, source: Place, target: Place, how: str = "copy"
+) -> "AbstractContextManager[subprocess.Popen[str]]":
+    """A process that copies or imports, and stops at a stage of that while the block runs."""
+    return stopped(COPY_AND_STOP, where, source, target, how)
+
+
 @contextmanager
-def copying(where: str, source: Place, target: Place) -> "Iterator[subprocess.Popen[str]]":
-    """A process that copies, and stands at a stage of that while the block runs."""
-    command = [sys.executable, "-c", COPY_AND_STOP, where, str(source), str(target)]
+def stopped(script: str, *arguments: object) -> "Iterator[subprocess.Popen[str]]":
+    """A process that stops where its script says while the block runs."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -142,6 +171,41 @@ def test_killed_copy_leaves_no_store_and_can_be_run_again(
         assert not target.with_name(target.name + ".copying").exists()
 
 
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        *[("file", "put"), ("schema", "in publish")],
+        *check(("file", "events_by_stream"), ("file", "in publish"), ("schema", "put"), ("schema", "events_by_stream")),
+    ],
+)
+def test_killed_import_leaves_no_store_and_can_be_run_again(
+    somewhere: Somewhere, tmp_path: Path, kind: str, where: str
+) -> None:
+    source, target, path = somewhere("file"), somewhere(kind), tmp_path / "log.jsonl"
+    fill(source)
+    path.write_bytes(b"".join(lines := exported(source)))
+    with copying(where, path, target, "import") as process:
+        process.kill()
+        process.wait()
+    wait_for_the_database(target, done=False)
+    assert not stands(target)
+    assert imported(lines, target).events == 50
+    require_fork(source, target)
+
+
+def test_killed_export_leaves_no_file_of_that_name(somewhere: Somewhere, tmp_path: Path) -> None:
+    fill(source := somewhere("file"))
+    path = tmp_path / "exports" / "log.jsonl"
+    path.parent.mkdir()
+    with stopped(EXPORT_AND_STOP, source, path) as process:
+        process.kill()
+        process.wait()
+    assert not path.exists()
+    assert [it.suffix for it in path.parent.iterdir()] == [".partial"]
+    assert main(["export", "--log", "--db", str(source), "-o", str(path)]) == 0
+    assert imported([path.read_bytes()], somewhere("file")).events == 50
+
+
 def wait_for_the_database(target: Place, done: bool) -> None:
     """It notices that a client is gone when it next hears nothing of it."""
     if isinstance(target, Path) or done:
@@ -156,7 +220,7 @@ def wait_for_the_database(target: Place, done: bool) -> None:
 def test_running_copy_keeps_others_from_creating_its_target(somewhere: Somewhere, kind: str) -> None:
     source, target = somewhere("file"), somewhere(kind)
     fill(source)
-    with copying("steady", source, target), pytest.raises(UnavailableError, match="another process"):
+    with copying("steady", source, target), pytest.raises(UnavailableError, match="process"):
         copy(source, target)
     wait_for_the_database(target, done=False)
     assert not stands(target)

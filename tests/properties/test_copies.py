@@ -1,4 +1,4 @@
-"""Whatever a history is, copied to the other kind and back it is the same at every position."""
+"""Whatever a history is, copied to the other kind and back, exported and imported, it is equal at every position."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +15,7 @@ from holdlog.domain.commands import AnyCommand
 from tests.contracts.test_copy import views
 from tests.support.claim_calls import by
 from tests.support.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
+from tests.support.copies import exported, imported, require_fork
 from tests.support.places import engine, places
 from tests.support.threads import append, change_data, fork, message, replace, result, results, start
 
@@ -45,11 +46,11 @@ COMMANDS: st.SearchStrategy[AnyCommand] = st.one_of(
 @pytest.mark.parametrize("kinds", [("file", "schema", "file"), ("schema", "file", "schema")], ids="-to-".join)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(COMMANDS, max_size=25))
-def test_history_copied_back_and_forth_is_equal_at_every_position(
+def test_history_copied_exported_and_imported_is_equal_at_every_position(
     kinds: tuple[str, str, str], history: list[AnyCommand], postgres_server: str
 ) -> None:
     with TemporaryDirectory() as folder, places(Path(folder), postgres_server) as somewhere:
-        first, second, third = (somewhere(kind) for kind in kinds)
+        first, second, third, fourth = (somewhere(kind) for kind in (*kinds, kinds[1]))
         with engine(first) as store:
             for number, command in enumerate(history):
                 with suppress(HoldlogError):
@@ -58,6 +59,12 @@ def test_history_copied_back_and_forth_is_equal_at_every_position(
         assert reports[0].store_id == reports[1].store_id
         with engine(first) as ours, engine(third) as theirs:
             assert rows(ours) == rows(theirs)
+            assert views(ours) == views(theirs)
+            require_chained(theirs)
+            require_views_equal_the_log(theirs)
+        imported(exported(third), fourth)
+        require_fork(third, fourth)
+        with engine(first) as ours, engine(fourth) as theirs:
             assert views(ours) == views(theirs)
             require_chained(theirs)
             require_views_equal_the_log(theirs)

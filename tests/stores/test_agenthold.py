@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from holdlog import StateStore, StoreError
 from holdlog.adapters.python.copying import import_agenthold
+from holdlog.adapters.stores.copying import writing
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.domain.value import Json
 
@@ -340,7 +341,8 @@ def test_import_refuses_a_place_that_is_taken(path: Path, target: Path) -> None:
         assert store.events().bookmark == 1
 
 
-def test_interrupted_import_leaves_nothing(peer: Peer, target: Path) -> None:
+def test_interrupted_import_leaves_nothing(peer: Peer, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "REPORT_EVERY", 1)
     peer.set("n", "k", 1)
 
     def interrupt(done: int, total: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdlog import StateStore
+from holdlog import StateStore, copy
 from holdlog.adapters.compose import examine, open_shadow_tables, open_store
 from holdlog.adapters.stores.event_log.findings import Verdict, verdict_of
 from holdlog.adapters.stores.event_log.rebuild import rebuild
@@ -199,3 +199,17 @@ def test_two_checkpoints_bound_the_place_of_a_change(in_file: InFile) -> None:
     found = verify(in_file, early, late)
     assert (found.consistent, found.unchanged_to) == (False, EVENTS)
     assert found.text == f"consistent, but not as in the checkpoint; unchanged up to position {EVENTS}"
+
+
+def test_checkpoint_of_the_source_holds_for_its_copy_up_to_where_they_part(in_file: InFile, tmp_path: Path) -> None:
+    kept = checkpoint(in_file)
+    copied = InFile(tmp_path / "copy.db")
+    copy(in_file.place, copied.place)
+    assert verify(copied, kept).text == f"consistent; unchanged up to position {EVENTS}"
+    with StateStore(in_file.place) as source, StateStore(copied.place) as other:
+        for store in (source, other):
+            store.set("n", "a", "later", updated_by="ann")
+    found = verify(copied, checkpoint(in_file))
+    assert (found.consistent, found.unchanged_to) == (False, 0)
+    forge(copied, changed)
+    assert verify(copied).text == "not consistent (source); not proven unchanged"

@@ -1,6 +1,5 @@
 """Imports a file of agenthold into a new store."""
 
-from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 from uuid import uuid4
@@ -8,11 +7,11 @@ from uuid import uuid4
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.agenthold.conversion import Conversion, LiveClaim, plain_addresses
 from holdlog.adapters.stores.agenthold.file import AgentholdFile
-from holdlog.adapters.stores.copying.carried import BEFORE_COPY, LEASES, Fingerprint, Row, pages, verified, view_pages
-from holdlog.adapters.stores.copying.copy import Progress, Target
-from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.copying.carried import BEFORE_COPY
+from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Progress, Target, write_log
+from holdlog.adapters.stores.sql.tables import LEASES
 from holdlog.domain.claims.lease import SECOND, Lease
-from holdlog.domain.refusals import StoreError
+from holdlog.projections.projection import Row
 
 UNTIMED_SECONDS: Final = 300.0
 """The lease of an imported claim that would not have expired in agenthold: the default of holdlog."""
@@ -47,17 +46,10 @@ def import_into(
     source.require_sound()
     now, total = platform.now(), source.count()
     conversion = Conversion(plain_addresses(source.changes()), now)
-    expected, found = Fingerprint(), Fingerprint()
+    steps, tally = CopySteps(total, progress), LogTally()
     with target.prepared():
         converted = chain(conversion.events(source.changes()), conversion.expirations(claim_ttl))
-        for page in pages(_added(converted, expected)):
-            target.put_events(page)
-            progress(conversion.counts.changes // 2, total)
-        for view, rows in view_pages(verified(target.events_by_stream(), found)):
-            target.put(view, rows)
-            progress((total + found.events) // 2, total)
-        if found != expected:
-            raise StoreError(f"{target.name} differs from what was written; check that disk, then import again")
+        write_log(target, tally.of(steps.of(map(tuple, converted))), tally, steps)
         claims = conversion.live_claims()
         target.put(LEASES, [_lease(it, claim_ttl, now, target.steady()) for it in claims])
         store_id = str(uuid4())
@@ -76,13 +68,6 @@ def import_into(
         as_text=counts.as_text,
         store_id=store_id,
     )
-
-
-def _added(events: Iterable[EncodedEvent], fingerprint: Fingerprint) -> Iterator[Row]:
-    for event in events:
-        row = tuple(event)
-        fingerprint.add(row)
-        yield row
 
 
 def _lease(claim: LiveClaim, claim_ttl: float | None, now: int, steady: int) -> Row:

@@ -1,41 +1,32 @@
 """Copies a store: one snapshot of everything, with the same positions, versions and digests."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
 from uuid import uuid4
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import (
-    LEASES,
-    LOSSES,
-    REFUSALS,
     REQUESTS,
-    Carried,
     Fingerprint,
-    Row,
-    exhaust,
-    leases_at,
+    at_target,
     pages,
-    unreported_losses,
     verified,
     view_pages,
+    without_sessions,
 )
 from holdlog.adapters.stores.copying.source import Contents, CopySource
+from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, OccupiedError, Progress, Target, write_log
 from holdlog.adapters.stores.event_log.sealing import elsewhere, is_same
-from holdlog.adapters.stores.sql.tables import SESSION_SALT
+from holdlog.adapters.stores.sql.tables import LEASES, LOSSES, REFUSALS, SESSION_SALT
+from holdlog.domain.claims.lease import Loss
 from holdlog.domain.refusals import StoreError
-
-REPORT_EVERY: Final = 1_000
-"""Events between two calls of `progress`."""
-
-Progress = Callable[[int, int], None]
-"""Called with the number of events copied so far, and the total."""
 
 
 class CopyReport(NamedTuple):
-    """Describes a finished copy. `source`, `target`: locations without passwords. `kept_id`: the copy has the store id
-    of its source, which is sealed.
+    """Describes a finished copy or import. `source`, `target`: locations without passwords. `events`: of the source.
+    `position`: of the last event of the copy. `kept_id`: the copy has the store id of its source, which is sealed;
+    otherwise its last event is a LogForked.
 
     `already`: an earlier run made the copy; this run only verified it again.
     """
@@ -50,43 +41,8 @@ class CopyReport(NamedTuple):
     already: bool = False
 
 
-class OccupiedError(StoreError):
-    """The location of the copy is not empty."""
-
-
-class Target(Protocol):
-    """An empty location to copy to. `publish` turns it into a store atomically."""
-
-    name: str
-
-    def prepared(self) -> AbstractContextManager[None]:
-        """Reserve the location while the block runs, so that nobody else creates a store there. Afterwards removes
-        everything that was not published.
-
-        Raises OccupiedError, UnavailableError.
-        """
-
-    def put(self, table: Carried, rows: Sequence[Row]) -> None:
-        """Add rows to a table."""
-
-    def put_events(self, rows: Sequence[Row]) -> None:
-        """Add events to the log, at their positions."""
-
-    def events_by_stream(self) -> Iterator[Row]:
-        """Read back the events that were put, in order of streams and versions."""
-
-    def steady(self) -> int:
-        """The current time on the target's clock of leases."""
-
-    def publish(self, store_id: str, meta: Mapping[str, str]) -> None:
-        """Turn the location into a store, which is durable when this returns."""
-
-    def as_source(self) -> AbstractContextManager[CopySource[Any]]:
-        """Open the store that already exists at this location. Raises StoreError."""
-
-
 def copy_between(
-    source: CopySource[Any],
+    source: CopySource,
     target: Target,
     seal: bool = False,
     progress: Progress = lambda done, total: None,
@@ -110,12 +66,14 @@ def copy_between(
 
 
 def _copied(
-    source: CopySource[Any], target: Target, seal: bool, progress: Progress, report: Callable[[str], None]
+    source: CopySource, target: Target, seal: bool, progress: Progress, report: Callable[[str], None]
 ) -> CopyReport:
     sealed = source.sealed()
     if seal:
-        if sealed is None:
-            _require_sound(source, progress)  # sealing cannot be undone: first check that the store can be copied
+        if sealed is None:  # sealing cannot be undone: first check that the store can be copied
+            with source.contents() as contents:
+                steps = CopySteps(contents.count(), progress, passes=1)
+                deque(view_pages(verified(steps.of(contents.events_by_stream()), Fingerprint())), maxlen=0)
         is_new, sealed = sealed is None, source.seal(target.name)
         if is_new:
             report(f"{source.name} is now sealed; if the copy fails, run the command again")
@@ -123,19 +81,10 @@ def _copied(
             raise elsewhere(sealed)
     keeps = sealed is not None and not sealed.done and (not sealed.given or is_same(sealed.to, target.name))
     with source.contents() as contents:
-        steps = _Steps(contents.count(), progress)
-        expected, found = Fingerprint(), Fingerprint()
-        for page in pages(steps.of(contents.events())):
-            target.put_events(page)
-        for view, rows in view_pages(verified(steps.of(contents.events_by_stream()), expected)):
-            target.put(view, rows)
-        exhaust(verified(steps.of(target.events_by_stream()), found))
-        if found != expected:
-            raise StoreError(
-                f"the copy at {target.name} differs from what was written; check that disk or database, then copy again"
-            )
+        meta, tally, steps = contents.meta(), LogTally(), CopySteps(contents.count(), progress)
+        events = steps.of(contents.events())
+        write_log(target, tally.of(events) if keeps else tally.forked(events, meta["store_id"]), tally, steps)
         _copy_side_tables(contents, target, sealed.steady if sealed is not None else contents.steady, keeps)
-        meta = contents.meta()
     if keeps:
         source.give(target.name, done=False)
     store_id = meta["store_id"] if keeps else str(uuid4())
@@ -146,29 +95,24 @@ def _copied(
     )
     if keeps:
         source.give(target.name, done=True)
+    last = tally.size
     return CopyReport(
-        source.name, target.name, expected.events, expected.last, store_id, keeps, sealed=sealed is not None
+        source.name, target.name, last if keeps else last - 1, last, store_id, keeps, sealed=sealed is not None
     )
-
-
-def _require_sound(source: CopySource[Any], progress: Progress) -> None:
-    with source.contents() as contents:
-        steps = _Steps(contents.count(), progress, passes=1)
-        exhaust(view_pages(verified(steps.of(contents.events_by_stream()), Fingerprint())))
 
 
 def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool) -> None:
     for table in (REQUESTS, REFUSALS):
         for page in pages(contents.rows(table)):
             target.put(table, page)
-    now = target.steady()
+    elapsed = target.steady() - then
     for page in pages(contents.rows(LEASES)):
-        target.put(LEASES, leases_at(now, page, then, platform.now(), moved))
+        target.put(LEASES, at_target(page, elapsed, platform.now(), moved))
     for page in pages(contents.rows(LOSSES)):
-        target.put(LOSSES, unreported_losses(page, moved))
+        target.put(LOSSES, without_sessions(list(map(Loss._make, page)), moved))
 
 
-def _there_already(source: CopySource[Any], target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
+def _there_already(source: CopySource, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
     """Handle a target that an earlier run completed without reporting it: verify it again. Events written to the copy
     since then are kept."""
     sealed = source.sealed()
@@ -178,10 +122,11 @@ def _there_already(source: CopySource[Any], target: Target, occupied: OccupiedEr
         store_id = ours.meta()["store_id"]
         if theirs.meta()["store_id"] != store_id:
             raise occupied
-        steps = _Steps(ours.count(), progress, passes=2)
+        steps = CopySteps(ours.count(), progress)
         expected, found = Fingerprint(), Fingerprint()
-        exhaust(verified(steps.of(ours.events_by_stream()), expected))
-        exhaust(verified(steps.of(row for row in theirs.events_by_stream() if row[0] <= expected.last), found))
+        deque(verified(steps.of(ours.events_by_stream()), expected), maxlen=0)
+        copied = (row for row in theirs.events_by_stream() if row[0] <= expected.last)
+        deque(verified(steps.of(copied), found), maxlen=0)
     if found != expected:
         raise StoreError(
             f"{target.name} has the id of {source.name} but other events; one of the two was restored from a backup"
@@ -190,20 +135,3 @@ def _there_already(source: CopySource[Any], target: Target, occupied: OccupiedEr
     return CopyReport(
         source.name, target.name, found.events, found.last, store_id, kept_id=True, sealed=True, already=True
     )
-
-
-class _Steps:
-    """Reports progress over several passes over the same events."""
-
-    def __init__(self, events: int, progress: Progress, passes: int = 3) -> None:
-        self._events = events
-        self._progress = progress
-        self._passes = passes
-        self._done = 0
-
-    def of(self, rows: Iterable[Row]) -> Iterator[Row]:
-        for row in rows:
-            self._done += 1
-            if self._done % REPORT_EVERY == 0:
-                self._progress(min(self._events, self._done // self._passes), self._events)
-            yield row

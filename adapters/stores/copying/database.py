@@ -7,19 +7,18 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from holdlog.adapters.stores.copying.carried import Carried, Row
-from holdlog.adapters.stores.copying.copy import OccupiedError
 from holdlog.adapters.stores.copying.source import Contents, CopySource
+from holdlog.adapters.stores.copying.writing import OccupiedError
 from holdlog.adapters.stores.event_log.sealing import schema_triggers
 from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection, connect
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
 from holdlog.adapters.stores.postgres.opening import create, lock_of, open_postgres, require_utf8, store_exists
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.schema import PUT_META
-from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.target import DatabaseTarget, database_target, name_of
 from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
 from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.projections.projection import Row, Table
 
 _FOR_LONG: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
 """No timeout, because a copy may have to wait for the other store for a long time."""
@@ -27,56 +26,40 @@ _COUNT_TABLES: Final = """SELECT COUNT(*) FROM pg_class JOIN pg_namespace ON pg_
 WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')"""
 
 
-class DatabaseSource(CopySource[PostgresTransaction]):
-    def __init__(self, url: str, store: PostgresStore) -> None:
-        super().__init__(name_of(url), store, _lay)
-        self._store = store
-
-    @contextmanager
-    def contents(self) -> Iterator[Contents]:
-        with self._store.snapshot() as reader:
-            reader.connection.execute(_FOR_LONG)
-            reader.position()  # the first read begins the snapshot
-            with closing(Contents(reader, _now(reader.connection))) as contents:
-                yield contents
-
-
 class DatabaseCopyTarget:
     def __init__(self, url: str) -> None:
         self.name = name_of(url)
         self._url = url
         self._target: DatabaseTarget = database_target(url)
-        self._connection: Connection | None = None
+        self._unit: PostgresReader | None = None
         self._contents: Contents | None = None
         self._publishing = False
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
         try:
-            with (
-                closing(connect(self._target)) as self._connection,
-                closing(
-                    Contents(PostgresReader(self._connection, PostgresEventRecorder(self._target), 0))
-                ) as self._contents,
-            ):
-                require_utf8(self._connection)
-                self._connection.execute("BEGIN")
-                self._connection.execute(_FOR_LONG)
+            with closing(connect(self._target)) as connection:
+                self._unit = PostgresReader(connection, PostgresEventRecorder(self._target), 0)
+                require_utf8(connection)
+                connection.execute("BEGIN")
+                connection.execute(_FOR_LONG)
                 self._require_free()
-                yield
+                with closing(Contents(self._unit, 0)) as self._contents:
+                    yield
         except psycopg.Error as error:
             raise refusal_of(error, in_doubt=self._publishing and is_lost(error)) from error
 
-    def put(self, table: Carried, rows: Sequence[Row]) -> None:
-        into = f"COPY {table.name} ({', '.join(table.columns)}) FROM STDIN"
+    def put(self, table: Table, rows: Sequence[Row]) -> None:
+        columns = ", ".join(f'"{column}"' for column in table.columns)
+        into = f"COPY {table.name} ({columns}) FROM STDIN"
         with _refused(table.name), self._open().cursor() as cursor, cursor.copy(into) as copying:
             for row in rows:
                 copying.write_row(row)
 
     def put_events(self, rows: Sequence[Row]) -> None:
-        assert self._contents is not None
+        assert self._unit is not None
         with _refused("the log"):
-            self._contents.put_events(rows)
+            self._unit.recorder.restore(rows, self._unit)
 
     def events_by_stream(self) -> Iterator[Row]:
         assert self._contents is not None
@@ -97,7 +80,7 @@ class DatabaseCopyTarget:
             connection.execute("ANALYZE")
 
     @contextmanager
-    def as_source(self) -> Iterator[CopySource[PostgresTransaction]]:
+    def as_source(self) -> Iterator[CopySource]:
         with open_source(self._url) as source:
             yield source
 
@@ -109,22 +92,27 @@ class DatabaseCopyTarget:
                 f"another process is opening or creating a store at {self.name}; check that store first"
             )
         if _first(connection.execute(_COUNT_TABLES, (self._target.schema,))):
-            raise OccupiedError(f"there are already tables at {self.name}; copy to another ?schema=")
+            raise OccupiedError(f"there are already tables at {self.name}; name another ?schema=")
         create(connection, self._target.schema, "")
 
     def _open(self) -> Connection:
-        assert self._connection is not None
-        return self._connection
+        assert self._unit is not None
+        return self._unit.connection
 
 
 @contextmanager
-def open_source(url: str) -> Iterator[DatabaseSource]:
+def open_source(url: str) -> Iterator[CopySource]:
     """Open an existing store. Raises StoreError if there is none; never creates one, because the URL may be
     misspelled."""
     if not store_exists(url):
         raise StoreError(f"there is no store at {name_of(url)}")
     with closing(open_postgres(url)) as store:
-        yield DatabaseSource(url, store)
+        yield CopySource(name_of(url), store, _begin, _lay)
+
+
+def _begin(reader: PostgresReader) -> int:
+    reader.connection.execute(_FOR_LONG)
+    return _now(reader.connection)
 
 
 def _lay(transaction: PostgresTransaction, line: str) -> None:
@@ -139,7 +127,8 @@ def _refused(table: str) -> Iterator[None]:
     try:
         yield
     except psycopg.DataError as error:
-        raise StoreError(f"the database cannot hold a row of {table}: {str(error).splitlines()[0]}") from None
+        kind = type(error).__name__  # its text may contain stored values
+        raise StoreError(f"PostgreSQL cannot hold a row of {table} ({kind}); it allows no NUL in text") from None
 
 
 def _now(connection: Connection) -> int:

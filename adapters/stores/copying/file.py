@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -10,37 +9,33 @@ from typing import Final
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
-from holdlog.adapters.operating_system.private import open_private, require_own, why_open
-from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.copying.carried import Carried, Row
-from holdlog.adapters.stores.copying.copy import OccupiedError
-from holdlog.adapters.stores.copying.source import Contents, CopySource
+from holdlog.adapters.operating_system.private import open_private, require_own, sync_folder, why_open
+from holdlog.adapters.stores.copying.source import CopySource
+from holdlog.adapters.stores.copying.writing import OccupiedError
 from holdlog.adapters.stores.event_log.sealing import file_triggers
 from holdlog.adapters.stores.sqlite.faults import refusal_of
-from holdlog.adapters.stores.sqlite.files import SIDE_FILES, remove_database, sync_folder
-from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.files import SIDE_FILES, remove_database
+from holdlog.adapters.stores.sqlite.opening import Report, open_sqlite, write_locked
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, configure, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
-from holdlog.adapters.stores.sqlite.schema import create_tables, make_ours
-from holdlog.adapters.stores.sqlite.store import SqliteStore
+from holdlog.adapters.stores.sqlite.schema import create_tables, make_ours, put_statement
 from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.projections.projection import Row, Table
 
 LOCK_TIMEOUT: Final = 1.0
 """Seconds to wait for the target's write lock. Creating a store holds it only briefly; another copy would hold it for
 long."""
 _SUFFIX: Final = ".copying"
+_LOG: Final = SqliteEventRecorder()
 
 
-class FileSource(CopySource[SqliteTransaction]):
-    def __init__(self, path: Path, store: SqliteStore) -> None:
-        super().__init__(shown(path), store, _lay)
-        self._store = store
-
-    @contextmanager
-    def contents(self) -> Iterator[Contents]:
-        with self._store.snapshot() as reader:
-            reader.position()  # the first read begins the snapshot
-            yield Contents(reader, platform.steady())
+@contextmanager
+def open_file_source(path: Path, report: Report = lambda line: None) -> Iterator[CopySource]:
+    """Open an existing store. Raises StoreError if there is none."""
+    if not os.path.lexists(path):
+        raise StoreError(f"there is no store at {path}; check the path")
+    with closing(open_sqlite(path, report=report)) as store:
+        yield CopySource(shown(path), store, lambda reader: platform.steady(), _lay)
 
 
 class FileTarget:
@@ -53,23 +48,15 @@ class FileTarget:
     @contextmanager
     def prepared(self) -> Iterator[None]:
         self._require_free()
+        lock_path = self.path.with_name(self.path.name + ".gate")
         try:
             require_local(self.path)
             prepare_folder(self.path)
             require_own(self.path)
             if (is_open := why_open(self.path)) is not None:
                 raise is_open
-            lock_path = self.path.with_name(self.path.name + ".gate")
             guarded = lock_path.exists()
-            write_lock = WriteLock(lock_path)
-        except LocationError as error:
-            raise StoreError(str(error)) from None
-        except OSError as error:
-            raise StoreError(
-                f"{shown(self.path.parent)} cannot be written ({error.strerror}); copy elsewhere"
-            ) from None
-        try:
-            with _held(write_lock, self.name):
+            with write_locked(self.path, LOCK_TIMEOUT):
                 try:
                     self._require_free()
                     self._begin()
@@ -80,29 +67,24 @@ class FileTarget:
                     raise
                 finally:
                     self._clear_away()
+        except LocationError as error:
+            raise StoreError(str(error)) from None
         except sqlite3.Error as error:
             raise refusal_of(error) from error
         except OSError as error:
             raise UnavailableError(f"{self.name} cannot be written ({error.strerror})") from error
 
-    def put(self, table: Carried, rows: Sequence[Row]) -> None:
-        columns = ", ".join(table.columns)
-        marks = ", ".join("?" * len(table.columns))
-        self._open().executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", rows)
+    def put(self, table: Table, rows: Sequence[Row]) -> None:
+        self._open().executemany(put_statement(table), rows)
 
     def put_events(self, rows: Sequence[Row]) -> None:
-        self._contents().put_events(rows)
+        _LOG.restore(rows, SqliteReader(self._open(), _LOG, 0))
 
     def events_by_stream(self) -> Iterator[Row]:
         """Read the events from the file, through a new connection without cached pages."""
         self._open().execute("COMMIT")
         self._open().close()
-        self._connection = self._connect()
-        self._connection.execute("BEGIN IMMEDIATE")
-        return self._contents().events_by_stream()
-
-    def _contents(self) -> Contents:
-        return Contents(SqliteReader(self._open(), SqliteEventRecorder(), 0))
+        return _LOG.all_by_stream(SqliteReader(self._connect(synchronous=True), _LOG, 0))
 
     def steady(self) -> int:
         return platform.steady()
@@ -118,33 +100,32 @@ class FileTarget:
         sync_folder(self.path.parent)
 
     @contextmanager
-    def as_source(self) -> Iterator[CopySource[SqliteTransaction]]:
-        with closing(open_sqlite(self.path)) as store:
-            yield FileSource(self.path, store)
+    def as_source(self) -> Iterator[CopySource]:
+        with open_file_source(self.path) as source:
+            yield source
 
     def _require_free(self) -> None:
         if os.path.lexists(self.path):
-            raise OccupiedError(f"there is already a file at {self.name}; copy to a location that does not exist yet")
+            raise OccupiedError(f"there is already a file at {self.name}; name a location that does not exist yet")
         for suffix in SIDE_FILES:
             if os.path.lexists(self.path.with_name(self.path.name + suffix)):
                 raise StoreError(
-                    f"{self.name}{suffix} is left over from another store; move it away, or copy elsewhere"
+                    f"{self.name}{suffix} is left over from another store; move it away, or name another location"
                 )
 
     def _begin(self) -> None:
         remove_database(self._partial)  # left by a copy that was killed
         os.close(open_private(self._partial, os.O_RDWR | os.O_EXCL))
-        self._connection = self._connect()
-        # Nobody reads the file before it is complete, so it needs neither a journal nor a sync until then.
-        self._connection.execute("PRAGMA journal_mode = OFF")
-        self._connection.execute("PRAGMA synchronous = OFF")
-        self._connection.execute("BEGIN IMMEDIATE")
-        create_tables(self._connection)
+        create_tables(self._connect(synchronous=False))
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(uri_of(self._partial), uri=True, isolation_level=None)
-        configure(connection)
-        return connection
+    def _connect(self, synchronous: bool) -> sqlite3.Connection:
+        """Open the file, which nobody reads before it is complete, so that it needs no journal."""
+        self._connection = sqlite3.connect(uri_of(self._partial), uri=True, isolation_level=None)
+        configure(self._connection)
+        self._connection.execute(f"PRAGMA synchronous = {'FULL' if synchronous else 'OFF'}")
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._connection.execute("BEGIN IMMEDIATE")
+        return self._connection
 
     def _open(self) -> sqlite3.Connection:
         assert self._connection is not None
@@ -156,21 +137,6 @@ class FileTarget:
             connection.close()
         with suppress(OSError):
             remove_database(self._partial)
-
-
-@contextmanager
-def _held(write_lock: WriteLock, name: str) -> Iterator[None]:
-    with closing(write_lock):
-        try:
-            write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
-        except UnavailableError as busy:
-            raise UnavailableError(
-                f"another process is creating a store at {name} ({busy}); check that store first"
-            ) from None
-        try:
-            yield
-        finally:
-            write_lock.release()
 
 
 def _lay(transaction: SqliteTransaction, line: str) -> None:

@@ -7,7 +7,7 @@ makes this version refuse every command.
 import json
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
 from holdlog.domain.ports import Transaction
@@ -63,12 +63,11 @@ def line_of(text: str | None) -> str | None:
     return None if found is None else found.line
 
 
-Writes = TypeVar("Writes", bound=Transaction)
-Lay = Callable[[Writes, str], None]
-"""Creates the triggers, which refuse with a given line."""
+Lay = Callable[[Any, str], None]
+"""Creates the triggers, which refuse with a given line, in a transaction of the store."""
 
 
-def seal(transaction: Writes, to: str, lay: Lay[Writes]) -> Seal:
+def seal(transaction: Transaction, to: str, lay: Lay) -> Seal:
     """Seal the store, which moves to `to`. A sealed store stays sealed; the caller may name another target until the id
     is given.
 
@@ -84,7 +83,7 @@ def seal(transaction: Writes, to: str, lay: Lay[Writes]) -> Seal:
     return sealed
 
 
-def give(transaction: Writes, to: str, lay: Lay[Writes], done: bool) -> None:
+def give(transaction: Transaction, to: str, lay: Lay, done: bool) -> None:
     """Give the id of a sealed store to the one at `to`. Raises StoreError if another store has it."""
     sealed = seal(transaction, to, lay)
     transaction.put_meta(SEAL, sealed._replace(given=True, done=sealed.done or done).text)

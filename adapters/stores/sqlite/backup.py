@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.operating_system.private import is_private, require_own
+from holdlog.adapters.operating_system.private import is_private, require_own, sync_folder
 from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.sqlite.files import Progress, copy_database, remove_database, sync_folder
+from holdlog.adapters.stores.sqlite.files import Progress, copy_database, remove_database
 from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours, write_locked
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader

@@ -39,12 +39,3 @@ def remove_database(database: Path) -> None:
     """Remove a database, its side files first."""
     for suffix in (*SIDE_FILES, ""):
         database.with_name(database.name + suffix).unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # Windows cannot open folders
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.operating_system import platform
-from holdlog.adapters.operating_system.private import is_private, open_private
+from holdlog.adapters.operating_system.private import is_private, open_private, sync_folder
 from holdlog.adapters.stores.event_log.codec import COLUMNS, FORMAT_COLUMNS
 from holdlog.adapters.stores.event_log.sealing import FILE_TRIGGERS, SEAL, file_triggers, line_of
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE, KEPT, SESSION_SALT, new_session_salt
 from holdlog.adapters.stores.sqlite.faults import code_of
-from holdlog.adapters.stores.sqlite.files import copy_database, remove_database, sync_folder
+from holdlog.adapters.stores.sqlite.files import copy_database, remove_database
 from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.adapters.stores.sqlite.schema import (
     CREATE_SIDE_TABLES,

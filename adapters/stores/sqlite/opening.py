@@ -107,10 +107,10 @@ def _finish_restore(path: Path) -> None:
 
 
 @contextmanager
-def write_locked(path: Path) -> Iterator[None]:
+def write_locked(path: Path, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
     """Hold the write lock of a store that this process need not have open. Raises UnavailableError, OSError."""
     with closing(WriteLock(path.with_name(path.name + ".gate"))) as write_lock:
-        write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
+        write_lock.acquire(time.monotonic() + timeout)
         try:
             yield
         finally:

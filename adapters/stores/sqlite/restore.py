@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.operating_system.presence import connected
-from holdlog.adapters.operating_system.private import require_own
+from holdlog.adapters.operating_system.private import require_own, sync_folder
 from holdlog.adapters.stores.sqlite.backup import connect, contents_of
 from holdlog.adapters.stores.sqlite.database import kept_names
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.faults import is_busy
-from holdlog.adapters.stores.sqlite.files import SIDE_FILES, Progress, copy_database, remove_database, sync_folder
+from holdlog.adapters.stores.sqlite.files import SIDE_FILES, Progress, copy_database, remove_database
 from holdlog.adapters.stores.sqlite.opening import require_ours, write_locked
 from holdlog.adapters.stores.sqlite.recorder import missing_events
 from holdlog.domain.refusals import StoreError, UnavailableError

@@ -38,7 +38,7 @@ def test_copy_command_prints_what_was_copied(source: Path, tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()
     assert "3 events copied in" in line
-    assert "last position 3, verified; new store id" in line
+    assert "last position 4, verified; new store id" in line
 
 
 @pytest.mark.check
@@ -146,7 +146,7 @@ def test_copy_command_shows_progress_on_a_terminal_and_not_in_a_pipe(source: Pat
             store.set("many", f"k{number}", list(range(100)), updated_by="ann")
     ours, theirs = pty.openpty()
     script = "from holdlog.adapters.cli import store, main; store.BAR_EVERY = 0; import sys; sys.exit(main.main())"
-    pages = "from holdlog.adapters.stores.copying import copy; copy.REPORT_EVERY = 1; "
+    pages = "from holdlog.adapters.stores.copying import writing; writing.REPORT_EVERY = 1; "
     command = [sys.executable, "-c", pages + script, "copy", str(source), str(tmp_path / "copy.db")]
     done = subprocess.run(command, stderr=theirs, stdout=subprocess.PIPE, timeout=60)
     os.close(theirs)

@@ -60,7 +60,7 @@ def test_existing_store_is_not_imported_into(file: str, target: str, capsys: pyt
         (["--agenthold", "none.db"], "there is no file none.db; check the path"),
         (["--agenthold", __file__], "damaged or not a file of agenthold"),
         (["--agenthold", "x", "--claim-ttl", "0"], "--claim-ttl: must be from 1 to 86400 seconds"),
-        ([], "required: --agenthold"),
+        ([], "name one file"),
     ],
 )
 def test_bad_arguments_get_one_line(
