@@ -41,7 +41,7 @@ KINDS: Final = {
 """The kinds of credentials, each with the pattern of its text."""
 
 _ADVICE: Final = (
-    "the history keeps it; if it is real, revoke it where it was issued, and tell a person to run holdlog redact"
+    "the history keeps it; if it is real, revoke it where it was issued, and ask a person to run holdlog redact"
 )
 
 

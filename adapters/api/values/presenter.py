@@ -199,7 +199,7 @@ _EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expir
     ValueDeleted: "delete",
     ValueExpired: "expire",
 }
-_DELETED: Final = "The history keeps the deleted value. If it must not stay there, tell a person to run holdlog redact."
+_DELETED: Final = "The history keeps the deleted value. If it must not stay there, ask a person to run holdlog redact."
 MAX_HINT: Final = 200
 """Characters of a hint with the default tool prefix."""
 _UNCHANGED = "The key did not change before the timeout. To keep waiting, call watch() again with since_version={}."

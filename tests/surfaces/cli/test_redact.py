@@ -122,7 +122,7 @@ def test_redact_does_not_create_a_store(capsys: pytest.CaptureFixture[str], tmp_
 def test_delete_reports_that_the_history_keeps_the_value(capsys: pytest.CaptureFixture[str], db: Path) -> None:
     _, out, _ = run_command(capsys, "delete", "config", "copy", "--db", str(db), "--version", "1", "--json")
     response = json.loads(out)
-    assert response["hint"].endswith("tell a person to run holdlog redact.")
+    assert response["hint"].endswith("ask a person to run holdlog redact.")
     result = DeleteResult.model_validate({"lost": None, **response})
     assert "the history keeps the value of version 1" in remark(result, "delete")
 
