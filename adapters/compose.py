@@ -64,9 +64,9 @@ def open_holdlog(
         server = Liveness()
         caller, identity = _identified(memory, session)
         calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))
-        return _kept(Engine(memory, ProcessNotifier(), caller, calls, server))
+        return _kept(Engine(memory, ProcessNotifier(), caller, calls, server), MEMORY)
     if is_url(str(location)):
-        return _kept(_open_database(str(location), session, settings, what))
+        return _kept(_open_database(str(location), session, settings, what), str(location))
     from holdlog.adapters.stores.sqlite.opening import open_sqlite
 
     path = file_of(location)
@@ -75,7 +75,7 @@ def open_holdlog(
     caller, identity = _identified(store, session)
     server = ProcessLiveness(path, caller.session or "", what)
     calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))
-    return _kept(Engine(store, notifier, caller, calls, server))
+    return _kept(Engine(store, notifier, caller, calls, server), path)
 
 
 def recorder_of(engine: Engine) -> "LogRecorder":
@@ -270,7 +270,8 @@ def process_session() -> str:
     return f"p-{secrets.token_hex(5)}"
 
 
-def _kept(engine: Engine) -> Engine:
+def _kept(engine: Engine, location: Path | str) -> Engine:
+    engine.location = location
     _engines.add(engine)
     return engine
 

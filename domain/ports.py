@@ -184,6 +184,9 @@ class Reader(Protocol):
     def overlapping(self, resources: Sequence[str]) -> list[Claim]:
         """These claims and those that cover them, if they exist, and all below that are held or waited for."""
 
+    def ever_claimed(self, resource: str) -> list[str]:
+        """The resources that overlap this one and were ever claimed or waited for, by name."""
+
     def queued(self) -> list[Claim]:
         """The claims that have waiters."""
 

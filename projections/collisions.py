@@ -30,6 +30,21 @@ class RecordedTicket(NamedTuple):
     turn: int
 
 
+class CollisionRow(NamedTuple):
+    """How often an agent queued behind another one at a resource. `granted`: how often it then got what it wanted.
+    `waited`: microseconds of all tickets that were granted or given up. `last`: microseconds UTC."""
+
+    resource: str
+    agent: str
+    principal: str | None
+    behind: str
+    behind_principal: str | None
+    times: int
+    granted: int
+    waited: int
+    last: int
+
+
 class Blocker(NamedTuple):
     """An agent that a waiter queued behind, and the resource that the agent held or waited for."""
 

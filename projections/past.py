@@ -246,7 +246,9 @@ class PastReader:
     def _unavailable(self, *arguments: Any, **named: Any) -> NoReturn:
         raise InvalidError("at: this call can only read the present")
 
-    claim = queued = ticket_count = is_queued = joint_tickets = awaited_by = next_value_end = _unavailable
+    claim = ever_claimed = queued = ticket_count = is_queued = joint_tickets = awaited_by = next_value_end = (
+        _unavailable
+    )
     token = thread_count = item_count = checksums = changed_keys = written_keys = written_namespaces = _unavailable
     version_at = position_at = last_events = next_events = following = snapshot_before = _unavailable
     digests = subtree_roots = store_log = texts = containing = _unavailable

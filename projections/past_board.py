@@ -70,7 +70,7 @@ def fold_board(states: dict[str, Claim], tickets: dict[Key, Ticket], events: Seq
     """Apply events of claims, in the order of the log. A claim that is not in `states` was free until then."""
     for recorded in events:
         envelope, event = recorded.envelope, cast("ClaimEvent", recorded.event)
-        resource = _resource(envelope.stream)
+        resource = resource_of(envelope.stream)
         before = states.get(resource) or Claim(resource, envelope.version - 1)
         states[resource] = after = evolve(before, event, envelope.at)
         if (ended := ended_ticket(event)) is not None:
@@ -102,7 +102,7 @@ def endings(reader: Reader, claims: Sequence[Claim], position: int) -> dict[Key,
         claim = held[recorded.envelope.stream]
         for grant in claim.grants:
             if (last := _end_of(reader, claim, grant, recorded)) is not None:
-                found[claim.resource, grant.version] = _ending(last)
+                found[claim.resource, grant.version] = ending_of(last)
     return found
 
 
@@ -121,7 +121,8 @@ def _end_of(reader: Reader, claim: Claim, grant: Grant, first: Recorded[Event]) 
     return None
 
 
-def _ending(recorded: Recorded[Event]) -> Ending:
+def ending_of(recorded: Recorded[Event]) -> Ending:
+    """How an event ended the grant that it ended."""
     at = recorded.envelope.at
     match recorded.event:
         case ClaimReleased(forced_by=by, outcome=outcome):
@@ -145,5 +146,6 @@ def _grant_before(reader: Reader, stream: str, version: int, grant: int | None) 
 
 
 @lru_cache(_PAGE)
-def _resource(stream: str) -> str:
+def resource_of(stream: str) -> str:
+    """The resource of a claim's stream."""
     return cast("Claim", fold.initial(stream)).resource

@@ -6,6 +6,9 @@ from holdlog.adapters.api.changes.reverts import RevertRequests
 from holdlog.adapters.api.claims.requests import ClaimRequests
 from holdlog.adapters.api.events.requests import EventRequests
 from holdlog.adapters.api.past.requests import PastRequests
+from holdlog.adapters.api.questions.reports import ReportRequests
+from holdlog.adapters.api.questions.requests import QuestionRequests
+from holdlog.adapters.api.questions.timelines import TimelineRequests
 from holdlog.adapters.api.redaction.requests import RedactionRequests
 from holdlog.adapters.api.refusals import response_to
 from holdlog.adapters.api.retention.requests import RetentionRequests
@@ -34,6 +37,9 @@ class Requests:
         self.changes = ChangeRequests(rules)
         self.reverts = RevertRequests(rules)
         self.past = PastRequests(rules)
+        self.questions = QuestionRequests(rules)
+        self.reports = ReportRequests(rules)
+        self.timelines = TimelineRequests(rules)
         self.redactions = RedactionRequests(rules)
         self.retention = RetentionRequests(rules)
 

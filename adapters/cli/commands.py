@@ -30,7 +30,7 @@ _LISTS: Final = frozenset({"list", "claims", "agents"})
 resource does so, too."""
 
 _OF_HOLDERS: Final = frozenset({"claim", "release", "wait", "set", "delete", "update", "transact"})
-_OF_RESOURCES: Final = _OF_HOLDERS | {"claims", "agents", "status"}
+_OF_RESOURCES: Final = _OF_HOLDERS | {"claims", "agents", "status", "history"}
 """Commands that name resources, which may be paths."""
 
 _EXAMPLES: Final = {
@@ -38,7 +38,6 @@ _EXAMPLES: Final = {
     "set": "set campaign budget 2000 --version 1 --reason 'ads for May'",
     "delete": "delete campaign budget --version 2",
     "list": "list campaign --prefix bud",
-    "history": "history campaign budget --limit 5",
     "watch": "watch campaign budget --since 2 --timeout 30",
     "claims": "claims --agent claude",
     "agents": "agents",
@@ -128,7 +127,7 @@ def adder(commands: Commands, store: argparse.ArgumentParser, locations: argpars
 
 
 def add_values(add: Add) -> None:
-    """Add the commands about values, but those of update.py."""
+    """Add the commands about values, but those of update.py and history.py."""
     get = add("get", "print a value", lambda it, o: it.read(it.requests.values.get(o.namespace, o.key)))
     add_address(get)
 
@@ -150,14 +149,6 @@ def add_values(add: Add) -> None:
     listing.add_argument(
         "--after", metavar="KEY", help="only keys after this one: the next page (default: from the start)"
     )
-
-    history = add(
-        "history",
-        "list the versions of a value, newest first",
-        lambda it, o: it.read(it.requests.values.history(o.namespace, o.key, o.limit)),
-    )
-    add_address(history)
-    history.add_argument("--limit", type=int, default=100, metavar="N", help="show the newest N (default: 100)")
 
     watch = add("watch", "wait until a value changes, and print it", _watch)
     add_address(watch)

@@ -1,4 +1,4 @@
-"""The options of commands that list events: filters, and the moments from which and until which."""
+"""The options of commands about what happened: filters of events, and the moments from which and until which."""
 
 import argparse
 from datetime import datetime
@@ -29,6 +29,16 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         help=f"only these, separated by commas: {', '.join(GROUPS)}, ValueWritten … (default: all)",
     )
     parser.add_argument("--agent", metavar="NAME", help="only events of this agent and its sub-agents (default: all)")
+
+
+def add_window(parser: argparse.ArgumentParser, when: str = "") -> None:
+    """Add `--since` and `--until`, which keep what overlaps a time. `when`: what their help begins with."""
+    parser.add_argument(
+        "--since", metavar="MOMENT", help=f"{when}only what had not ended at this time or position (default: all)"
+    )
+    parser.add_argument(
+        "--until", metavar="MOMENT", help=f"{when}only what had begun at this time or position (default: all)"
+    )
 
 
 def choice_of(engine: "Engine", options: argparse.Namespace) -> "EventFilter":

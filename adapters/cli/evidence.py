@@ -19,7 +19,7 @@ from holdlog.adapters.operating_system.private import new_private_file
 from holdlog.domain.refusals import InvalidError, StoreError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.api.events.requests import LogRange
+    from holdlog.adapters.api.events.ranges import LogRange
     from holdlog.adapters.api.past.requests import PointInTime
     from holdlog.adapters.cli.evidence_bundle import Case
     from holdlog.adapters.runtime.engine import Engine

@@ -18,7 +18,7 @@ from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.events.event_filter import EventFilter
-    from holdlog.adapters.api.events.requests import LogRange
+    from holdlog.adapters.api.events.ranges import LogRange
     from holdlog.adapters.api.values.responses import EventView
     from holdlog.adapters.cli.refusals import RefusalView
     from holdlog.adapters.runtime.engine import Engine

@@ -16,6 +16,7 @@ from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.evidence import add_evidence
 from holdlog.adapters.cli.export import add_export
+from holdlog.adapters.cli.history import add_history
 from holdlog.adapters.cli.import_log import add_import
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
@@ -30,6 +31,7 @@ from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.cli.thread import add_thread
+from holdlog.adapters.cli.timeline import add_timeline
 from holdlog.adapters.cli.token import add_token
 from holdlog.adapters.cli.undo import add_undo
 from holdlog.adapters.cli.up import add_up
@@ -52,18 +54,8 @@ _GROUPS: Final = {
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": (
-        "log",
-        "replay",
-        "evidence",
-        "agents",
-        "activity",
-        "collisions",
-        "token",
-        "redact",
-        "retention",
-        "doctor",
-        "verify",
-        "checkpoint",
+        *("log", "replay", "timeline", "conflicts", "activity", "agents", "token", "redact", "retention", "doctor"),
+        *("verify", "checkpoint", "evidence"),
     ),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
@@ -87,6 +79,9 @@ examples:
   holdlog set order-1 status '"paid"' --version 0
   holdlog update stats visits --increment 1     add to a number, without its version
   holdlog history order-1 status
+  holdlog history src/parser.py                 who held it, and who waited
+  holdlog timeline src/parser.py                the same in lanes over time
+  holdlog conflicts                             who collided with whom, and who was refused
   holdlog at 14:03                              what was claimed at 14:03
   holdlog blame order-1 status                  who wrote it last, and on what basis
   holdlog revert --session build-7 --dry-run    what undoing that session would change
@@ -208,6 +203,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_serve(commands, store, locations)
     add = adder(commands, store, locations)
     add_values(add)
+    add_history(add)
     add_claims(add)
     add_updates(add)
     add_thread(commands, store)
@@ -219,6 +215,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_read_models(commands, store, locations)
     add_redact(commands, store)
     add_retention(commands, store, locations)
+    add_timeline(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_proof(commands, store)

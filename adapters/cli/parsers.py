@@ -55,16 +55,19 @@ class Commands:
             dest="command", metavar="COMMAND", required=True, prog=parser.prog, help=argparse.SUPPRESS
         )
         self._help: dict[str, str] = {}
+        self._aliases: set[str] = set()
 
     def add_parser(self, name: str, **options: Any) -> argparse.ArgumentParser:
-        """Add a command. `options`: the arguments of its parser; `help`: its text in the list of commands."""
+        """Add a command. `options`: the arguments of its parser; `help`: its text in the list of commands, which leaves
+        out `aliases`."""
         self._help[name] = options["help"]
+        self._aliases.update(options.get("aliases", ()))
         parser: argparse.ArgumentParser = self._subparsers.add_parser(name, **options)
         return parser
 
     @property
     def choices(self) -> frozenset[str]:
-        return frozenset(self._help)
+        return frozenset(self._aliases.union(self._help))
 
     def listed(self, groups: Mapping[str, Sequence[str]]) -> str:
         """The commands with their help, below the titles of their groups."""

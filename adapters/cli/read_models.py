@@ -1,22 +1,28 @@
-"""`holdlog activity` and `holdlog collisions`: read models that catch up with the log before they answer."""
+"""`holdlog activity` and `holdlog conflicts`: read models that catch up with the log before they answer."""
 
 import argparse
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.event_options import first_moment, last_moment
+from holdlog.adapters.cli.moments import EXAMPLES
+from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, named_location, one_or_more, workspaces_of
+from holdlog.adapters.cli.store import Bar
+from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
+    from holdlog.adapters.api.past.requests import PointInTime
+    from holdlog.adapters.api.questions.reports import ModelReport
+    from holdlog.adapters.api.questions.responses import Activity, Conflicts
     from holdlog.adapters.runtime.engine import Engine
-    from holdlog.adapters.stores.read_models.view import CollisionRow, ReadModelView
-    from holdlog.domain.ports import Refusal
 
-_CODES: Final = ("busy", "conflict", "deadlock", "fenced")
-"""Codes of refusals that another agent caused."""
+ReportOf = Callable[["Engine", argparse.Namespace, "PointInTime | None", "PointInTime | None"], "ModelReport[Any]"]
+
+_MOMENTS: Final = f"MOMENT is {EXAMPLES}.\nA time without an offset is in your time zone."
 _GROUPS: Final = ("values", "claims", "threads", "other")
 _GROUP_OF: Final = {"record": "values", "claim": "claims", "thread": "threads"}
 
@@ -24,200 +30,149 @@ _OF_ACTIVITY: Final = """\
 examples:
   holdlog activity
   holdlog activity --agent claude --hours 1
+  holdlog activity --since "yesterday 9:00" --until "yesterday 18:00"
   holdlog activity --hours 168 --json
 """
-_OF_COLLISIONS: Final = """\
+_OF_CONFLICTS: Final = """\
 examples:
-  holdlog collisions
-  holdlog collisions --resource src/parser.py
-  holdlog collisions --agent claude --hours 168 --json
+  holdlog conflicts
+  holdlog conflicts --resource src/parser.py
+  holdlog conflicts --since "yesterday 9:00" --until "yesterday 18:00"
+  holdlog conflicts --agent claude --hours 168 --json
 """
 
 
 def add_read_models(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
     """Add the commands; `run` of their namespace returns the exit code."""
 
-    def add(name: str, help_text: str, description: str, epilog: str, run: "Answer") -> argparse.ArgumentParser:
-        parser = commands.add_parser(
-            name,
-            parents=[store, locations],
-            help=help_text,
-            description=description,
-            epilog=epilog,
-        )
-        parser.add_argument("--hours", type=one_or_more, default=24, metavar="N", help="how far back (default: 24)")
+    activity = commands.add_parser(
+        "activity",
+        parents=[store, locations],
+        help="count the events that each agent caused, per hour",
+        description="Count the events that each agent caused, per hour (UTC), newest first. The first and the last\n"
+        f"hour count as a whole. Expiries are not counted.\n\n{_MOMENTS}",
+        epilog=_OF_ACTIVITY,
+    )
+    conflicts = commands.add_parser(
+        "conflicts",
+        aliases=["collisions"],
+        parents=[store, locations],
+        help="count who collided with whom at which resource, and who was refused",
+        description="Count who queued behind whom at which resource, most frequent first, and who was refused because\n"
+        "of another agent, and list the newest of these calls. A store keeps its last 10,000 refusals.\n\n"
+        f"{_MOMENTS}",
+        epilog=_OF_CONFLICTS,
+    )
+    for parser, what, report, describe in (
+        (activity, "activity", _activity, _describe_activity),
+        (conflicts, "conflicts", _conflicts, _describe_conflicts),
+    ):
+        begin = parser.add_mutually_exclusive_group()
+        begin.add_argument("--hours", type=one_or_more, default=24, metavar="N", help="how far back (default: 24)")
+        begin.add_argument("--since", metavar="MOMENT", help="begin with this event or time (default: see --hours)")
+        parser.add_argument("--until", metavar="MOMENT", help="end with this event or time (default: now)")
         parser.add_argument("--agent", metavar="NAME", help="only this agent and its sub-agents (default: all)")
         parser.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
-        parser.set_defaults(run=lambda options: _run(options, run))
-        return parser
-
-    add(
-        "activity",
-        "count the events that each agent caused, per hour",
-        "Count the events that each agent caused, per hour, newest first. Expiries are not counted.",
-        _OF_ACTIVITY,
-        _activity,
-    )
-    collisions = add(
-        "collisions",
-        "count who queued behind whom, and list refused calls",
-        "Count who queued behind whom at which resource, most frequent first, and list the newest calls that were\n"
-        "refused because of another agent. A store keeps its last 10,000 refusals.",
-        _OF_COLLISIONS,
-        _collisions,
-    )
-    collisions.add_argument("--resource", metavar="RESOURCE", help="only queues at this resource (default: all)")
-    collisions.add_argument(
+        parser.set_defaults(run=partial(_run, report_of=report, describe=describe), what=what)
+    conflicts.add_argument("--resource", metavar="RESOURCE", help="only queues at this resource (default: all)")
+    conflicts.add_argument(
         "--limit", type=one_or_more, default=100, metavar="N", help="at most N rows of each kind (default: 100)"
     )
 
 
-class CaughtUp(NamedTuple):
-    """The view at the end of the log. `position`: of the last event; `since`: microseconds UTC, from `--hours`."""
-
-    engine: "Engine"
-    view: "ReadModelView"
-    position: int
-    since: int
-
-
-Answer = Callable[[CaughtUp, argparse.Namespace], tuple[dict[str, Any], str]]
-"""The response as JSON, and as text."""
-
-
-def _run(options: argparse.Namespace, answer: Answer) -> int:
+def _run(options: argparse.Namespace, report_of: ReportOf, describe: Callable[[Any], str]) -> int:
     """Run a command. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.api.validation import STORED_AGENT
-    from holdlog.adapters.api.validation import text as checked_text
-    from holdlog.adapters.cli.texts import no_store, print_json, printable
-    from holdlog.adapters.compose import store_exists
+    from holdlog.adapters.api.settings import Settings
+    from holdlog.adapters.cli.texts import moment_at, no_store, print_json, print_note, printable
+    from holdlog.adapters.compose import open_holdlog, store_exists
+    from holdlog.adapters.eventsourcing.read_models import run_report
 
-    if options.agent is not None:
-        options.agent = checked_text(options.agent, "--agent", STORED_AGENT)
     location = location_of(options.db)
     if not store_exists(location):
         return no_store(location, expected=named_location(options.db) is not None)
-    with _caught_up(location, options) as models:
-        body, text = answer(models, options)
+    settings, bar = Settings(workspaces=workspaces_of(options)), Bar(sys.stderr, options.what)
+    engine = open_holdlog(location, settings, what=f"holdlog {options.command}", report=print_note)
+    try:
+        since, until = first_moment(options.since, "since"), last_moment(options.until, "until")
+        report = report_of(engine, options, since, until)
+        found = run_report(engine, report, bar.draw)
+        begin = engine.read(report.period).since
+    except InvalidError as error:
+        raise InvalidError(as_option(str(error), {})) from None
+    finally:
+        bar.clear()
+        engine.close()
     if options.json:
-        print_json({"status": "ok", "position": models.position, **body})
+        print_json(found.body())
     else:
-        print(printable(text))
+        print(printable(describe(found) or f"no {options.what} since {moment_at(begin)}"))
     return 0
 
 
-@contextmanager
-def _caught_up(location: Any, options: argparse.Namespace) -> "Iterator[CaughtUp]":
-    from holdlog.adapters.api.settings import Settings
-    from holdlog.adapters.cli.texts import print_note
-    from holdlog.adapters.compose import open_holdlog, open_read_models, recorder_of
-    from holdlog.adapters.eventsourcing.read_models import HOUR, catch_up
-
-    settings = Settings(workspaces=workspaces_of(options))
-    engine = open_holdlog(location, settings, what=f"holdlog {options.command}", report=print_note)
-    try:
-        with engine.store.reader() as reader:
-            since, store_id = reader.at - options.hours * HOUR, reader.meta("store_id") or ""
-        with open_read_models(location, store_id) as view:
-            position = catch_up(recorder_of(engine), f"holdlog/{store_id}", view)
-            yield CaughtUp(engine, view, position, since)
-    finally:
-        engine.close()
+def _activity(
+    engine: "Engine", options: argparse.Namespace, since: "PointInTime | None", until: "PointInTime | None"
+) -> "ModelReport[Any]":
+    return engine.requests.reports.activity(options.agent, since, until, options.hours)
 
 
-def _activity(models: CaughtUp, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    from holdlog.adapters.eventsourcing.read_models import HOUR
-    from holdlog.domain.times import utc
-
-    kinds: dict[tuple[int, str, str | None], dict[str, int]] = defaultdict(dict)
-    for row in models.view.activity(models.since // HOUR, options.agent):
-        kinds[row.hour, row.agent, row.principal][row.topic] = row.times
-    found = [
-        {
-            "hour": utc(hour * HOUR).isoformat(),
-            "agent": agent,
-            **({} if principal is None else {"principal": principal}),
-            "events": sum(times.values()),
-            "kinds": times,
-        }
-        for (hour, agent, principal), times in kinds.items()
-    ]
-    return {"activity": found}, _text_of_activity(found) or _nothing(options)
+def _conflicts(
+    engine: "Engine", options: argparse.Namespace, since: "PointInTime | None", until: "PointInTime | None"
+) -> "ModelReport[Any]":
+    requests = engine.requests.reports
+    return requests.conflicts(options.resource, options.agent, since, until, options.hours, options.limit)
 
 
-def _text_of_activity(found: list[dict[str, Any]]) -> str:
+def _describe_activity(found: "Activity") -> str:
+    """A table; empty if there was none."""
     from holdlog.adapters.api.authors import author
     from holdlog.adapters.cli.texts import marked, table
     from holdlog.projections.fold import KINDS
 
     groups = {event.topic: _GROUP_OF.get(kind.prefix, "other") for kind in KINDS.values() for event in kind.events}
     rows: list[tuple[str, ...]] = []
-    for row in found:
+    for row in found.activity:
         counts = Counter[str]()
-        for topic, times in row["kinds"].items():
+        for topic, times in row.kinds.items():
             counts[groups[topic]] += times
-        hour = f"{row['hour'][:10]} {row['hour'][11:16]} UTC"
-        who = author(marked(row["agent"]), row.get("principal"))
-        rows.append((hour, who, str(row["events"]), *(str(counts[group] or "") for group in _GROUPS)))
+        who = author(marked(row.agent), row.principal)
+        hour = f"{row.hour:%Y-%m-%d %H:%M} UTC"
+        rows.append((hour, who, str(row.events), *(str(counts[group] or "") for group in _GROUPS)))
     return table([("hour", "agent", "events", *_GROUPS), *rows]) if rows else ""
 
 
-def _collisions(models: CaughtUp, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    from holdlog.domain.names import acts_for
-
-    rules = models.engine.requests.rules
-    resource = None if options.resource is None else rules.resource(options.resource, "--resource")
-    rows = models.view.collisions(models.since, resource, options.agent, options.limit)
-    with models.engine.store.reader() as reader:
-        refusals = reader.refusals(_CODES, models.since, -1) if resource is None else []
-    if options.agent is not None:
-        refusals = [it for it in refusals if acts_for(it.by, options.agent)]
-    shown = rules.spelled or str
-    found = [_collision(row, shown) for row in rows]
-    refused = [_refusal(it) for it in refusals[: options.limit]]
-    return {"collisions": found, "refusals": refused}, _text_of_collisions(found, refused) or _nothing(options)
-
-
-def _collision(row: "CollisionRow", shown: Callable[[str], str]) -> dict[str, Any]:
-    from holdlog.domain.times import utc
-
-    fields = row._asdict() | {"resource": shown(row.resource)}
-    waited, last = fields.pop("waited"), utc(fields.pop("last")).isoformat()
-    fields |= {"waited_seconds": round(waited / 1_000_000, 3), "last_at": last}
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _refusal(refusal: "Refusal") -> dict[str, Any]:
-    from holdlog.domain.times import utc
-
-    return {"at": utc(refusal.at).isoformat(), "code": refusal.code, "by": refusal.by, "what": refusal.what}
-
-
-def _text_of_collisions(found: list[dict[str, Any]], refused: list[dict[str, Any]]) -> str:
+def _describe_conflicts(found: "Conflicts") -> str:
+    """Up to three tables; empty if there was no conflict."""
     from holdlog.adapters.api.authors import author
+    from holdlog.adapters.api.questions.reports import CODES
     from holdlog.adapters.cli.texts import duration, marked, moment, table
 
     queued = [
         (
-            marked(row["resource"]),
-            author(marked(row["agent"]), row.get("principal")),
-            author(marked(row["behind"]), row.get("behind_principal")),
-            str(row["times"]),
-            str(row["granted"]),
-            duration(row["waited_seconds"]),
-            moment(datetime.fromisoformat(row["last_at"])),
+            marked(it.resource),
+            author(marked(it.agent), it.principal),
+            author(marked(it.behind), it.behind_principal),
+            str(it.times),
+            str(it.granted),
+            duration(it.waited_seconds),
+            moment(it.last_at),
         )
-        for row in found
+        for it in found.collisions
     ]
-    heads = ("resource", "waiter", "behind", "times", "granted", "waited", "last")
-    refusals = [(moment(datetime.fromisoformat(it["at"])), it["code"], marked(it["by"]), it["what"]) for it in refused]
-    parts = [
-        table([heads, *queued]) if queued else "",
-        table([("refused", "code", "agent", "call"), *refusals]) if refusals else "",
+    codes = [code for code in CODES if any(code in it.codes for it in found.refused)]
+    agents = [
+        (_caller(it.agent), str(it.times), *(str(it.codes.get(code, "")) for code in codes), moment(it.last_at))
+        for it in found.refused
     ]
-    return "\n\n".join(filter(None, parts))
+    calls = [(moment(it.at), it.code, _caller(it.by), it.what) for it in found.refusals]
+    tables = (
+        (("resource", "waiter", "behind", "times", "granted", "waited", "last"), queued),
+        (("refused agent", "times", *codes, "last"), agents),
+        (("refused", "code", "agent", "call"), calls),
+    )
+    return "\n\n".join(table([heads, *rows]) for heads, rows in tables if rows)
 
 
-def _nothing(options: argparse.Namespace) -> str:
-    hours = "hour" if options.hours == 1 else f"{options.hours} hours"
-    return f"no {options.command} in the last {hours}"
+def _caller(name: str) -> str:
+    from holdlog.adapters.cli.texts import marked
+
+    return marked(name) or "a caller"

@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from holdlog.adapters.api.events.ranges import window_of
 from holdlog.adapters.api.values.responses import Time
 from holdlog.domain.names import acts_for
 from holdlog.domain.refusals import every_code
 from holdlog.domain.times import utc
 
 if TYPE_CHECKING:
-    from holdlog.adapters.api.events.requests import LogRange
+    from holdlog.adapters.api.events.ranges import LogRange
     from holdlog.adapters.api.past.requests import PointInTime
     from holdlog.adapters.runtime.engine import Engine
-    from holdlog.domain.ports import Reader
 
 
 class RefusalView(BaseModel):
@@ -35,17 +35,10 @@ def refusals_of(
     """The refusals of a range of the log that are still stored, oldest first. `first`, `last`: the moments that the
     range was made of. `agent`: only this one and its sub-agents."""
     with engine.store.reader() as reader:
-        begin = _time(reader, found.after + (first is not None)) if first is None or first.at is None else first.at
-        end = None if last is None else _time(reader, found.upto) if last.at is None else last.at
-        refusals = reader.refusals(list(every_code()), begin, -1)
+        since, until = window_of(reader, found, first, last)
+        refusals = reader.refusals(list(every_code()), since or 0, -1)
     return [
         RefusalView(at=utc(it.at), code=it.code, by=it.by, what=it.what)
         for it in reversed(refusals)
-        if (end is None or it.at <= end) and (agent is None or acts_for(it.by, agent))
+        if (until is None or it.at <= until) and (agent is None or acts_for(it.by, agent))
     ]
-
-
-def _time(reader: "Reader", position: int) -> int:
-    """The time of an event (microseconds UTC); before the first event 0, after the last one now."""
-    found = reader.times(position - 1, 1) if position else []
-    return found[0].at if found else reader.at if position else 0

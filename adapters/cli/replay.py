@@ -15,7 +15,7 @@ from holdlog.adapters.operating_system.options import Rule
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.api.events.requests import LogRange
+    from holdlog.adapters.api.events.ranges import LogRange
     from holdlog.adapters.runtime.engine import Engine
     from holdlog.domain.envelope import Recorded
     from holdlog.domain.message import Event

@@ -7,10 +7,12 @@ from typing import Final
 
 from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.questions.responses import ResourceHistory
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.presenter import named
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.cli.board_texts import describe_agents, describe_board
+from holdlog.adapters.cli.question_texts import describe_history
 from holdlog.adapters.cli.texts import clock, duration, marked, moment, short, short_value, table
 from holdlog.adapters.operating_system.location import without_password
 
@@ -43,6 +45,8 @@ def describe(result: Result, location: Path | str, command: str) -> str:
                 for it in history
             ]
             return table(entries) or f"no versions of this key in {store}; to see what there is: holdlog list"
+        case ResourceHistory():
+            return describe_history(result)
         case claims.AgentSessions():
             return describe_agents(result) or f"no agent holds or waits for anything in {store}; {_FIRST_CLAIM}"
         case claims.Board():
@@ -69,7 +73,7 @@ def remark(result: Result, command: str) -> str:
             return f"there is more: holdlog list {namespace} --after {after}"
         case responses.NamespaceList(next_after=str() as after):
             return f"there is more: holdlog list --after {after}"
-        case responses.History(next_before=int()):
+        case responses.History(next_before=int()) | ResourceHistory(more=True):
             return "there is more: --limit N shows the newest N"
         case _:
             return ""
@@ -104,6 +108,8 @@ def _advice(result: Result, command: str) -> str:
             return f"To wait again: holdlog watch {namespace} {key} --since {version}"
         case claims.WaitTimeout(resource=resource):
             return f"To queue for it: holdlog claim {resource} --wait 30"
+        case claims.NeverClaimed() if command == "history":
+            return "To see what is claimed: holdlog claims; the versions of a value: holdlog history NAMESPACE KEY"
         case claims.NeverClaimed():
             return "To see what is claimed: holdlog claims"
         case claims.NotHolder(held_by=str(), reason=None):

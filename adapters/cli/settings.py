@@ -148,4 +148,14 @@ def typed(rule: Rule, variable: str = "", choices: tuple[str, ...] = ()) -> Call
     return read
 
 
+def picture_file(name: str) -> Path:
+    """Check the path of a picture before the work begins, not after it."""
+    path = Path(name).resolve()
+    if (path.exists() and not path.is_file()) or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError("must be a file in a folder that exists")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError("must be a file that you may write")
+    return path
+
+
 one_or_more = typed(ONE_OR_MORE)

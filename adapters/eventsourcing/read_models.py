@@ -1,11 +1,15 @@
 """The read models of holdlog: activity of agents, and collisions. Commands catch up before they read them."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from eventsourcing.dispatch import singledispatchmethod
 from eventsourcing.persistence import Tracking
 from eventsourcing.projection import Projection
 
+from holdlog.adapters.api.questions.reports import ModelReport
+from holdlog.adapters.api.request import Answered
+from holdlog.adapters.compose import open_read_models, recorder_of
 from holdlog.adapters.eventsourcing.events import (
     ClaimExpiredEvent,
     ClaimGrantedEvent,
@@ -17,14 +21,16 @@ from holdlog.adapters.eventsourcing.events import (
     ValueExpiredEvent,
 )
 from holdlog.adapters.eventsourcing.mapper import LogMapper
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.stores.read_models.view import ReadModelView
 from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.projections.activity import HOUR
 from holdlog.projections.collisions import RecordedHold, RecordedTicket, blockers
+
+Draw = Callable[[int, int], None]
 
 PAGE: Final = 1_000
 """Events per transaction of the view."""
-HOUR: Final = 3_600_000_000
-"""Microseconds."""
 
 
 class ReadModels(Projection[ReadModelView]):
@@ -92,9 +98,12 @@ class ReadModels(Projection[ReadModelView]):
             self.view.unqueue(event.resource, event.ticket, event.envelope.at, True)
 
 
-def catch_up(recorder: LogRecorder, application_name: str, view: ReadModelView) -> int:
+def catch_up(
+    recorder: LogRecorder, application_name: str, view: ReadModelView, draw: Draw = lambda done, total: None
+) -> int:
     """Bring the view up to the end of the log; return the position. Starts again from the beginning if the log is not
-    the one that the view has read, such as one restored from a backup."""
+    the one that the view has read, such as one restored from a backup. `draw`: called with the events read so far, and
+    all."""
     mapper, models = LogMapper(), ReadModels(view)
     position, digest = view.reached(application_name)
     if position:
@@ -102,9 +111,23 @@ def catch_up(recorder: LogRecorder, application_name: str, view: ReadModelView) 
         if not last or last[0].digest != digest:
             view.clear()
             position = 0
+    start, end = position, recorder.max_notification_id() or 0
     while page := recorder.select_notifications(position, PAGE, inclusive_of_start=False):
         with view.transaction():
             for stored in page:
                 models.process_event(mapper.to_domain_event(stored), Tracking(application_name, stored.id))
         position = page[-1].id
+        draw(position - start, max(end, position) - start)
     return position
+
+
+def run_report(engine: Engine, report: ModelReport[Answered], draw: Draw = lambda done, total: None) -> Answered:
+    """Bring the read models of a store up to the end of its log, then answer from them. `draw`: as for `catch_up`.
+    Raises HoldlogError."""
+    period = engine.read(report.period)
+    with engine.store.reader() as reader:
+        store_id = reader.meta("store_id") or ""
+    with open_read_models(engine.location, store_id) as view:
+        position = catch_up(recorder_of(engine), f"holdlog/{store_id}", view, draw)
+        with engine.store.reader() as reader:
+            return report.answer(reader, view, period, position)

@@ -1,5 +1,6 @@
 """The application: its routes, and the middleware around them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from holdlog.adapters.http.events import routes as events
 from holdlog.adapters.http.operations.routes import Operations
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.page import routes as page
+from holdlog.adapters.http.questions import routes as questions
 from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.http.threads.data import routes as thread_data
@@ -48,7 +50,7 @@ def build_app(
 ) -> ASGIApp:
     """Build the application. `mcp`: a server built without a local store. Opens nothing; closes `spaces` when the
     application ends, and `ending` ends waiting calls. `relay`: the status of the server's relay. Routes find `options`,
-    `spaces` and `ending` in `request.app.state`."""
+    `spaces`, `ending` and `reports` in `request.app.state`."""
     endpoint = Endpoint(mcp)
     if verifier is not None:
         spaces.require_own_names(OwnNames(spaces.main, local_names()).require)
@@ -70,6 +72,7 @@ def build_app(
             *changes,
             *claims,
             *events,
+            *questions,
             *threads,
             *thread_data,
             *token,
@@ -85,6 +88,7 @@ def build_app(
     )
     app.router.redirect_slashes = False
     app.state.options, app.state.spaces, app.state.ending = options, spaces, ending
+    app.state.reports = asyncio.Lock()
     # From the inside out: the last one handles a request first.
     guarded: ASGIApp = RequestLimits(app, options)
     guarded = Authentication(guarded, spaces, verifier)

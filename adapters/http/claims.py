@@ -34,6 +34,12 @@ async def _status(request: HttpRequest) -> Response:
     return answer(await request.context.engine.read_async(calls.past.status(resource, moment)))
 
 
+RESOURCE: Final = Parameter(
+    "resource",
+    "A path in the repository, or `custom:%2F%2Fname`; slashes may be encoded",
+    TypeAdapter(Annotated[Resource, NAMED]),
+)
+
 routes: Final = [
     ApiRoute(
         "/claims",
@@ -48,13 +54,7 @@ routes: Final = [
     ),
     ApiRoute(
         "/claims/{resource:path}",
-        (
-            Parameter(
-                "resource",
-                "A path in the repository, or `custom:%2F%2Fname`; slashes may be encoded",
-                TypeAdapter(Annotated[Resource, NAMED]),
-            ),
-        ),
+        (RESOURCE,),
         GET=HttpOperation(
             _status,
             "Who holds a resource",

@@ -58,10 +58,14 @@ class HttpRequest(NamedTuple):
     @property
     def moment(self) -> PointInTime | None:
         """The earlier moment that the argument `at` names; None: now."""
-        given = self.query.get("at")
+        return self.point("at")
+
+    def point(self, name: str) -> PointInTime | None:
+        """The position or time that an argument names; None: it was not given."""
+        given = self.query.get(name)
         if given is None:
             return None
-        return position_or_time(given.replace(" ", "+") if "T" in given else given)  # a plus that was not encoded
+        return position_or_time(given.replace(" ", "+") if "T" in given else given, name)  # a plus was not encoded
 
     @property
     def guard(self) -> list[dict[str, Any]]:

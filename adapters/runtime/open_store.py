@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, Query, always_valid
@@ -39,6 +40,9 @@ class OpenStore:
     """Quota check, awaited before each async write; raises to reject it."""
     own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
     """Name check, awaited before each async write and claim; raises to refuse a name that belongs to somebody else."""
+
+    location: Path | str = ":memory:"
+    """What the store was opened by."""
 
     lives_by_leases = False
     """Whether the session outlives this process: a named session of the command line, until its leases expire."""

@@ -36,6 +36,7 @@ EXCEPTIONS = {
     ("cli", "python"): "the command line copies and subscribes as programs do",
     ("cli", "eventsourcing"): "its read models are built as those of programs",
     ("http", "mcp"): "MCP is one of the routes",
+    ("http", "eventsourcing"): "its read models are built as those of programs",
     ("langgraph", "python"): "LangGraph's store is built on StateStore",
     ("runtime", "stores"): "a store that moved away answers with its seal",
 }

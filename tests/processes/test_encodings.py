@@ -65,6 +65,8 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
         Line(("revert", "--session", "none", "--dry-run"), 1, shows=False),
     ),
     "activity": (Line(("activity",)),),
+    "timeline": (Line(("timeline", TEXT)), Line(("timeline", TEXT, TEXT)), Line(("timeline", "none"), 1, shows=False)),
+    "conflicts": (Line(("conflicts",), shows=False),),
     "collisions": (Line(("collisions",), shows=False),),
     "at": (
         Line(("at", "now")),

@@ -1,12 +1,13 @@
 """Requests for events: check the arguments, then define what to run and how to respond."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from holdlog.adapters.api.events.event_filter import EventFilter, topics_of
 from holdlog.adapters.api.events.event_view import event_view
 from holdlog.adapters.api.events.paging import read_page, read_part
-from holdlog.adapters.api.past.requests import PointInTime, as_of
+from holdlog.adapters.api.events.ranges import LogRange, range_of
+from holdlog.adapters.api.past.requests import PointInTime
 from holdlog.adapters.api.request import BlockingQuery, Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import BEGINNING, NAME, STORED_AGENT, number_of_seconds, page_size, text, whole
@@ -21,13 +22,6 @@ MAX_DIGITS: Final = 19
 """Of a position in a bookmark."""
 
 Shown = TypeVar("Shown")
-
-
-class LogRange(NamedTuple):
-    """The events above one position, up to another."""
-
-    after: int
-    upto: int
 
 
 class EventRequests:
@@ -82,9 +76,8 @@ class EventRequests:
         return Query(answer)
 
     def range(self, first: PointInTime | None, last: PointInTime | None) -> Query[LogRange]:
-        """The events from one moment to another, with those of both; None: from the first event, to the last. The query
-        raises InvalidError for a moment that the log does not have, and for a range that ends before it begins."""
-        return Query(lambda reader: _range(reader, first, last))
+        """The events from one moment to another; the query raises InvalidError as `range_of`."""
+        return Query(lambda reader: range_of(reader, first, last))
 
     def part(
         self, choice: EventFilter, found: LogRange, show: Callable[[Recorded[Event]], Shown]
@@ -121,23 +114,6 @@ class EventRequests:
         shown, sees = self._rules.spelled, choice.sees
         page = read_page(reader, choice, after, limit, lambda recorded: event_view(recorded, shown, sees))
         return Events(events=page.events, next_position=page.scanned, bookmark=page.end)
-
-
-def _range(reader: Reader, first: PointInTime | None, last: PointInTime | None) -> LogRange:
-    upto = reader.position() if last is None else (last.as_of or as_of(reader, last)).position
-    if first is None:
-        return LogRange(0, upto)
-    if first.at is None:
-        after = as_of(reader, first).position - 1
-    elif first.at <= reader.at:
-        after = reader.position_at(first.at - 1)
-    else:
-        raise InvalidError(f"{first.names[1]}: is in the future; the last position is {reader.position()}")
-    if last is None:
-        return LogRange(after, upto)
-    if after >= upto if first.at is None or last.at is None else first.at > last.at:
-        raise InvalidError(f"{last.names[0]}: is earlier than {first.names[0]}; swap the two")
-    return LogRange(after, upto)
 
 
 def _parsed(after: object) -> tuple[str | None, int | None]:

@@ -23,6 +23,8 @@ from holdlog.projections.past import PastReader
 
 RECENT_SECONDS: Final = 60
 """Up to this long ago, writes that are in progress may still get the time that was asked for."""
+CLOCKS_DIFFER: Final = 1_000_000
+"""Microseconds by which a caller's clock may be ahead of that of the database."""
 _FOLLOWING: Final = 16
 """Events after a time that are checked for a clock that had jumped ahead."""
 
@@ -222,9 +224,15 @@ def as_of(reader: Reader, point: PointInTime) -> AsOf:
     return AsOf(position=position, at=utc(first.at), clock_suspect=suspect or None, may_change=recent or None)
 
 
-def _position_at(reader: Reader, time: int, name: str) -> int:
-    if time > reader.at:
+def require_past(reader: Reader, time: int, name: str) -> None:
+    """Raises InvalidError for a time in the future of the log. The caller's clock may be a little ahead of it: "now" is
+    never in the future."""
+    if time > reader.at + CLOCKS_DIFFER:
         raise InvalidError(f"{name}: is in the future; the last position is {reader.position()}")
+
+
+def _position_at(reader: Reader, time: int, name: str) -> int:
+    require_past(reader, time, name)
     position = reader.position_at(time)
     if not position:
         begun = reader.times(0, 1)

@@ -117,7 +117,7 @@ def past(
         updated_by=event.by,
         principal=principal_of(recorded),
         updated_at=utc(event.due if isinstance(event, ValueExpired) else envelope.at),
-        event_type=_EVENT_TYPES[type(event)],
+        event_type=EVENT_TYPES[type(event)],
         position=envelope.position,
         reason=envelope.caller.reason,
         operation=envelope.operation,
@@ -194,7 +194,7 @@ def hint_length(hint: str) -> int:
     return len(named(hint, "holdlog_"))
 
 
-_EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expire"]]] = {
+EVENT_TYPES: Final[Mapping[type[Event], Literal["write", "delete", "expire"]]] = {
     ValueWritten: "write",
     ValueDeleted: "delete",
     ValueExpired: "expire",

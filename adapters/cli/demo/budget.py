@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdlog.adapters.cli.demo.agents import Agent, require, together
 from holdlog.adapters.cli.demo.screen import Screen
-from holdlog.adapters.cli.demo.timeline import Tick
+from holdlog.adapters.cli.drawing.timeline import Tick
 
 BUDGET: Final = 10_000
 WANTED: Final = {"ada": 8_000, "ben": 7_000}

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from holdlog.adapters.cli.demo.agents import Agent, Wrong, require
 from holdlog.adapters.cli.demo.screen import Screen
-from holdlog.adapters.cli.demo.timeline import Span, Tick, Wake
+from holdlog.adapters.cli.drawing.timeline import Span, Tick, Wake
 
 RESOURCE: Final = "src/report.md"
 EDIT_SECONDS: Final = {"ada": 1.5, "ben": 0.8}

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from holdlog.adapters.cli.settings import picture_file
+
 if TYPE_CHECKING:
     from holdlog.adapters.cli.parsers import Commands
 
@@ -41,7 +43,7 @@ def add_demo(commands: "Commands") -> None:
         epilog="example:\n  holdlog demo --svg demo.svg",
     )
     demo.add_argument(
-        "--svg", metavar="FILE", type=_picture, help="also draw the measurements as a picture (default: no picture)"
+        "--svg", metavar="FILE", type=picture_file, help="also draw the measurements as a picture (default: no picture)"
     )
     demo.set_defaults(run=run)
 
@@ -51,30 +53,20 @@ def run(options: argparse.Namespace) -> int:
     return perform(sys.stdout, options.svg)
 
 
-def _picture(name: str) -> Path:
-    """Check the picture's path before the demo begins, not ten seconds later."""
-    path = Path(name)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError("must be a file in a folder that exists")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise argparse.ArgumentTypeError("must be a file that you may write")
-    return path
-
-
 def perform(out: TextIO, svg: Path | None = None, command: Sequence[str] = SERVER) -> int:
     """Play the demo with servers that `command` starts; returns the exit code. Draws the picture if all steps
     succeeded."""
     os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
     from holdlog.adapters.cli.demo.screen import Screen
-    from holdlog.adapters.cli.demo.timeline import Timeline
+    from holdlog.adapters.cli.drawing.timeline import Timeline
 
     timeline = Timeline(AGENTS)
     screen = Screen(out, timeline)
     screen.line(screen.paint("bold", "holdlog demo"))
 
     from holdlog.adapters.cli.demo.agents import Wrong  # about a second: imports the MCP client
-    from holdlog.adapters.cli.demo.picture import picture
     from holdlog.adapters.cli.demo.story import play
+    from holdlog.adapters.cli.drawing.picture import picture
     from holdlog.domain.refusals import HoldlogError
 
     try:

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
-from holdlog.adapters.cli.demo.timeline import Timeline
+from holdlog.adapters.cli.drawing.timeline import Timeline
 
 WIDTH: Final = 80
 _INDENT: Final = 30

@@ -36,7 +36,7 @@ COUNT: Final = (
 _IS_OF_AGENT: Final = "{0} = :agent OR substr({0}, 1, length(:agent) + 1) = :agent || '/'"
 """Whether a column names the agent or a sub-agent."""
 SELECT_ACTIVITY: Final = (
-    "SELECT hour, agent, principal, topic, times FROM activity WHERE hour >= :first"
+    "SELECT hour, agent, principal, topic, times FROM activity WHERE hour BETWEEN :first AND :last"
     f" AND (:agent IS NULL OR {_IS_OF_AGENT.format('agent')})"
     " ORDER BY hour DESC, agent, principal, topic"
 )
@@ -56,7 +56,7 @@ _OVERLAPS: Final = (
 SELECT_COLLISIONS: Final = (
     "SELECT resource, agent, principal, behind, behind_principal, COUNT(*) AS times,"
     " COALESCE(SUM(granted), 0) AS granted, COALESCE(SUM(ended_at - at), 0) AS waited, MAX(at) AS last"
-    " FROM collisions WHERE at >= :since"
+    " FROM collisions WHERE at BETWEEN :since AND :until"
     f" AND (:resource IS NULL OR {_OVERLAPS.format('resource')} OR {_OVERLAPS.format('queue')})"
     f" AND (:agent IS NULL OR {_IS_OF_AGENT.format('agent')} OR {_IS_OF_AGENT.format('behind')})"
     " GROUP BY resource, agent, principal, behind, behind_principal"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from eventsourcing.persistence import PersistenceError, Tracking
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore, SQLiteTrackingRecorder
@@ -20,35 +20,11 @@ from holdlog.adapters.stores.sql.text import beyond
 from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.refusals import StoreError
-from holdlog.projections.collisions import Blocker, RecordedHold, RecordedTicket
+from holdlog.projections.activity import ActivityRow
+from holdlog.projections.collisions import Blocker, CollisionRow, RecordedHold, RecordedTicket
 
 LOCK_TIMEOUT: Final = 30.0
 """Seconds to wait for another command that reads the same log."""
-
-
-class ActivityRow(NamedTuple):
-    """How many events of one kind an agent caused in an hour. `hour`: hours since 1970."""
-
-    hour: int
-    agent: str
-    principal: str | None
-    topic: str
-    times: int
-
-
-class CollisionRow(NamedTuple):
-    """How often an agent queued behind another one at a resource. `granted`: how often it then got what it wanted.
-    `waited`: microseconds of all tickets that were granted or given up. `last`: microseconds UTC."""
-
-    resource: str
-    agent: str
-    principal: str | None
-    behind: str
-    behind_principal: str | None
-    times: int
-    granted: int
-    waited: int
-    last: int
 
 
 class ReadModelView(SQLiteTrackingRecorder):
@@ -137,18 +113,27 @@ class ReadModelView(SQLiteTrackingRecorder):
 
     # --- what commands read
 
-    def activity(self, first_hour: int, agent: str | None) -> list[ActivityRow]:
+    def activity(self, first_hour: int, last_hour: int, agent: str | None) -> list[ActivityRow]:
         """Newest hour first. `agent`: only this one and its sub-agents."""
         with self.datastore.transaction(commit=False) as cursor:
-            cursor.execute(tables.SELECT_ACTIVITY, {"first": first_hour, "agent": agent})
+            cursor.execute(tables.SELECT_ACTIVITY, {"first": first_hour, "last": last_hour, "agent": agent})
             rows = [ActivityRow(*row) for row in cursor.fetchall()]
         return [row._replace(principal=row.principal or None) for row in rows]
 
-    def collisions(self, since: int, resource: str | None, agent: str | None, limit: int) -> list[CollisionRow]:
-        """The most frequent first. `since`: microseconds UTC; `resource`: what overlaps it; `agent`: this one or its
-        sub-agents, as waiter or as the one in front."""
+    def collisions(
+        self, since: int, until: int, resource: str | None, agent: str | None, limit: int
+    ) -> list[CollisionRow]:
+        """The most frequent first. `since`, `until`: microseconds UTC; `resource`: what overlaps it; `agent`: this one
+        or its sub-agents, as waiter or as the one in front."""
         covers = "\n".join(("", *covering(resource or ""), ""))
-        values = {"since": since, "resource": resource, "covers": covers, "agent": agent, "limit": limit}
+        values = {
+            "since": since,
+            "until": until,
+            "resource": resource,
+            "covers": covers,
+            "agent": agent,
+            "limit": limit,
+        }
         with self.datastore.transaction(commit=False) as cursor:
             cursor.execute(tables.SELECT_COLLISIONS, values)
             rows = [CollisionRow(*row) for row in cursor.fetchall()]

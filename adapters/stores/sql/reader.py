@@ -62,6 +62,8 @@ _SELECT_CLAIM: Final = f"{select_from(CLAIMS)} WHERE resource = :resource"
 _SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > :after AND {IS_ACTIVE} ORDER BY resource LIMIT :limit"
 _SELECT_NAMED: Final = f"{select_from(CLAIMS)} WHERE resource = ANY(:names)"
 _SELECT_BELOW: Final = f"{select_from(CLAIMS)} WHERE resource >= :prefix AND resource < :end AND {IS_ACTIVE}"
+_NAMES_AMONG: Final = "SELECT resource FROM claims WHERE resource = ANY(:names)"
+_NAMES_BELOW: Final = "SELECT resource FROM claims WHERE resource >= :prefix AND resource < :end"
 _SELECT_QUEUED: Final = f"{select_from(CLAIMS)} WHERE waiting > 0"
 _COUNT_TICKETS: Final = "SELECT COUNT(*) FROM tickets"
 _SELECT_TICKETS: Final = f"{select_from(TICKETS)} WHERE resource = ANY(:names)"
@@ -175,6 +177,12 @@ class SqlReader(SqlThreads):
             if resource.endswith("/"):
                 found += self.rows(_SELECT_BELOW, {"prefix": resource, "end": beyond(resource)})
         return self.states(CLAIMS, found)
+
+    def ever_claimed(self, resource: str) -> list[str]:
+        found = self.rows_in(_NAMES_AMONG, covering(resource))
+        if resource.endswith("/"):
+            found += self.rows(_NAMES_BELOW, {"prefix": resource, "end": beyond(resource)})
+        return sorted({name for (name,) in found})
 
     def queued(self) -> list[Claim]:
         return self.states(CLAIMS, self.rows(_SELECT_QUEUED, {}))

@@ -15,9 +15,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdlog.adapters.cli.demo.picture import WIDTH, picture
 from holdlog.adapters.cli.demo.screen import Screen
-from holdlog.adapters.cli.demo.timeline import Scene, Span, Tick, Timeline, Wake
+from holdlog.adapters.cli.drawing.picture import WIDTH, picture
+from holdlog.adapters.cli.drawing.timeline import Scene, Span, Tick, Timeline, Wake
 
 pytestmark = pytest.mark.xdist_group("demo")
 

@@ -1,4 +1,4 @@
-"""`holdlog activity` and `holdlog collisions`: they catch up with the log, and count each event once."""
+"""`holdlog activity` and `holdlog conflicts`: they catch up with the log, and count each event once."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from holdlog.adapters.api.authors import principal_of
 from holdlog.adapters.api.events.event_filter import done_by
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.eventsourcing import read_models
 from holdlog.adapters.stores.read_models import tables
 from tests.support.commands import until
 
@@ -119,26 +120,26 @@ def test_collisions_name_waiter_holder_and_waiting_time(place: str, answer: Answ
     with StateStore(place, session="of ann") as ann:
         ann.claim("src/", agent="ann")
         threads = [queue(place, "src/a.py", "bob", ann), queue(place, "src/a.py", "cid", ann)]
-        live = answer(place, "collisions")["collisions"]
+        live = answer(place, "conflicts")["collisions"]
         assert [(row["agent"], row["behind"], row["granted"]) for row in live] == [("cid", "ann", 0), ("bob", "ann", 0)]
         ann.release("src/", agent="ann")
         threads[0].join()
         with StateStore(place, session="bob") as bob:
             bob.release("src/a.py", agent="bob")
         threads[1].join()
-    found = answer(place, "collisions")["collisions"]
+    found = answer(place, "conflicts")["collisions"]
     assert {(row["resource"], row["agent"], row["behind"], row["times"], row["granted"]) for row in found} == {
         ("src/", "bob", "ann", 1, 1),
         ("src/", "cid", "ann", 1, 1),
     }
     assert all(row["waited_seconds"] > 0 for row in found)
     for overlapping in ("src/a.py", "src/", "src/a.py/below"):
-        assert len(answer(place, "collisions", "--resource", overlapping)["collisions"]) == 2
+        assert len(answer(place, "conflicts", "--resource", overlapping)["collisions"]) == 2
     for elsewhere in ("lib/a.py", "lib/", "src-2/", "custom://src"):
-        assert answer(place, "collisions", "--resource", elsewhere)["collisions"] == []
-    assert [row["agent"] for row in answer(place, "collisions", "--agent", "cid")["collisions"]] == ["cid"]
-    assert len(answer(place, "collisions", "--agent", "ann")["collisions"]) == 2
-    assert len(answer(place, "collisions", "--limit", "1")["collisions"]) == 1
+        assert answer(place, "conflicts", "--resource", elsewhere)["collisions"] == []
+    assert [row["agent"] for row in answer(place, "conflicts", "--agent", "cid")["collisions"]] == ["cid"]
+    assert len(answer(place, "conflicts", "--agent", "ann")["collisions"]) == 2
+    assert len(answer(place, "conflicts", "--limit", "1")["collisions"]) == 1
 
 
 def test_waiter_behind_a_waiter_is_a_collision_with_it(tmp_path: Path, answer: Answer) -> None:
@@ -147,7 +148,7 @@ def test_waiter_behind_a_waiter_is_a_collision_with_it(tmp_path: Path, answer: A
         ann.claim("custom://merge", agent="ann", mode="shared")
         first = queue(place, "custom://merge", "bob", ann)
         second = queue(place, "custom://merge", "cid", ann, mode="shared")
-        found = answer(place, "collisions")["collisions"]
+        found = answer(place, "conflicts")["collisions"]
         ann.release("custom://merge", agent="ann")
         first.join()
         with StateStore(place, session="bob") as bob:
@@ -168,7 +169,7 @@ def test_time_of_a_waiter_that_did_not_return_is_unknown(tmp_path: Path, answer:
     with StateStore(place, session="of cid") as cid:
         cid.claim("custom://merge", agent="cid")
         assert "absent" in [getattr(it, "why", None) for it in cid.events().events]
-    (found,) = answer(place, "collisions", "--agent", "bob")["collisions"]
+    (found,) = answer(place, "conflicts", "--agent", "bob")["collisions"]
     assert (found["times"], found["granted"], found["waited_seconds"]) == (1, 0, 0)
 
 
@@ -179,10 +180,10 @@ def test_refusals_caused_by_others_come_from_the_store(place: str, answer: Answe
         with pytest.raises(ConflictError):
             two.set("n", "k", 1, updated_by="claude/tests", expected_version=7)
         two.set("n", "k", 1, updated_by="bob")  # refusals are written with the next events
-    found = answer(place, "collisions")["refusals"]
+    found = answer(place, "conflicts")["refusals"]
     assert [(row["code"], row["by"]) for row in found] == [("conflict", "claude/tests"), ("busy", "bob")]
     assert found[1]["what"] == "src/a.py is held by ann"
-    assert [row["by"] for row in answer(place, "collisions", "--agent", "claude")["refusals"]] == ["claude/tests"]
+    assert [row["by"] for row in answer(place, "conflicts", "--agent", "claude")["refusals"]] == ["claude/tests"]
 
 
 def test_limit_counts_only_refusals_of_the_agent_that_was_asked_for(tmp_path: Path, answer: Answer) -> None:
@@ -191,11 +192,11 @@ def test_limit_counts_only_refusals_of_the_agent_that_was_asked_for(tmp_path: Pa
             with pytest.raises(ConflictError):
                 store.set("n", "k", 1, updated_by=agent, expected_version=7)
         store.set("n", "k", 1, updated_by="bob")  # refusals are written with the next events
-    found = answer(tmp_path / "state.db", "collisions", "--agent", "ann", "--limit", "1")["refusals"]
+    found = answer(tmp_path / "state.db", "conflicts", "--agent", "ann", "--limit", "1")["refusals"]
     assert [row["by"] for row in found] == ["ann"]
 
 
-@pytest.mark.parametrize("command", ["activity", "collisions"])
+@pytest.mark.parametrize("command", ["activity", "conflicts"])
 @pytest.mark.parametrize("agent", ["\udcff", "", "a\0b"])
 def test_agent_that_cannot_exist_is_refused_in_one_line(
     command: str, agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -215,14 +216,80 @@ def test_text_has_a_line_for_each_row(place: str, capsys: pytest.CaptureFixture[
     assert lines[0].split() == ["hour", "agent", "events", "values", "claims", "threads", "other"]
     assert lines[1].split()[2:] == ["UTC", "ann", "1", "1"]
     assert lines[2].split()[2:] == ["UTC", "bob", "1", "1"]
-    assert main(["collisions", "--db", place]) == 0
-    assert capsys.readouterr().out.splitlines()[1].endswith("busy  bob    src/a.py is held by ann")
+    assert main(["conflicts", "--db", place]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["refused", "agent", "times", "busy", "last"]
+    assert lines[1].split()[:3] == ["bob", "1", "1"]
+    assert lines[-1].endswith("busy  bob    src/a.py is held by ann")
     assert main(["activity", "--db", place, "--agent", "nobody"]) == 0
-    assert capsys.readouterr().out == "no activity in the last 24 hours\n"
+    assert re.fullmatch(r"no activity since .* UTC\n", capsys.readouterr().out)
+
+
+def test_refused_agents_are_counted_by_code(place: str, answer: Answer) -> None:
+    with StateStore(place, session="one") as one, StateStore(place, session="two") as two:
+        one.claim("src/a.py", agent="ann")
+        for agent in ("bob", "bob", "cid"):
+            two.claim("src/a.py", agent=agent)
+        with pytest.raises(ConflictError):
+            two.set("n", "k", 1, updated_by="bob", expected_version=7)
+        two.set("n", "k", 1, updated_by="bob")  # refusals are written with the next events
+    found = answer(place, "conflicts")["refused"]
+    assert [(row["agent"], row["times"], row["codes"]) for row in found] == [
+        ("bob", 3, {"busy": 2, "conflict": 1}),
+        ("cid", 1, {"busy": 1}),
+    ]
+    assert [row["agent"] for row in answer(place, "conflicts", "--limit", "1")["refused"]] == ["bob"]
+    assert answer(place, "collisions") == answer(place, "conflicts")  # its earlier name
+
+
+def test_moments_restrict_activity_and_conflicts(place: str, answer: Answer) -> None:
+    with StateStore(place, session="of ann") as ann:
+        ann.claim("src/", agent="ann")
+        thread = queue(place, "src/a.py", "bob", ann)
+        ann.release("src/", agent="ann")
+        thread.join()
+    assert len(answer(place, "conflicts", "--since", "2", "--until", "2")["collisions"]) == 1
+    assert answer(place, "conflicts", "--since", "3")["collisions"] == []
+    assert answer(place, "conflicts", "--until", "1")["collisions"] == []
+    assert answer(place, "activity", "--since", "1", "--until", "4") == answer(place, "activity")
+
+
+@pytest.mark.parametrize("command", ["activity", "conflicts"])
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--since", "99"), "holdlog: --since: is 99, but the log ends at position 1\n"),
+        (("--since", "now", "--until", "1"), "holdlog: --until: is earlier than since; swap the two\n"),
+        (("--until", "soon"), "holdlog: --until: must be 14:03, "),
+        (("--hours", "1", "--since", "1"), "argument --since: not allowed with argument --hours"),
+    ],
+)
+def test_time_that_cannot_be_is_refused_in_one_line(
+    command: str, words: tuple[str, ...], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with StateStore(tmp_path / "state.db") as store:
+        store.claim("src/a.py", agent="ann")
+    with suppress(SystemExit):
+        assert main([command, "--db", str(tmp_path / "state.db"), *words]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert error in err
+
+
+def test_reading_a_long_log_shows_its_progress(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = list[tuple[int, int]]()
+    monkeypatch.setattr(read_models, "PAGE", 10)
+    with closing(open_holdlog(db)) as engine:
+        report = engine.requests.reports.activity()
+        read_models.run_report(engine, report, lambda *progress: drawn.append(progress))
+        assert drawn == [(10, 30), (20, 30), (30, 30)]
+        drawn.clear()
+        read_models.run_report(engine, report, lambda *progress: drawn.append(progress))
+    assert drawn == []
 
 
 def test_missing_store_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("activity", "collisions"):
+    for command in ("activity", "conflicts"):
         assert main([command, "--db", str(tmp_path / "state.db")]) == 1
         assert "there is no store at" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -285,7 +352,7 @@ def test_removed_view_file_is_rebuilt_to_the_same_rows(db: Path, answer: Answer)
     answer(db, "activity")
     before = rows(db)
     views(db).unlink()
-    answer(db, "collisions")
+    answer(db, "conflicts")
     assert rows(db) == before
     assert before["tracking"][-1][1] == 31
 

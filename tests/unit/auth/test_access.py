@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdlog.adapters.api.changes.moments import NamedMoment
-from holdlog.adapters.api.events.requests import LogRange
+from holdlog.adapters.api.events.ranges import LogRange
 from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.api.redaction.requests import FoundTexts
 from holdlog.adapters.api.requests import Requests
@@ -104,7 +104,16 @@ def test_refusal_names_the_missing_grant() -> None:
 
 
 def test_events_are_visible_by_grants_on_their_stream() -> None:
-    streams = ("record:a%20b/k", "record:c/k", "claim:src/x.py", "claim:doc", "agent:ann", "token:ci", "other:x")
+    streams = (
+        "record:a%20b/k",
+        "record:c/k",
+        "claim:src/x.py",
+        "claim:doc",
+        "agent:ann",
+        "token:ci",
+        "store:log",
+        "other:x",
+    )
 
     def seen(*texts: str) -> list[str]:
         return [stream for stream in streams if allowing(*texts).sees(stream)]
@@ -114,7 +123,7 @@ def test_events_are_visible_by_grants_on_their_stream() -> None:
     assert seen("read:src/*", "write:c") == ["record:c/k", "claim:src/x.py", "agent:ann"]
     assert seen("admin:ci") == ["agent:ann", "token:ci"]
     assert seen("read:*") == list(streams[:5])
-    assert [stream for stream in streams if EVERYTHING.sees(stream)] == list(streams[:6])
+    assert [stream for stream in streams if EVERYTHING.sees(stream)] == list(streams[:7])
 
 
 def test_events_of_values_claims_and_threads_need_grants_of_their_kind() -> None:
@@ -275,6 +284,12 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
         lambda it: it.events.part(it.events.choice(namespace="n"), LogRange(0, 0), str),
         ["read-values:n"],
     ),
+    ("questions.history", lambda it: it.questions.history("./a"), ["read-claims:a"]),
+    ("questions.history", lambda it: it.questions.history("a"), ["claim:a"]),
+    ("reports.activity", lambda it: it.reports.activity(), ["read:*"]),
+    ("reports.conflicts", lambda it: it.reports.conflicts(), ["read:*"]),
+    ("timelines.of_resource", lambda it: it.timelines.of_resource("./a"), ["read-claims:a"]),
+    ("timelines.of_value", lambda it: it.timelines.of_value("n", "k"), ["read-values:n"]),
     ("claims.register", lambda it: it.claims.register("ann", name="Ann"), ["claim:whatever"]),
     ("claims.register", lambda it: it.claims.register("ann", name="Ann"), ["write-values:whatever"]),
     ("threads.start", lambda it: it.threads.start("ann", "t", {"k": 1}), ["write-threads:t"]),
@@ -303,6 +318,7 @@ FREE = {
     "claims.spellings": "checks arguments",
     "events.range": "positions of the log",
     "events.start": "a position of the log",
+    "timelines.of_agent": "shows what may be seen",
     "past.resolved": "a position of the log",
     "past.of": "of a query that was authorised",
     "past.all_of": "of a query that was authorised",
@@ -345,7 +361,10 @@ def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
         return
     others = set(token.SCOPES) - {"read", "write", "admin", "metrics"}
     others -= {it for it in others if any(allowing(f"{it}:n").allows(kind, "n") for kind in kinds)}  # type: ignore[arg-type]
-    reads_of_claims = ("claims.status", "claims.wait", "events.page", "events.choice", "past.status")
+    reads_of_claims = (
+        *("claims.status", "claims.wait", "events.page", "events.choice", "past.status"),
+        *("questions.history", "timelines.of_resource"),
+    )
     if kinds & {"read-claims", "claim"} and name in reads_of_claims:
         others -= {"claim", "read-claims"}
     with pytest.raises(DeniedError):

@@ -1,10 +1,12 @@
-"""Measurements of the demo: spans and ticks of agents, scene by scene, in milliseconds since it began."""
+"""What a picture shows: spans and ticks of its lanes, scene by scene, in milliseconds. The demo measures them."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
+
+from holdlog.adapters.cli.drawing.axis import Axis, Milliseconds
 
 SpanKind = Literal["think", "write", "hold", "wait"]
 TickKind = Literal["conflict", "busy"]
@@ -52,9 +54,12 @@ class Scene:
 
 @dataclass
 class Timeline:
-    """Spans and ticks; all times come from one monotonic clock of one process."""
+    """Spans and ticks; `agents` names the lanes. Measured times come from one monotonic clock of one process. `axis`:
+    of each scene, from its beginning."""
 
     agents: tuple[str, ...]
+    title: str = "holdlog demo: agents, their claims and their writes over time"
+    axis: Axis = field(default_factory=Milliseconds)
     scenes: list[Scene] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     ticks: list[Tick] = field(default_factory=list)

@@ -1,0 +1,1 @@
+"""Drawings of what agents did over time, as text and as SVG."""
