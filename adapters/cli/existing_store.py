@@ -16,7 +16,8 @@ Call = Callable[["Engine", argparse.Namespace], Any]
 
 def run_call(options: argparse.Namespace, names: Mapping[str, str], call: Call, show: Callable[[Any], None]) -> int:
     """Print what `call` returns: with `--json` whole, else by `show`. `names`: of the arguments in errors. Returns the
-    exit code: 1 if the store, or what `call` looked for, does not exist. Raises HoldlogError, LocationError."""
+    exit code: 1 if the store, or what `call` looked for, does not exist, or if something is left to do. Raises
+    HoldlogError, LocationError."""
     from holdlog.adapters.api.settings import Settings
     from holdlog.adapters.auth.identity import SessionId
     from holdlog.adapters.cli import texts
@@ -43,4 +44,4 @@ def run_call(options: argparse.Namespace, names: Mapping[str, str], call: Call, 
         texts.print_json(result.body())
     else:
         show(result)
-    return 1 if getattr(result, "reverted", None) == [] else 0
+    return 1 if getattr(result, "reverted", None) == [] or getattr(result, "unfinished", None) else 0
