@@ -232,6 +232,23 @@ def test_reader_of_an_earlier_state_delays_the_end_of_a_redaction(path: Path) ->
     assert "redaction" not in {it.name for it in examine(path)}
 
 
+LOCKED = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)
+"""
+"""Takes the lock by which SQLite knows whether any process has the store open."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX locks")
+def test_redaction_keeps_the_locks_of_its_process_on_the_store(path: Path) -> None:
+    with opened(path) as engine:
+        engine.writer.run(transact(put("a", SECRET)), HERE)
+        redact_all(engine, 1)
+        taken = subprocess.run([sys.executable, "-c", LOCKED, f"{path}-shm"], stderr=subprocess.PIPE, check=False)
+        assert b"BlockingIOError" in taken.stderr
+
+
 KILLED = """
 import os, signal, sys
 from itertools import count

@@ -12,7 +12,7 @@ from holdlog.adapters.operating_system.private import is_private
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.redaction import redact_view
 from holdlog.adapters.stores.sql.text import for_sqlite
-from holdlog.adapters.stores.sqlite.files import remove_database
+from holdlog.adapters.stores.sqlite.files import SIDE_FILES, remove_database
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, kept_texts, remove_kept_text, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader
 from holdlog.adapters.stores.sqlite.schema import APPLICATION_ID, MAJOR, MINORS_PER_MAJOR, tables_there, version_of
@@ -78,11 +78,15 @@ def _copies(path: Path, connection: sqlite3.Connection) -> Iterator[Path]:
     for found in sorted(path.parent.iterdir()):
         if found.name.startswith(f"{path.name}.") and found.suffix in (".partial", ".restoring"):
             remove_database(found)
-        elif found.is_file() and not found.samefile(path) and is_private(found):
-            # Never by `open`: closing a file drops the locks that this process has on it through SQLite.
+        elif found.is_file() and not found.samefile(path) and not _is_side_file(found) and is_private(found):
+            # Closing a file drops the locks that this process has on it through SQLite: never open the store's own.
             with suppress(sqlite3.Error), closing(_connect(found, "ro", "&immutable=1")) as other:
                 if _store_id(other) == store_id:
                     yield found
+
+
+def _is_side_file(path: Path) -> bool:
+    return path.name.endswith(SIDE_FILES)
 
 
 def _connect(path: Path, mode: str, more: str = "") -> sqlite3.Connection:
