@@ -32,7 +32,10 @@ class LogTree:
     def __init__(self, reader: Digests, trusts_view: bool = True) -> None:
         self.size = reader.position()
         self._reader = reader
-        self._roots = reader.subtree_roots() if trusts_view else {}
+        kept = reader.subtree_roots() if trusts_view else {}
+        self._roots = {
+            end: root for end, root in kept.items() if isinstance(root, bytes)
+        }  # or another program wrote it
 
     def missing(self) -> list[int]:
         """Positions at which complete subtrees end whose roots the view lacks."""

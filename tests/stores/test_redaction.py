@@ -23,7 +23,7 @@ from holdlog.domain.agent import Register
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
 from holdlog.domain.message import Caller
 from holdlog.domain.record import Merge, Transact
-from holdlog.domain.refusals import InvalidError
+from holdlog.domain.refusals import InvalidError, StoreError
 from holdlog.domain.threads.commands import Append, ChangeData, NewMessage, StartThread
 from holdlog.domain.value import Json
 from tests.support.commands import HERE, drop, put, transact
@@ -230,6 +230,17 @@ def test_reader_of_an_earlier_state_delays_the_end_of_a_redaction(path: Path) ->
         assert finish(engine).unfinished == []
         assert files_with(path.parent, SECRET.encode()) == []
     assert "redaction" not in {it.name for it in examine(path)}
+
+
+@pytest.mark.parametrize("damage", ["salt = NULL", "salt = 'text'", "salt = x'00'"])
+def test_text_without_its_salt_is_not_redacted(path: Path, damage: str) -> None:
+    with opened(path) as engine:
+        engine.writer.run(transact(put("a", SECRET)), HERE)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE stored_events SET {damage}")
+        connection.commit()
+    with opened(path) as engine, pytest.raises(StoreError, match="event 1 was changed"):
+        redact_all(engine, 1)
 
 
 LOCKED = """

@@ -118,6 +118,22 @@ def test_value_whose_beginning_was_moved_into_its_salt_does_not_verify(kind: Kin
     assert (verify(kind, kept).consistent, verify(kind).position) == (False, EVENTS + 1)
 
 
+def test_log_is_unchanged_only_up_to_the_first_text_that_differs(kind: Kind) -> None:
+    """The checkpoint commits to digests, which somebody left as they were."""
+    kept = checkpoint(kind)
+    kind.doctored("UPDATE stored_events SET payload = '7' WHERE POSITION = 5")
+    found = verify(kind, kept)
+    assert (found.consistent, found.unchanged_to) == (False, 4)
+    assert found.text.endswith("the first event that differs is at position 5; unchanged up to position 4")
+
+
+def test_kept_roots_of_another_type_are_reported_and_not_used(in_file: InFile) -> None:
+    kept = checkpoint(in_file)
+    in_file.doctored("UPDATE tree SET root = 'text' WHERE position = 4", "INSERT INTO tree VALUES ('abc', x'00')")
+    assert "tree" in verify(in_file).text
+    assert checkpoint(in_file) == kept
+
+
 @pytest.mark.parametrize("left", ["salt", "payload_hash"])
 def test_text_and_its_hash_do_not_stand_for_each_other(kind: Kind, left: str) -> None:
     """An event has a text with its salt, or the hash of a redacted text: readers must not see something between."""

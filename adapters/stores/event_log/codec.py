@@ -182,7 +182,7 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
     StoreError for the format of a newer version of holdlog, ValueError for a text and salt that do not belong together.
     """
     _position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id = row[:11]
-    hashed = _hash_of(*row[12:15])
+    hashed = text_hash(*row[12:15])
     body = bytes(state).decode()
     number, clock, operation, based_on, forced, guard, reason_salt, reason_hash = row[15:23]
     if number is None:
@@ -192,7 +192,7 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
         return digest(previous, stream, version, topic, at, caller, body, hashed)
     if number != FORMAT:
         raise _unknown_format(stream, version, number)
-    reason_hashed = _hash_of(reason_salt, reason, reason_hash)
+    reason_hashed = text_hash(reason_salt, reason, reason_hash)
     return digest_2(
         previous,
         Digested(
@@ -216,7 +216,9 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
     )
 
 
-def _hash_of(salt: bytes | None, text: str | None, redacted: bytes | None) -> bytes | None:
+def text_hash(salt: bytes | None, text: str | None, redacted: bytes | None) -> bytes | None:
+    """The hash of a text; the stored one if it was redacted. None: there is no text. Raises ValueError for a text and
+    salt that do not belong together, TypeError if they have other types."""
     if text is None and salt is None:
         return redacted
     # Salt and text are hashed as one: without the exact length, the end of one could become the beginning of the other.

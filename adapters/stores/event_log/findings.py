@@ -149,9 +149,11 @@ def verdict_of(findings: Sequence[Finding], checkpoints: Sequence[Checkpoint]) -
     unchanged_to = max(
         (it.size for it, found in zip(checkpoints, compared, strict=False) if found.level == "ok"), default=0
     )
-    unchanged = f"unchanged up to position {unchanged_to:,}" if unchanged_to else "not proven unchanged"
     bad = [it for it in findings if it.level == "bad"]
     position = min((it.position for it in bad if it.position is not None), default=None)
+    if position is not None:  # a checkpoint commits to digests; a text that does not have its digest was changed
+        unchanged_to = min(unchanged_to, position - 1)
+    unchanged = f"unchanged up to position {unchanged_to:,}" if unchanged_to else "not proven unchanged"
     where = "" if position is None else f"; the first event that differs is at position {position:,}"
     unchecked = next((it.text for it in findings if (it.name, it.level) == ("log", "warn")), None)
     if unchecked is not None:
