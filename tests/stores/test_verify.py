@@ -1,7 +1,9 @@
 """holdlog verify finds every kind of tampering: without a checkpoint where the log contradicts itself, with one in any
 case."""
 
+import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -132,6 +134,23 @@ def test_kept_roots_of_another_type_are_reported_and_not_used(in_file: InFile) -
     in_file.doctored("UPDATE tree SET root = 'text' WHERE position = 4", "INSERT INTO tree VALUES ('abc', x'00')")
     assert "tree" in verify(in_file).text
     assert checkpoint(in_file) == kept
+
+
+def test_log_that_cannot_be_read_is_not_called_inconsistent(in_file: InFile) -> None:
+    kept = checkpoint(in_file)
+    Path(in_file.place).write_bytes(b"x" * 4096)
+    assert verify(in_file, kept) == Verdict(False, 0, None, "the log cannot be read; nothing is proven")
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="needs permissions")
+def test_store_in_a_read_only_folder_is_named_with_what_to_do(in_file: InFile) -> None:
+    folder = Path(in_file.place).parent
+    folder.chmod(0o500)
+    try:
+        (found,) = [it for it in examine(in_file.place) if it.level == "bad"]
+    finally:
+        folder.chmod(0o700)
+    assert found.text.endswith("examine a copy of it elsewhere")
 
 
 @pytest.mark.parametrize("left", ["salt", "payload_hash"])

@@ -158,6 +158,8 @@ def verdict_of(findings: Sequence[Finding], checkpoints: Sequence[Checkpoint]) -
     unchecked = next((it.text for it in findings if (it.name, it.level) == ("log", "warn")), None)
     if unchecked is not None:
         return Verdict(False, 0, None, f"the log was {unchecked}")
+    if not any(it.name == "digests" for it in findings):
+        return Verdict(False, 0, None, "the log cannot be read; nothing is proven")
     if any(it.name != "checkpoint" for it in bad):
         names = ", ".join(dict.fromkeys(it.name for it in bad))
         return Verdict(False, unchanged_to, position, f"not consistent ({names}){where}; {unchanged}")

@@ -25,7 +25,7 @@ from holdlog.adapters.stores.event_log.findings import (
     tree,
 )
 from holdlog.adapters.stores.sqlite.database import file_id, size_of
-from holdlog.adapters.stores.sqlite.faults import is_damage
+from holdlog.adapters.stores.sqlite.faults import code_of, is_damage
 from holdlog.adapters.stores.sqlite.inspection import SqliteInspection, any_text
 from holdlog.adapters.stores.sqlite.opening import require_ours
 from holdlog.adapters.stores.sqlite.recorder import uri_of
@@ -66,7 +66,9 @@ def examine(
     except StoreError as error:
         findings.append(Finding("file", "bad", str(error)))
     except sqlite3.Error as error:
-        findings.append(Finding("file", "bad", f"{shown(path)} cannot be read: {error}"))
+        is_read_only = code_of(error) & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+        advice = "; if you cannot write to its folder, examine a copy of it elsewhere" if is_read_only else ""
+        findings.append(Finding("file", "bad", f"{shown(path)} cannot be read: {error}{advice}"))
     return [*findings, _connected(path)]
 
 
