@@ -32,10 +32,7 @@ class LogTree:
     def __init__(self, reader: Digests, trusts_view: bool = True) -> None:
         self.size = reader.position()
         self._reader = reader
-        kept = reader.subtree_roots() if trusts_view else {}
-        self._roots = {
-            end: root for end, root in kept.items() if isinstance(root, bytes)
-        }  # or another program wrote it
+        self._roots = dict(filter(_is_root, reader.subtree_roots().items())) if trusts_view else {}
 
     def missing(self) -> list[int]:
         """Positions at which complete subtrees end whose roots the view lacks."""
@@ -74,3 +71,8 @@ class LogTree:
         if len(found) != upto - after:
             raise StoreError(f"events are missing between positions {after + 1:,} and {upto:,}; run: holdlog verify")
         return found
+
+
+def _is_root(row: tuple[object, object]) -> bool:
+    """Whether a row of the view has the type of one: in a file, another program can have written anything."""
+    return isinstance(row[1], bytes)
