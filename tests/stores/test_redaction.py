@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from holdlog import StateStore
 from holdlog.adapters.api.redaction.responses import RedactionResult
 from holdlog.adapters.api.validation import caller
 from holdlog.adapters.compose import open_holdlog
@@ -23,7 +24,7 @@ from holdlog.domain.agent import Register
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
 from holdlog.domain.message import Caller
 from holdlog.domain.record import Merge, Transact
-from holdlog.domain.refusals import InvalidError, StoreError
+from holdlog.domain.refusals import InapplicableError, InvalidError, StoreError
 from holdlog.domain.threads.commands import Append, ChangeData, NewMessage, StartThread
 from holdlog.domain.value import Json
 from tests.support.commands import HERE, drop, put, transact
@@ -127,6 +128,19 @@ def test_repeated_request_reports_that_its_value_was_redacted(path: Path) -> Non
         assert engine.write(write, who).value == [SECRET]
         redact_all(engine, 1)
         again = engine.write(write, who)
+        assert (again.version, again.value, again.redacted) == (1, None, True)
+
+
+def test_function_does_not_update_a_redacted_value(path: Path) -> None:
+    with StateStore(path) as store:
+        store.update("n", "k", lambda value: [SECRET], updated_by="ann", request_id="r-1")
+        store.set("n", "other", 1, updated_by="ann")
+        with opened(path) as engine:
+            redact_all(engine, 1)
+        with pytest.raises(InapplicableError, match="redacted"):
+            store.update("n", "k", lambda value: [value], updated_by="ann")
+        store.set("n", "k", 2, updated_by="ann")
+        again = store.update("n", "k", lambda value: [value], updated_by="ann", request_id="r-1")
         assert (again.version, again.value, again.redacted) == (1, None, True)
 
 
