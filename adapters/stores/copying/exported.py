@@ -16,7 +16,7 @@ from holdlog.adapters.stores.copying.carried import BadEventError
 from holdlog.adapters.stores.copying.copy import CopyReport
 from holdlog.adapters.stores.copying.source import CopySource
 from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Progress, Target, write_log
-from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, EncodedEvent
+from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, EncodedEvent, decode
 from holdlog.adapters.stores.sql.inspection import UNREADABLE
 from holdlog.domain.cloud_event import CALLER_ATTRIBUTES, TYPE_PREFIX, caller_attributes, moment, source_of
 from holdlog.domain.refusals import StoreError
@@ -39,6 +39,8 @@ _IN_DATA: Final = (
     *("salt", "payload_hash", "reason_salt", "reason_hash"),
 )
 """Columns that are members of the `data` of an event, under their names."""
+_TIMES: Final = ("expires_at", "due")
+"""Fields of events that are times."""
 _HEX: Final = tuple(name for name in _IN_DATA if COLUMNS[name] is bytes)
 _KINDS: Final[dict[type, Any]] = {int: Annotated[int, Field(ge=-(2**63), lt=2**63)], str: str, bytes: bytes}
 _CELLS: Final = (int, *(_KINDS[it] if name in REQUIRED else _KINDS[it] | None for name, it in COLUMNS.items()))
@@ -111,6 +113,9 @@ class LogExport:
                 break
             try:
                 row = row_of(found)
+                _require_readable(EncodedEvent._make(row))
+            except StoreError as error:
+                raise self.refusal(str(error)) from None
             except UNREADABLE:
                 raise self.refusal("this is not an event as holdlog exports it") from None
             yield row
@@ -167,6 +172,20 @@ def event_line(source: str, event: EncodedEvent) -> bytes:
     if event.payload is not None:
         _put_json(data, "payload", event.payload.encode())
     return _line(f"{stream}@{version}", source, TYPE_PREFIX + event.topic, event.at, {**more, "data": data})
+
+
+def _require_readable(event: EncodedEvent) -> None:
+    """Require what the fold does not: a digest says nothing about whether calls can show the event. Raises one of
+    `UNREADABLE`, or StoreError."""
+    moment(event.at)
+    if b"expires_at" in event.state or b"due" in event.state:
+        body = from_json(event.state)
+        for name in _TIMES:
+            moment(body.get(name) or 0)
+    if event.payload is not None:
+        from_json(event.payload, allow_inf_nan=False)
+    if event.guard is not None:
+        decode(event)
 
 
 def _put_json(data: dict[str, Any], name: str, text: bytes) -> None:
