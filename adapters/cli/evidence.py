@@ -160,11 +160,11 @@ def _require_events(found: "LogRange", note: "CheckpointNote") -> None:
 def _note(tree: "LogTree", store_id: str, options: argparse.Namespace) -> "CheckpointNote":
     """The checkpoint that was passed, or a new one. Raises InvalidError, StoreError."""
     from holdlog.adapters.cli.proof import CheckpointOptions, read_note, signer
-    from holdlog.domain.checkpoint import Checkpoint
+    from holdlog.domain.checkpoint import checkpoint_of
 
     if options.checkpoint is None:
         key = None if options.sign is None else Path(options.sign)
-        return signer(CheckpointOptions(sign=key))(Checkpoint(store_id, tree.size, tree.root()))
+        return signer(CheckpointOptions(sign=key))(checkpoint_of(store_id, tree.size, tree.root()))
     note = read_note(options.checkpoint)
     if note.checkpoint.origin != store_id:
         raise InvalidError("--checkpoint: is of another store")

@@ -19,6 +19,7 @@ from holdlog.adapters.stores.event_log.snapshots import rebuild_snapshots
 from holdlog.adapters.stores.event_log.tree import checkpoint_of, rebuild_tree
 from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.envelope import NO_DIGEST, payload_hash
+from holdlog.domain.refusals import StoreError
 from tests.support.commands import digest_of
 from tests.support.kinds import InDatabase, InFile, Kind
 
@@ -134,6 +135,16 @@ def test_kept_roots_of_another_type_are_reported_and_not_used(in_file: InFile) -
     in_file.doctored("UPDATE tree SET root = 'text' WHERE position = 4", "INSERT INTO tree VALUES ('abc', x'00')")
     assert "tree" in verify(in_file).text
     assert checkpoint(in_file) == kept
+
+
+@pytest.mark.parametrize("store_id", ["", "\x1b[31m", "a b", "a+b", f"1f6c\n9\n{'A' * 43}="])
+def test_store_id_that_is_the_text_of_another_checkpoint_is_refused(in_file: InFile, store_id: str) -> None:
+    with closing(sqlite3.connect(in_file.place)) as connection:
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'store_id'", (store_id,))
+        connection.commit()
+    with pytest.raises(StoreError, match="has no id"):
+        checkpoint(in_file)
+    assert "contents" in in_file.bad()
 
 
 def test_log_that_cannot_be_read_is_not_called_inconsistent(in_file: InFile) -> None:

@@ -9,7 +9,7 @@ from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.event_log.snapshots import check_snapshots
 from holdlog.adapters.stores.event_log.tree import check_tree
 from holdlog.adapters.stores.sql.inspection import SqlInspection
-from holdlog.domain.checkpoint import Checkpoint
+from holdlog.domain.checkpoint import Checkpoint, is_store_id
 from holdlog.domain.merkle import SUBTREE
 from holdlog.domain.redaction import UNFINISHED
 from holdlog.domain.refusals import StoreError
@@ -64,8 +64,8 @@ REDACTION_LEFT = Finding(
 def contents(inspection: SqlInspection, size: int) -> list[Finding]:
     """Findings about the store's contents. `size`: bytes."""
     store_id = inspection.meta("store_id")
-    if store_id is None:
-        return [Finding("contents", "bad", "the store has no id")]
+    if not is_store_id(store_id):
+        return [Finding("contents", "bad", "the store has no id, or one that holdlog did not write")]
     events, live, deleted = inspection.counts()
     counts = f"{counted(events, 'event')}, {counted(live, 'record')} ({deleted:,} deleted)"
     text = f"store {shown(store_id)}: {counts}, {size / 1e6:,.1f} MB"

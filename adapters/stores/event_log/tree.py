@@ -7,6 +7,7 @@ from typing import Final
 
 from holdlog.adapters.stores.event_log.audit import Faults
 from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT
+from holdlog.domain import checkpoint
 from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.merkle import SUBTREE
 from holdlog.domain.ports import Reader, Store
@@ -29,7 +30,7 @@ def checkpoint_of(store: Store, progress: Progress = _ignore) -> Checkpoint:
     complete_tree(store, progress)
     with store.snapshot() as reader:
         tree = LogTree(reader)
-        return Checkpoint(reader.meta("store_id") or "", tree.size, tree.root())
+        return checkpoint.checkpoint_of(reader.meta("store_id"), tree.size, tree.root())
 
 
 def complete_tree(store: Store, progress: Progress = _ignore) -> int:
