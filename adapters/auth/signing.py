@@ -36,12 +36,6 @@ class PublicKey:
     def __init__(self, path: Path, named: str) -> None:
         self._key = _public_key(path, named)
 
-    @property
-    def pem(self) -> bytes:
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-        return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-
     def require_signed(self, note: CheckpointNote) -> None:
         """Require that this key signed the checkpoint. Ignores signatures of other keys. Raises InvalidError."""
         from cryptography.exceptions import InvalidSignature

@@ -9,7 +9,7 @@ from holdlog.adapters.stores.copying.carried import BadEventError, Fingerprint, 
 from holdlog.adapters.stores.copying.source import CopySource
 from holdlog.adapters.stores.event_log.codec import encode
 from holdlog.domain.envelope import NO_BASIS, NO_DIGEST
-from holdlog.domain.merkle import SUBTREE, Frontier, leaf, subtree_root
+from holdlog.domain.merkle import SUBTREE, log_root, subtree_root
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import STORE_STREAM, LogForked
@@ -98,12 +98,7 @@ class LogTally:
 
     def root(self) -> bytes:
         """The root of the tree."""
-        tree = Frontier()
-        for root in self.roots.values():
-            tree.add(root, SUBTREE)
-        for digest in self._digests:
-            tree.add(leaf(digest))
-        return tree.root()
+        return log_root(self.roots.values(), self._digests)
 
 
 class CopySteps:
