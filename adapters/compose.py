@@ -24,6 +24,7 @@ from holdlog.adapters.operating_system.notifications import MachineNotifier, Pro
 from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def open_shadow_tables(location: str | Path, report: Callable[[str], None]) -> "
 
 def examine(
     location: str | Path,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = ignore_progress,
     checkpoints: "Sequence[Checkpoint]" = (),
 ) -> "list[Finding]":
     """Diagnose a store, and compare its log with checkpoints. Raises StoreError for a URL that cannot name a store."""

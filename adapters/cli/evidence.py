@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from holdlog.adapters.api.past.requests import PointInTime
     from holdlog.adapters.cli.evidence_bundle import Case
     from holdlog.adapters.runtime.engine import Engine
-    from holdlog.adapters.stores.event_log.evidence import Progress
     from holdlog.adapters.stores.sql.reader import SqlReader
     from holdlog.domain.checkpoint import CheckpointNote
+    from holdlog.domain.progress import Progress
     from holdlog.projections.tree import LogTree
 
     Moments = tuple[PointInTime | None, PointInTime | None]

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from holdlog.adapters.compose import MEMORY, file_of, require_database
 from holdlog.adapters.operating_system.location import is_url
+from holdlog.domain.progress import ignore_progress
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
     from holdlog.adapters.stores.agenthold.importing import ImportReport
     from holdlog.adapters.stores.copying.copy import CopyReport
     from holdlog.adapters.stores.copying.source import CopySource
-    from holdlog.adapters.stores.copying.writing import Progress, Target
+    from holdlog.adapters.stores.copying.writing import Target
+    from holdlog.domain.progress import Progress
 
 _log = logging.getLogger("holdlog")
 
@@ -35,7 +37,7 @@ def copy(
 
     destination = _copy_target(target)
     with _copy_source(source, tell) as found:
-        return copy_between(found, destination, seal, progress or (lambda done, total: None), tell)
+        return copy_between(found, destination, seal, progress or ignore_progress, tell)
 
 
 def export_log(
@@ -52,7 +54,7 @@ def export_log(
     lines = 0
     with (
         _copy_source(source, tell) as found,
-        closing(export_lines(found, progress or (lambda done, total: None))) as exported,
+        closing(export_lines(found, progress or ignore_progress)) as exported,
     ):
         for line in exported:
             write(line)
@@ -68,7 +70,7 @@ def import_log(
     from holdlog.adapters.stores.copying import exported
 
     destination, export = _copy_target(target), exported.LogExport(source, name)
-    return exported.import_log(export, destination, progress or (lambda done, total: None))
+    return exported.import_log(export, destination, progress or ignore_progress)
 
 
 def import_agenthold(
@@ -84,7 +86,7 @@ def import_agenthold(
 
     destination = _copy_target(target)
     with open_agenthold(Path(source), str(source)) as found:
-        return import_into(destination, found, claim_ttl, progress or (lambda done, total: None))
+        return import_into(destination, found, claim_ttl, progress or ignore_progress)
 
 
 def _copy_source(location: str | Path, report: Callable[[str], None]) -> "AbstractContextManager[CopySource]":

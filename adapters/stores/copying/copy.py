@@ -16,10 +16,11 @@ from holdlog.adapters.stores.copying.carried import (
     without_sessions,
 )
 from holdlog.adapters.stores.copying.source import Contents, CopySource
-from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, OccupiedError, Progress, Target, write_log
+from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, OccupiedError, Target, write_log
 from holdlog.adapters.stores.event_log.sealing import elsewhere, is_same
 from holdlog.adapters.stores.sql.tables import LEASES, LOSSES, REFUSALS, SESSION_SALT
 from holdlog.domain.claims.lease import Loss
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 
 
@@ -45,7 +46,7 @@ def copy_between(
     source: CopySource,
     target: Target,
     seal: bool = False,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = ignore_progress,
     report: Callable[[str], None] = lambda line: None,
 ) -> CopyReport:
     """Copy a snapshot of `source` to `target`, verify it, and publish it as a store. Servers of the source can continue

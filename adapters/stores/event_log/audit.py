@@ -1,7 +1,7 @@
 """Audit of a log: is it consistent, and do the views agree with it? One pass by stream, in little memory. Repairs
 nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
@@ -10,6 +10,7 @@ from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
 from holdlog.adapters.stores.sql.inspection import UNREADABLE, SqlInspection
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.ports import State
+from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import Part
 from holdlog.projections import fold
@@ -53,7 +54,7 @@ class Faults:
 class Audit:
     """Checks a log in one pass, and collects the faults that it finds."""
 
-    def __init__(self, inspection: SqlInspection, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, inspection: SqlInspection, progress: Progress) -> None:
         self.events = 0
         self.streams = 0
         self.positions = Faults()

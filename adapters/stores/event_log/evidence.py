@@ -8,6 +8,7 @@ from holdlog.adapters.stores.sql.reader import SqlReader
 from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.envelope import NO_DIGEST, payload_hash
 from holdlog.domain.merkle import Frontier, leaf, node, subtrees
+from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.tree import LogTree
 
@@ -15,8 +16,6 @@ PROGRESS_EVERY: Final = 500
 """Events between two reports of progress."""
 
 Fits = Callable[[EncodedEvent], bool]
-Progress = Callable[[int, int], None]
-"""Reports how many events are done, of how many."""
 
 _BYTES: Final = tuple(name for name, kind in COLUMNS.items() if kind is bytes and name != "state")
 _BROKEN: Final = (ValueError, TypeError, AttributeError)

@@ -1,6 +1,6 @@
 """Findings of a doctor that do not depend on the kind of store."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
@@ -11,6 +11,7 @@ from holdlog.adapters.stores.event_log.tree import check_tree
 from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.merkle import SUBTREE
+from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import LogForked
 from holdlog.projections.claims import TICKETS, claim_of
@@ -71,9 +72,7 @@ def _seal(text: str | None) -> Iterator[Finding]:
         yield Finding("seal", "bad", "the store is sealed, but its seal cannot be read")
 
 
-def log(
-    inspection: SqlInspection, progress: Callable[[int, int], None], checkpoints: Sequence[Checkpoint] = ()
-) -> list[Finding]:
+def log(inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Checkpoint] = ()) -> list[Finding]:
     audit = Audit(inspection, progress)
     audit.run()
     proof = [] if audit.digests.count and not checkpoints else _proof(inspection, checkpoints)

@@ -36,6 +36,7 @@ from holdlog.adapters.stores.postgres.session import connected
 from holdlog.adapters.stores.postgres.shadow_tables import REBUILD
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.checkpoint import Checkpoint
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 
@@ -46,9 +47,7 @@ PAUSE_SECONDS: Final = 600
 vacuumed."""
 
 
-def examine(
-    url: str, progress: Callable[[int, int], None] = lambda done, total: None, checkpoints: Sequence[Checkpoint] = ()
-) -> list[Finding]:
+def examine(url: str, progress: Progress = ignore_progress, checkpoints: Sequence[Checkpoint] = ()) -> list[Finding]:
     """Report all findings about the store; `progress` counts events. Never raises for what it finds."""
     findings: list[Finding] = []
     try:
@@ -77,7 +76,7 @@ def examine(
 def _snapshot(
     connection: Connection,
     inspection: PostgresInspection,
-    progress: Callable[[int, int], None],
+    progress: Progress,
     checkpoints: Sequence[Checkpoint],
 ) -> Iterator[Finding]:
     """Yield the findings from one snapshot."""

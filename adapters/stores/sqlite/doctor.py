@@ -32,6 +32,7 @@ from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR, version_of
 from holdlog.adapters.stores.sqlite.shadow_tables import left_over
 from holdlog.domain.checkpoint import Checkpoint
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 
 MAX_PROBLEMS: Final = 3
@@ -39,7 +40,7 @@ MAX_PROBLEMS: Final = 3
 
 def examine(
     path: Path,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = ignore_progress,
     checkpoints: Sequence[Checkpoint] = (),
 ) -> list[Finding]:
     """Report all findings about the store `path`; `progress` counts events. Never raises for what it finds."""
