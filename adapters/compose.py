@@ -167,10 +167,8 @@ def open_store(location: str | Path, report: Callable[[str], None]) -> "Store":
     return open_sqlite(file_of(location), report=report)
 
 
-def open_shadow_tables(location: str | Path, report: Callable[[str], None]) -> "tuple[Store, ShadowTables] | None":
-    """The store and the tables of one rebuild of it; None if there is no store. Raises StoreError, UnavailableError."""
-    if not store_exists(location):
-        return None
+def open_shadow_tables(location: str | Path, report: Callable[[str], None]) -> "tuple[Store, ShadowTables]":
+    """An existing store, and the tables of one rebuild of it. Raises StoreError, UnavailableError."""
     if isinstance(location, str):
         from holdlog.adapters.stores.postgres.opening import open_postgres
         from holdlog.adapters.stores.postgres.shadow_tables import PostgresShadowTables

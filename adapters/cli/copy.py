@@ -55,17 +55,14 @@ def run_copy(options: argparse.Namespace) -> int:
     if getattr(options, "db", None) is not None:
         raise StoreError("copy: --db does not apply; name the two stores as FROM and TO")
     source, target = _location(options.source), _location(options.target)
-    bar = Bar(sys.stderr, "copy")
     started = time.monotonic()
+    with Bar("copy") as bar:
 
-    def note(line: str) -> None:
-        bar.clear()
-        print_note(line)
+        def note(line: str) -> None:
+            bar.clear()
+            print_note(line)
 
-    try:
         report = copy(source, target, options.seal, bar.draw, note)
-    finally:
-        bar.clear()
     print_report(report, "copied", options.json, time.monotonic() - started)
     return 0
 

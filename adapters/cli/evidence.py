@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, cast
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from holdlog.adapters.cli.event_options import FILTERS, add_filters, choice_of, first_moment, last_moment
+from holdlog.adapters.cli.existing_store import location_to_read, open_engine
 from holdlog.adapters.cli.moments import EXAMPLES
-from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, named_location, workspaces_of
+from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.store import Bar, mark, print_line
 from holdlog.adapters.operating_system.private import new_private_file
 from holdlog.domain.refusals import InvalidError, StoreError
@@ -81,26 +81,13 @@ def add_evidence(commands: Commands, store: argparse.ArgumentParser, locations: 
 
 def run_evidence(options: argparse.Namespace) -> int:
     """Run `holdlog evidence`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.api.settings import Settings
-    from holdlog.adapters.cli.texts import no_store, print_note
-    from holdlog.adapters.compose import open_holdlog, store_exists
-
     first, last = first_moment(options.first, "from"), last_moment(options.last, "to")
-    location = location_of(options.db)
-    if not store_exists(location):
-        return no_store(location, expected=named_location(options.db) is not None)
-    engine = open_holdlog(
-        location, Settings(workspaces=workspaces_of(options)), what="holdlog evidence", report=print_note
-    )
-    bar = Bar(sys.stderr, "evidence")
-    try:
-        with new_zip(Path(options.out)) as file:
-            case = _write(file, engine, options, (first, last), bar.draw)
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), {})) from None
-    finally:
-        bar.clear()
-        engine.close()
+    with (
+        open_engine(options, location_to_read(options)) as engine,
+        Bar("evidence") as bar,
+        new_zip(Path(options.out)) as file,
+    ):
+        case = _write(file, engine, options, (first, last), bar.draw)
     _show(case, options)
     return 0
 

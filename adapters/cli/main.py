@@ -15,6 +15,7 @@ from holdlog.adapters.cli.completion import add_completion
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.evidence import add_evidence
+from holdlog.adapters.cli.existing_store import NoStoreError
 from holdlog.adapters.cli.export import add_export
 from holdlog.adapters.cli.history import add_history
 from holdlog.adapters.cli.import_log import add_import
@@ -107,6 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code: int = options.run(options)
         finally:
             print(end="", flush=True)  # report a full disk here, not when the interpreter ends
+    except NoStoreError as error:
+        _complain(error)
+        return error.code
     except UnavailableError as error:
         _complain(error)
         return 1

@@ -1,7 +1,6 @@
 """`holdlog diff`, `blame` and `revert`: what changed, who changed it, and how to undo it."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -181,16 +180,13 @@ def _revert(engine: "Engine", options: argparse.Namespace) -> "RevertResult":
     from holdlog.adapters.api.validation import caller
     from holdlog.adapters.cli.store import Bar
 
-    bar = Bar(sys.stderr, "revert")
     who, requests = engine.caller, engine.requests.reverts
     who = caller(who, reason=options.reason, request_id=options.request_id)
     since = None if options.since is None else _since(options.since)
-    try:
+    with Bar("revert") as bar:
         writes = engine.read(
             requests.find(options.session, options.correlation, options.agent, since, options.namespace, bar.draw)
         )
-    finally:
-        bar.clear()
     if options.dry_run:
         return engine.read(requests.preview(writes, options.by, who))
     return engine.write(requests.revert(writes, options.by), who)
