@@ -19,6 +19,8 @@ from holdlog.domain.claims.commands import (
     TouchSessions,
 )
 from holdlog.domain.record import ClearNamespace, Transact, Written
+from holdlog.domain.redaction import Redact, Redacted
+from holdlog.domain.retention import ApplyRetention, ChangeRetention, RetentionApplied, RetentionChange
 from holdlog.domain.revert import Revert, Reverted
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.token import TokenChanged, TokenCommand
@@ -36,6 +38,9 @@ AnyCommand = (
     | CollectLostClaims
     | TouchSessions
     | EndSession
+    | ChangeRetention
+    | ApplyRetention
+    | Redact
     | TokenCommand
     | ThreadCommand
 )
@@ -59,4 +64,7 @@ Outcome = (
     | LostClaims
     | TokenChanged
     | ThreadChanged
+    | RetentionChange
+    | RetentionApplied
+    | Redacted
 )

@@ -10,7 +10,7 @@ from holdlog.domain.claims.lease import HeldCounts, Lease, Loss, Who
 from holdlog.domain.envelope import Basis, Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record
-from holdlog.domain.store_log import StoreLog
+from holdlog.domain.store_log import EventTexts, Part, SearchText, StoreLog
 from holdlog.domain.threads.thread import Datum, ItemKind, Thread
 from holdlog.domain.token import Token
 
@@ -215,6 +215,16 @@ class Reader(Protocol):
     def registered(self, after: str | None, limit: int) -> list[str]:
         """The agents that registered, by name, after a name."""
 
+    def store_log(self) -> StoreLog:
+        """The facts about the log itself that apply now."""
+
+    def texts(self, stream: str, versions: Sequence[int]) -> list[EventTexts]:
+        """The texts of these events of a stream that can be redacted, by version."""
+
+    def containing(self, text: SearchText, limit: int) -> list[EventTexts]:
+        """The events whose payload or reason contains a text, in order; the parts that do not are None. Reads the whole
+        log."""
+
     def token(self, name: str) -> Token:
         """The current state of one token."""
 
@@ -355,6 +365,12 @@ class Transaction(Reader, Protocol):
     def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
         """Store an outcome (JSON) under the caller's request_id. `session`: as in `repeated`."""
 
+    def redact(self, stream: str, versions: Sequence[int], part: Part) -> None:
+        """Remove a part of these events, except for its hash, and its value from the views."""
+
+    def forget_texts(self, texts: Sequence[SearchText]) -> None:
+        """Remove texts from what is kept next to the log: outcomes of requests, notes of leases, refusals."""
+
     def put_meta(self, name: str, value: str) -> None:
         """Write metadata, replacing its current value."""
 
@@ -397,6 +413,15 @@ class Prefetch(NamedTuple):
 NOTHING: Final = Prefetch()
 
 
+class Scrubbed(NamedTuple):
+    """`rewritten`: backups from which redacted texts were removed. `remaining`: what else may have them, one line each.
+    `unfinished`: why files of the store may still have them, and what to do, one line each."""
+
+    rewritten: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+
 class Store(Protocol):
     """One log with its views, shared with other processes. `remote`: every read is a round trip, which may be slow."""
 
@@ -419,6 +444,10 @@ class Store(Protocol):
 
     def size(self) -> int:
         """Bytes that the store occupies."""
+
+    def scrub(self) -> Scrubbed:
+        """Remove redacted texts from what the database deleted but did not overwrite, and from backups that migrations
+        left. Other writers wait meanwhile. Raises UnavailableError."""
 
     def rollback_interrupted(self) -> None:
         """Undo and release, after an interrupt, whatever this thread still has of a transaction."""

@@ -10,10 +10,10 @@ from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Command, Event, Message
 from holdlog.domain.names import Agent, AllowedAgent, Label, Name, record_stream
-from holdlog.domain.refusals import ConflictDetail, ConflictError, NotFoundError
+from holdlog.domain.refusals import ConflictDetail, ConflictError, InapplicableError, NotFoundError
 from holdlog.domain.times import utc
 from holdlog.domain.updates import Work, append, increment, merge
-from holdlog.domain.value import NULL, Json
+from holdlog.domain.value import NULL, REDACTED, Json
 
 MAX_GUARDS: Final = 100
 MIN_TTL_SECONDS: Final = 0.000_001
@@ -313,6 +313,8 @@ def _after(ttl: float, at: int) -> int:
 
 def _computed(operation: Update, record: Record, work: Work) -> Json | None:
     """The value that the operation computes; None if it changes nothing."""
+    if record.value is REDACTED:
+        raise InapplicableError("the value was redacted, so it cannot be updated; write a new one")
     match operation:
         case Merge(patch=change, max_bytes=most):
             return merge(record.value, change, most, work)
@@ -347,5 +349,6 @@ def _require_version(expected: int, record: Record) -> None:
             actual_updated_by=record.updated_by or None,
             actual_updated_at=utc(record.updated_at) if record.version else None,
             actual_principal=record.principal,
+            redacted=True if record.value is REDACTED else None,
         )
     )

@@ -98,7 +98,8 @@ class DeniedError(HoldlogError):
 
 class ConflictDetail(Message):
     """What exists instead of the expected version. `actual_version` 0: there is no value now; author and time are
-    then those of the deletion, or None if the key never existed. `actual_principal`: who was authenticated."""
+    then those of the deletion, or None if the key never existed. `actual_principal`: who was authenticated.
+    `redacted`: the actual value was redacted."""
 
     namespace: str
     key: str
@@ -108,6 +109,7 @@ class ConflictDetail(Message):
     actual_updated_by: str | None
     actual_updated_at: datetime | None
     actual_principal: str | None = None
+    redacted: Literal[True] | None = None
 
 
 class ConflictError(HoldlogError):

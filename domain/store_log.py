@@ -1,5 +1,8 @@
 """Facts about the log itself, which has one stream for them: redactions, forks, and how long payloads are kept."""
 
+import sys
+from bisect import bisect
+from collections.abc import Iterable
 from typing import ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field
@@ -78,3 +81,60 @@ def evolve(state: StoreLog, event: StoreEvent) -> StoreLog:
             others.append(Retention(namespace=event.namespace, seconds=event.seconds))
         retention = tuple(sorted(others, key=lambda it: it.namespace))
     return StoreLog(state.version + 1, retention)
+
+
+class EventTexts(NamedTuple):
+    """The texts of an event that can be redacted, as stored. `payload`: JSON. `removed`: parts of which only the hash
+    is left. `has_redactable_reason`: False for events of log format 1."""
+
+    position: int
+    stream: str
+    version: int
+    topic: str
+    payload: str | None
+    reason: str | None
+    removed: tuple[Part, ...] = ()
+    has_redactable_reason: bool = True
+
+    def text(self, part: Part) -> str | None:
+        return self.payload if part == "payload" else self.reason
+
+
+class SearchText(NamedTuple):
+    """A text to find in others. `within`: also as a part of them."""
+
+    text: str
+    within: bool
+
+    def is_in(self, other: str) -> bool:
+        return self.text in other if self.within else self.text == other
+
+
+class Redactions:
+    """The redactions of a log: a text that is missing without one was removed by something else. `events`: those of the
+    stream `store:log`; other kinds count as none."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._ranges: dict[tuple[str, Part], list[tuple[int, int]]] = {}
+        for event in events:
+            if isinstance(event, PayloadRedacted):
+                self._ranges.setdefault((event.target, event.part), []).extend(event.versions)
+        for ranges in self._ranges.values():
+            ranges[:] = merged(ranges)
+
+    def cover(self, stream: str, version: int, part: Part) -> bool:
+        """Whether this part of this event was redacted."""
+        ranges = self._ranges.get((stream, part), ())
+        index = bisect(ranges, (version, sys.maxsize)) - 1
+        return index >= 0 and version <= ranges[index][1]
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same versions in as few ranges as possible, in order."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found

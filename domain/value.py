@@ -104,6 +104,8 @@ class Json:
 
 
 NULL: Final = Json("null")
+REDACTED: Final = Json("null")
+"""In the place of a value that was redacted. Known by identity (`is`): it reads as null, and equals it."""
 
 
 def parts(value: Json) -> dict[str, Json]:

@@ -1,7 +1,8 @@
-"""View `current`: the current state of every record. Deleted records keep their rows: their versions continue."""
+"""View `current`: the current state of every record. Deleted records keep their rows: their versions continue.
+`value` is null if it was redacted."""
 
 from holdlog.domain.record import Record
-from holdlog.domain.value import Json
+from holdlog.domain.value import REDACTED, Json
 from holdlog.projections.projection import Row, Table
 
 CURRENT = Table(
@@ -24,9 +25,11 @@ CURRENT = Table(
 
 def row_of_record(record: Record, digest: bytes) -> Row:
     namespace, key, version, live, value, by, at, expires_at, principal = record
-    return namespace, key, version, int(live), value.text, by, at, digest, expires_at, principal
+    text = None if value is REDACTED else value.text
+    return namespace, key, version, int(live), text, by, at, digest, expires_at, principal
 
 
 def record_of(row: Row) -> Record:
     namespace, key, version, live, value, by, at, _, expires_at, principal = row
-    return Record(namespace, key, version, live == 1, Json(value), by, at, expires_at, principal)
+    known = REDACTED if value is None else Json(value)
+    return Record(namespace, key, version, live == 1, known, by, at, expires_at, principal)

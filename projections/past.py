@@ -251,7 +251,7 @@ class PastReader:
     )
     token = thread_count = item_count = checksums = changed_keys = written_keys = written_namespaces = _unavailable
     version_at = position_at = last_events = next_events = following = snapshot_before = _unavailable
-    digests = subtree_roots = _unavailable
+    digests = subtree_roots = store_log = texts = containing = _unavailable
     meta = log = log_of = writes_of = times = entries = refusals = _unavailable
 
 

@@ -1,8 +1,9 @@
 """Views of threads. `threads`: each thread without its content. `thread_items`: where to find each of its events.
-`thread_data`: the current values of its keys; deleted keys keep their rows, because rows are only put."""
+`thread_data`: the current values of its keys; deleted keys keep their rows, because rows are only put;
+`value` is null if it was redacted."""
 
 from holdlog.domain.threads.thread import Datum, ResultAppended, Thread, ThreadDataChanged, ThreadEvent, kind_of
-from holdlog.domain.value import NULL, Json
+from holdlog.domain.value import NULL, REDACTED, Json
 from holdlog.projections.projection import Put, Row, Table
 
 THREADS = Table(
@@ -43,7 +44,7 @@ def thread_of(row: Row) -> Thread:
 def datum_of(row: Row) -> Datum:
     """The datum of a row of `DATA`."""
     _, key, version, _, value = row
-    return Datum(key, version, Json(value))
+    return Datum(key, version, REDACTED if value is None else Json(value))
 
 
 def details(thread: Thread, event: ThreadEvent, at: int) -> list[Put]:
@@ -61,4 +62,4 @@ def details(thread: Thread, event: ThreadEvent, at: int) -> list[Put]:
 
 
 def _put_datum(thread: Thread, key: str, live: int, value: Json) -> Put:
-    return Put(DATA, (thread.thread, key, thread.version, live, value.text))
+    return Put(DATA, (thread.thread, key, thread.version, live, None if value is REDACTED else value.text))

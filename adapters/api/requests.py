@@ -9,7 +9,9 @@ from holdlog.adapters.api.past.requests import PastRequests
 from holdlog.adapters.api.questions.reports import ReportRequests
 from holdlog.adapters.api.questions.requests import QuestionRequests
 from holdlog.adapters.api.questions.timelines import TimelineRequests
+from holdlog.adapters.api.redaction.requests import RedactionRequests
 from holdlog.adapters.api.refusals import response_to
+from holdlog.adapters.api.retention.requests import RetentionRequests
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.threads.data_requests import ThreadDataRequests
 from holdlog.adapters.api.threads.requests import ThreadRequests
@@ -38,6 +40,8 @@ class Requests:
         self.questions = QuestionRequests(rules)
         self.reports = ReportRequests(rules)
         self.timelines = TimelineRequests(rules)
+        self.redactions = RedactionRequests(rules)
+        self.retention = RetentionRequests(rules)
 
     def within(self, grants: Grants) -> "Requests":
         """Return the same requests, restricted to these grants."""

@@ -80,7 +80,8 @@ def open_engine(
 
 def run_call(options: argparse.Namespace, names: Mapping[str, str], call: Call, show: Callable[[Any], None]) -> int:
     """Print what `call` returns: with `--json` whole, else by `show`. `names`: of the arguments in errors. Returns the
-    exit code: 1 if what `call` looked for does not exist. Raises HoldlogError, LocationError, NoStoreError."""
+    exit code: 1 if what `call` looked for does not exist, or if something is left to do. Raises HoldlogError,
+    LocationError, NoStoreError."""
     from holdlog.adapters.cli.texts import print_json, print_note
 
     with open_engine(options, existing_location(options), names) as engine:
@@ -96,4 +97,4 @@ def run_call(options: argparse.Namespace, names: Mapping[str, str], call: Call, 
         print_json(result.body())
     else:
         show(result)
-    return 1 if getattr(result, "reverted", None) == [] else 0
+    return 1 if getattr(result, "reverted", None) == [] or getattr(result, "unfinished", None) else 0

@@ -25,7 +25,9 @@ from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_yo
 from holdlog.adapters.cli.past import add_past
 from holdlog.adapters.cli.proof import add_proof
 from holdlog.adapters.cli.read_models import add_read_models
+from holdlog.adapters.cli.redact import add_redact
 from holdlog.adapters.cli.replay import add_replay
+from holdlog.adapters.cli.retention import add_retention
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
@@ -53,7 +55,7 @@ _GROUPS: Final = {
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
     "audit and administration": (
-        *("log", "replay", "timeline", "conflicts", "activity", "agents", "token", "doctor"),
+        *("log", "replay", "timeline", "conflicts", "activity", "agents", "token", "redact", "retention", "doctor"),
         *("verify", "checkpoint", "evidence"),
     ),
     "servers and stores": (
@@ -215,6 +217,8 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_past(commands, store, locations)
     add_undo(commands, store, locations)
     add_read_models(commands, store, locations)
+    add_redact(commands, store, locations)
+    add_retention(commands, store, locations)
     add_timeline(commands, store, locations)
     add_rebuild(commands, store)
     add_doctor(commands, store)

@@ -11,6 +11,9 @@ _NAME_WIDTH: Final = 12
 """Characters for the names of commands in the help text."""
 _SAME_MEANING: Final = {"--agent": "--by", "--by": "--agent"}
 """Options of some commands, and what the others call them."""
+LONGEST_DAYS: Final = 3_650
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"([0-9]{1,9})([smhdw])")
 
 
 class Parser(argparse.ArgumentParser):
@@ -102,3 +105,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = {name.lstrip("-"): name for name in known}  # the dashes of two options make them no more similar
     similar = closest(word.lstrip("-"), names)
     return f"; did you mean {names[similar]}?" if similar else ""
+
+
+def duration_of(text: str, least: int = 0) -> float:
+    """The seconds of a duration such as 12h, of at least `least` seconds. For argparse."""
+    found = _DURATION.fullmatch(text)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else -1
+    if not least <= seconds <= LONGEST_DAYS * _UNITS["d"]:
+        raise argparse.ArgumentTypeError(
+            f"must be a number with s, m, h, d or w, for example 12h, up to {LONGEST_DAYS}d"
+        )
+    return float(seconds)

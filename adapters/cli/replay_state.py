@@ -15,7 +15,7 @@ from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.threads.responses import ThreadList
 from holdlog.adapters.api.values.responses import RecordList
 from holdlog.adapters.cli import past_texts
-from holdlog.adapters.cli.texts import printable, short, table
+from holdlog.adapters.cli.texts import printable, short_value, table
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.names import acts_for
 
@@ -134,7 +134,7 @@ def _section(title: str, pages: Iterator[str]) -> Iterator[str]:
 def _value_table(page: RecordList) -> str:
     return table(
         [
-            (f"{page.namespace}/{it.key}", f"v{it.version}", author(it.updated_by, it.principal), short(it.value))
+            (f"{page.namespace}/{it.key}", f"v{it.version}", author(it.updated_by, it.principal), short_value(it))
             for it in page.records
         ]
     )

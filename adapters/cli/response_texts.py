@@ -13,7 +13,7 @@ from holdlog.adapters.api.values.presenter import named
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.cli.board_texts import describe_agents, describe_board
 from holdlog.adapters.cli.question_texts import describe_history
-from holdlog.adapters.cli.texts import clock, duration, marked, moment, short, table
+from holdlog.adapters.cli.texts import clock, duration, marked, moment, short, short_value, table
 from holdlog.adapters.operating_system.location import without_password
 
 _FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
@@ -23,6 +23,8 @@ def describe(result: Result, location: Path | str, command: str) -> str:
     """The response to `command` for people; `location` is the store's, shown if nothing was found."""
     store = f"the store {without_password(location)}"
     match result:
+        case responses.StateRecord(redacted=True) | responses.UpdateResult(redacted=True):
+            return "redacted"
         case responses.StateRecord(value=value):
             return json.dumps(value, ensure_ascii=False, indent=2)
         case responses.UpdateResult(value=value):
@@ -32,7 +34,7 @@ def describe(result: Result, location: Path | str, command: str) -> str:
         case responses.SetResult(version=version) | responses.DeleteResult(version=version):
             return f"version {version}"
         case responses.RecordList(namespace=namespace, records=records):
-            rows = [(it.key, f"v{it.version}", author(it.updated_by, it.principal), short(it.value)) for it in records]
+            rows = [(it.key, f"v{it.version}", author(it.updated_by, it.principal), short_value(it)) for it in records]
             return table(rows) or f"no values in namespace {namespace} of {store}; to see all namespaces: holdlog list"
         case responses.NamespaceList(namespaces=namespaces):
             counts = [(it.namespace, "1 value" if it.count == 1 else f"{it.count:,} values") for it in namespaces]
@@ -61,6 +63,8 @@ def remark(result: Result, command: str) -> str:
     match result:
         case responses.UpdateResult(version=version):
             return f"version {version}"
+        case responses.DeleteResult(deleted_version=version):
+            return f"the history keeps the value of version {version}; to remove it there, too: holdlog redact -h"
         case responses.StateRecord(expires_in_seconds=float() as left, expires_at=end):
             return f"expires in {duration(left)}{_at(end)}"
         case claims.Board(next_after=str() as after):
@@ -236,7 +240,8 @@ def _of_value(result: Result) -> str:
         case responses.Conflict(namespace=namespace, key=key, actual_version=version, expected_version=expected):
             writer = author(result.actual_updated_by or "", result.actual_principal)
             found_version = f"version {version} by {writer}, not {expected}"
-            return f"{namespace}/{key} is at {found_version}: {short(result.actual_value)}"
+            actual = "redacted" if result.redacted else short(result.actual_value)
+            return f"{namespace}/{key} is at {found_version}: {actual}"
         case responses.WatchTimeout(namespace=namespace, key=key, since_version=version):
             return f"{namespace}/{key} did not change after version {version}"
         case responses.Fenced(resource=resource, version=version, held_by=name):
@@ -247,7 +252,7 @@ def _of_value(result: Result) -> str:
 
 
 def _computed(part: responses.TransactionPart) -> str:
-    return short(part.value) if "value" in part.model_fields_set else ""
+    return short_value(part) if "value" in part.model_fields_set else ""
 
 
 def _fields(result: Result) -> str:
@@ -259,7 +264,7 @@ def _fields(result: Result) -> str:
 
 
 def _past(past: responses.Past) -> str:
-    value = "" if past.event_type in ("delete", "expire") else short(past.value)
+    value = "" if past.event_type in ("delete", "expire") else short_value(past)
     return f"{value}  # {past.reason}" if past.reason else value
 
 

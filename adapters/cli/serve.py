@@ -102,6 +102,7 @@ def run_serve(options: argparse.Namespace) -> int:
         return serve_http(options, location, settings, groups, serving.tool_prefix, nats)
     engine = open_holdlog(location, settings, session=local_session(), what="mcp stdio", report=print_note)
     engine.keep_sessions()
+    engine.lease_maintenance.apply_retention()
     background = publish_to_nats(engine, location, nats) if nats is not None else None
 
     async def end() -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from holdlog.domain.names import appears_blank, mixed_scripts
 from holdlog.domain.times import microseconds, utc
@@ -67,6 +67,11 @@ def short(value: object) -> str:
     """A value as JSON, cut to the width of a table."""
     whole = _as_json(value)
     return whole if len(whole) <= WIDEST_VALUE else whole[: WIDEST_VALUE - 1] + "…"
+
+
+def short_value(found: Any) -> str:
+    """The value of a part of a response, like `short`."""
+    return "redacted" if found.redacted else short(found.value)
 
 
 def moment(time: datetime) -> str:

@@ -134,7 +134,8 @@ def _data(engine: "Engine", options: argparse.Namespace) -> Body:
         page = engine.requests.thread_data.page(options.id).answer(reader)
         while page.next_after is not None:
             following = engine.requests.thread_data.page(options.id, page.next_after).answer(reader)
-            page = following.model_copy(update={"data": page.data | following.data})
+            redacted = [*(page.redacted or ()), *(following.redacted or ())] or None
+            page = following.model_copy(update={"data": page.data | following.data, "redacted": redacted})
         return page
 
     return engine.read(Query(whole, large=True)).body()

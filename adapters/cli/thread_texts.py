@@ -59,8 +59,12 @@ def _items(body: dict[str, Any], coloured: bool) -> str:
 
 def _data(body: dict[str, Any]) -> str:
     if "data" not in body:
+        if "redacted" in body:
+            return "redacted"
         return printable(json.dumps(body["value"], ensure_ascii=False, indent=2))
-    return table([(key, short(value)) for key, value in body["data"].items()]) or "this thread has no data"
+    redacted = set(body.get("redacted", ()))
+    data = [(key, "redacted" if key in redacted else short(value)) for key, value in body["data"].items()]
+    return table(data) or "this thread has no data"
 
 
 def past(recorded: Recorded[Event], key: str) -> dict[str, Any]:

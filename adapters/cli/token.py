@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.commands import user
 from holdlog.adapters.cli.existing_store import location_to_read, open_engine, require_store
-from holdlog.adapters.cli.parsers import Commands, add_action
+from holdlog.adapters.cli.parsers import Commands, add_action, duration_of
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from holdlog.domain.token import TokenChanged, TokenCommand
 
 DEFAULT_LIFETIME: Final = "90d"
-LONGEST_DAYS: Final = 3_650
-
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_DURATION: Final = re.compile(r"([0-9]{1,9})([smhdw])")
-
 _EXAMPLES: Final = """\
 examples:
   holdlog token create --name ci --allow 'write:build-*' --allow 'read:*' --expires 30d
@@ -87,7 +82,7 @@ def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
     )
     rotate.add_argument(
         "--overlap",
-        type=_duration,
+        type=duration_of,
         default=0.0,
         metavar="TIME",
         help="the old secret stays valid for this time, for example 1h (default: 0s)",
@@ -277,14 +272,4 @@ def _file(text: str) -> Path:
 
 
 def _lifetime(text: str) -> float | None:
-    return None if text == "never" else _duration(text, least=1)
-
-
-def _duration(text: str, least: int = 0) -> float:
-    found = _DURATION.fullmatch(text)
-    seconds = int(found[1]) * _UNITS[found[2]] if found else -1
-    if not least <= seconds <= LONGEST_DAYS * _UNITS["d"]:
-        raise argparse.ArgumentTypeError(
-            f"must be a number with s, m, h, d or w, for example 12h, up to {LONGEST_DAYS}d"
-        )
-    return float(seconds)
+    return None if text == "never" else duration_of(text, least=1)

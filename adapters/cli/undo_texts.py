@@ -15,7 +15,7 @@ _GREEN, _RED, _YELLOW, _BOLD = "32", "31", "33", "1"
 """ECMA-48."""
 _SIGNS: Final = {"add": ("+", _GREEN), "remove": ("-", _RED), "replace": ("~", _YELLOW)}
 _COLOURS: Final = {"added": _GREEN, "removed": _RED, "changed": _YELLOW}
-_EVENTS: Final = {"write": "written", "delete": "deleted", "expire": "expired", "redact": "redacted"}
+_EVENTS: Final = {"write": "written", "delete": "deleted", "expire": "expired"}
 
 
 def describe_diff(diff: Diff, options: Namespace) -> str:
@@ -28,7 +28,7 @@ def describe_diff(diff: Diff, options: Namespace) -> str:
 
 def describe_blame(blame: Blame, options: Namespace) -> str:
     address, found = f"{_plain(blame.namespace)}/{_plain(blame.key)}", blame.author
-    what = "" if blame.missing else f": {short(blame.value)}"
+    what = "" if blame.missing else ": redacted" if blame.author.redacted else f": {short(blame.value)}"
     lines = [
         f"{_coloured(address, _BOLD)} version {found.version}{_plain(what)}",
         f"  {_EVENTS[found.event_type]} by {_who(found)}, {moment(found.updated_at)}, position {found.position}",

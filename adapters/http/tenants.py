@@ -132,6 +132,7 @@ class Tenants:
         if isinstance(location, Path):
             require_private(location.parent)  # first: opening the store would follow a symbolic link
         engine = open_holdlog(location, self._settings, what="http")
+        engine.lease_maintenance.apply_retention()
         engine.writer.watch = self._watch
         engine.own_names = self._own_names
         self._prepare(engine)

@@ -1,7 +1,7 @@
 """LangGraph's items with the version and the writer of their records."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from langgraph.store.base import Item, SearchItem
 
@@ -10,6 +10,7 @@ from holdlog.domain.ports import Reader
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import utc
+from holdlog.domain.value import REDACTED
 
 ItemFields = dict[str, Any]
 
@@ -17,11 +18,12 @@ ItemFields = dict[str, Any]
 class VersionedItem(Item):
     """An item with the version and writer of its record. `version`: the expected version of a `put` based on this item.
     `updated_by`: the writer, and `principal`: the authenticated principal of that write (None: the local user).
+    `redacted`: the value was redacted, and reads as an empty object.
 
     `created_at`: when the key was first written, even if it was deleted since.
     """
 
-    __slots__ = ("principal", "updated_by", "version")
+    __slots__ = ("principal", "redacted", "updated_by", "version")
 
     def __init__(
         self,
@@ -34,11 +36,13 @@ class VersionedItem(Item):
         version: int,
         updated_by: str,
         principal: str | None = None,
+        redacted: bool = False,
     ) -> None:
         super().__init__(value=value, key=key, namespace=namespace, created_at=created_at, updated_at=updated_at)
         self.version = version
         self.updated_by = updated_by
         self.principal = principal
+        self.redacted = redacted
 
     def dict(self) -> ItemFields:
         return super().dict() | _authored(self)
@@ -47,7 +51,7 @@ class VersionedItem(Item):
 class VersionedSearchItem(SearchItem):
     """Like VersionedItem. `score` is None: there is no ranking."""
 
-    __slots__ = ("principal", "updated_by", "version")
+    __slots__ = ("principal", "redacted", "updated_by", "version")
 
     def __init__(
         self,
@@ -61,19 +65,26 @@ class VersionedSearchItem(SearchItem):
         version: int,
         updated_by: str,
         principal: str | None = None,
+        redacted: bool = False,
     ) -> None:
         super().__init__(namespace, key, value, created_at, updated_at, score)
         self.version = version
         self.updated_by = updated_by
         self.principal = principal
+        self.redacted = redacted
 
     def dict(self) -> ItemFields:
         return super().dict() | _authored(self)
 
 
 def is_item(record: Record) -> bool:
-    """Whether the record has a value that is an object."""
-    return record.live and record.value.text.startswith("{")
+    """Whether the record has a value that is an object, or was redacted."""
+    return record.live and (record.value is REDACTED or record.value.text.startswith("{"))
+
+
+def value_of(record: Record) -> ItemFields:
+    """The value of an item; empty if it was redacted."""
+    return {} if record.value is REDACTED else cast("ItemFields", record.value.value)
 
 
 def item(reader: Reader, record: Record, labels: Labels) -> VersionedItem | None:
@@ -94,7 +105,7 @@ def _fields(reader: Reader, record: Record, labels: Labels) -> ItemFields:
     first = reader.history(record.stream, 2, 1) if record.version > 1 else []
     updated_at = utc(record.updated_at)
     return {
-        "value": record.value.value,
+        "value": value_of(record),
         "key": record.key,
         "namespace": labels,
         "created_at": utc(first[0].envelope.at) if first else updated_at,
@@ -102,9 +113,11 @@ def _fields(reader: Reader, record: Record, labels: Labels) -> ItemFields:
         "version": record.version,
         "updated_by": record.updated_by,
         "principal": record.principal,
+        "redacted": record.value is REDACTED,
     }
 
 
 def _authored(item: VersionedItem | VersionedSearchItem) -> ItemFields:
     facts: ItemFields = {"version": item.version, "updated_by": item.updated_by}
+    facts |= {"redacted": True} if item.redacted else {}
     return facts if item.principal is None else facts | {"principal": item.principal}

@@ -12,7 +12,7 @@ from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.validation import checked, whole
 from holdlog.adapters.api.values.requests import time_to_live
 from holdlog.adapters.langgraph.filters import matches, require_known
-from holdlog.adapters.langgraph.items import VersionedSearchItem, found_item, is_item, item
+from holdlog.adapters.langgraph.items import VersionedSearchItem, found_item, is_item, item, value_of
 from holdlog.adapters.langgraph.namespaces import Labels, below, listed, text_of
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import AnyOperation, Delete, Record, Transact, seen
@@ -145,7 +145,7 @@ def _found(reader: Reader, search: SearchOp) -> list[VersionedSearchItem]:
         (-record.updated_at, text, record.key, labels, record)
         for text, labels in below(reader, tuple(search.namespace_prefix))
         for record in _records(reader, text)
-        if is_item(record) and (not search.filter or matches(record.value.value, search.filter))
+        if is_item(record) and (not search.filter or matches(value_of(record), search.filter))
     )
     newest = heapq.nsmallest(search.offset + search.limit, fitting)[search.offset :]
     return [found_item(reader, record, labels) for *_, labels, record in newest]

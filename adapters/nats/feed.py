@@ -30,9 +30,11 @@ _STALLED: Final = "Nats-Consumer-Stalled"
 
 
 class Published(NamedTuple):
-    """One event as stored in the stream. `previous`: position of the event before it in the log."""
+    """One event as stored in the stream. `previous`: position of the event before it in the log; `sequence`: place in
+    the stream."""
 
     subject: str
+    sequence: int
     previous: int
     position: int
     text: str
@@ -85,9 +87,9 @@ async def feed(
             if message.metadata.sequence.consumer != delivered:
                 raise ConnectionError("messages were lost in transit")
             if is_ours(headers, store_id) and headers is not None:
-                yield Published(
-                    message.subject, int(headers.get(PREVIOUS, 0)), int(headers[POSITION]), message.data.decode()
-                )
+                previous, position = int(headers.get(PREVIOUS, 0)), int(headers[POSITION])
+                sequence = message.metadata.sequence.stream
+                yield Published(message.subject, sequence, previous, position, message.data.decode())
     finally:
         with suppress(Exception):
             async with asyncio.timeout(1.0):
@@ -118,6 +120,13 @@ async def first_above(js: JetStreamContext, info: StreamInfo, store_id: str, pos
         else:
             low = found[0] + 1
     return max(1, low)
+
+
+async def is_purged(js: JetStreamContext, info: StreamInfo, message: Published, position: int) -> bool:
+    """Whether the messages after a position, up to this one, were deleted singly, as after a redaction: limits of a
+    stream drop only its oldest messages."""
+    now = await js.stream_info(str(info.config.name))
+    return message.sequence - (message.previous - position) > now.state.first_seq
 
 
 async def last_position(js: JetStreamContext, info: StreamInfo, store_id: str) -> int | None:

@@ -21,6 +21,7 @@ from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.lead import Lead
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.publishing import FENCED, Acknowledged, Publisher
+from holdlog.adapters.nats.purging import purge
 from holdlog.adapters.nats.sending import FOR_HEADERS, Sending
 from holdlog.adapters.nats.stream import (
     Head,
@@ -30,10 +31,12 @@ from holdlog.adapters.nats.stream import (
     find_head,
     require_ours,
 )
+from holdlog.adapters.nats.subjects import subject_in
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Notifier, Store
 from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.store_log import PayloadRedacted
 from holdlog.domain.value import Json
 
 WINDOW: Final = 512
@@ -193,6 +196,8 @@ class Relay:
                 for recorded in events:
                     while len(self._in_flight) >= WINDOW:
                         await self._await_acknowledgements()
+                    if isinstance(recorded.event, PayloadRedacted):
+                        await self._purge(client, store_id, recorded.event)
                     self._in_flight.append(await sending.send(recorded))
                 last = events[-1].envelope.position if events else head.position
                 is_enough = target is not None and (not events or last >= target)
@@ -260,6 +265,15 @@ class Relay:
         self._pause.reset()
         if self._published % PAGE == 0:
             self._report_state("publishing")
+
+    async def _purge(self, client: Client, store_id: str, redacted: PayloadRedacted) -> None:
+        """Remove the messages of redacted events. Before the redaction itself is published: a killed relay repeats
+        it."""
+        while self._in_flight:
+            await self._await_acknowledgements()
+        js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN)
+        subject = f"{self._options.root(store_id)}.{subject_in(redacted.target)}"
+        await purge(js, self._options.stream(store_id), subject, store_id, redacted)
 
     async def _keep(self, info: StreamInfo) -> None:
         await asyncio.to_thread(self._put_anchor, info)

@@ -17,7 +17,7 @@ from holdlog.adapters.nats import payload
 from holdlog.adapters.nats.checkpoints import Checkpoints
 from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
 from holdlog.adapters.nats.errors import EventsLostError
-from holdlog.adapters.nats.feed import Published, feed, last_position
+from holdlog.adapters.nats.feed import Published, feed, is_purged, last_position
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.patterns import pattern_of
 from holdlog.adapters.nats.payload import CloudEvent
@@ -134,7 +134,7 @@ class Subscription:
             async for message in messages:
                 if message is not None and message.position > self.position:
                     if message.previous > self.position and not self._from_empty:
-                        async for event in self._gap(source, message.previous):
+                        async for event in self._gap(js, source, message):
                             yield event
                             await self._finished()
                     self._from_empty = False
@@ -192,9 +192,14 @@ class Subscription:
     def _wants(self, subject: str) -> bool:
         return not self._patterns or any(pattern.fits(subject) for pattern in self._patterns)
 
-    async def _gap(self, source: EventSource, until: int) -> AsyncGenerator[CloudEvent, None]:
-        """Events missing before a message, up to the position `until`."""
+    async def _gap(
+        self, js: JetStreamContext, source: EventSource, message: Published
+    ) -> AsyncGenerator[CloudEvent, None]:
+        """Events missing before a message: from the log, if the store is known."""
         assert self.position is not None
+        until = message.previous
+        if self._engine is None and await is_purged(js, source.info, message, self.position):
+            return
         if self._suspect != self.position:
             self._suspect = self.position
             raise ConnectionError("messages were lost in transit")  # read again first: they may still be there

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from holdlog.domain import agent, record, revert, token
+from holdlog.domain import agent, record, redaction, retention, revert, store_log, token
 from holdlog.domain.agent import Profile, Register, RegisterOutcome
 from holdlog.domain.claims import fencing
 from holdlog.domain.claims.acquire import Claimant, acquire
@@ -41,7 +41,9 @@ from holdlog.domain.record import (
     ValueExpired,
     Written,
 )
+from holdlog.domain.redaction import Redact
 from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, HoldlogError, NotFoundError, ReusedError
+from holdlog.domain.retention import ApplyRetention, ChangeRetention, RetentionChange
 from holdlog.domain.revert import Revert, Reverted
 from holdlog.domain.threads.changing import change_thread, checksums_of, named
 from holdlog.domain.threads.commands import (
@@ -189,6 +191,12 @@ def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Ou
             return _register(command, caller, transaction)
         case IssueToken() | RotateToken() | RevokeToken():
             return _change_token(command, caller, transaction)
+        case Redact():
+            return redaction.redact(command, caller, transaction)
+        case ApplyRetention():
+            return retention.apply(transaction)
+        case ChangeRetention():
+            return _change_retention(command, caller, transaction)
         case StartThread() | ForkThread() | Append() | ReplaceResults() | ChangeData():
             return change_thread(command, caller, transaction)
         case Sweep(ended=servers, heirs=heirs, grace=grace, cut=cut):
@@ -339,6 +347,13 @@ def _register(command: Register, caller: Caller, transaction: Transaction) -> Re
     changes = [Change(before, event, agent.evolve(before, event, transaction.at, caller.principal)) for event in events]
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     return RegisterOutcome(command.agent, before.version + len(events), position)
+
+
+def _change_retention(command: ChangeRetention, caller: Caller, transaction: Transaction) -> RetentionChange:
+    log = transaction.store_log()
+    changes = [Change(log, event, store_log.evolve(log, event)) for event in retention.decide(command, log)]
+    position = transaction.append(changes, caller)[-1] if changes else transaction.position()
+    return RetentionChange(bool(changes), position)
 
 
 def _change_token(command: TokenCommand, caller: Caller, transaction: Transaction) -> TokenChanged:

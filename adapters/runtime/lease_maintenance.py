@@ -1,4 +1,5 @@
-"""Lease maintenance: renews the leases that this process keeps, and ends what is due while calls wait.
+"""Lease maintenance: renews the leases that this process keeps, ends what is due while calls wait, and removes former
+values that are due.
 Uses one thread, which runs only while there is work.
 """
 
@@ -16,12 +17,16 @@ from holdlog.domain.claims.lease import BY_CALLS, SECOND
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Reader, Store
 from holdlog.domain.refusals import HoldlogError, SealedError
+from holdlog.domain.retention import ApplyRetention, RetentionApplied, is_due
 
 SWEEP_EVERY: Final = 1.0
 """Seconds between checks for due leases and ended processes, while calls wait."""
 SOONEST: Final = 0.001
 TOUCH_SECONDS: Final = 5.0
 """Seconds between records that sessions kept alive by their calls are alive; less than `TOUCH_EVERY`."""
+RETENTION_EVERY: Final = 60.0
+"""Seconds between checks for former values that are due, and between two parts of them (`RETENTION_PAUSE`)."""
+RETENTION_PAUSE: Final = 1.0
 PARTS: Final = 3
 """A lease is renewed after this fraction (1/PARTS) of its duration."""
 
@@ -52,6 +57,7 @@ class LeaseMaintenance:
         self._ended = False
         self._notified = False
         self._next_run = math.inf
+        self._next_retention = math.inf
         self._waiters = 0
         self._server = ""
         self._last_calls: dict[str, int] = {}
@@ -130,6 +136,12 @@ class LeaseMaintenance:
         with self._news:
             self._grants -= Counter({(resource, version): 1})
 
+    def apply_retention(self) -> None:
+        """Remove former values that are due from now on."""
+        with self._news:
+            self._next_retention = 0.0
+            self._wake()
+
     def close(self) -> None:
         """Stop. Nothing is renewed or expired after this returns."""
         with self._news:
@@ -155,7 +167,7 @@ class LeaseMaintenance:
     def _run(self) -> None:
         while True:
             try:
-                pause = min(self._sweep(), self._renew(), self._touch())
+                pause = min(self._sweep(), self._renew(), self._touch(), self._retain())
             except SealedError:  # a sealed store ends and renews nothing
                 pause = threading.TIMEOUT_MAX
             except HoldlogError:  # locked, full, replaced: callers get the cause; this thread tries again
@@ -234,6 +246,18 @@ class LeaseMaintenance:
                 self._called = called | self._called
             raise
         return TOUCH_SECONDS
+
+    def _retain(self) -> float:
+        """Remove some of the former values that are due. Returns seconds until the next pass."""
+        if self._next_retention == math.inf:
+            return threading.TIMEOUT_MAX
+        if (left := self._next_retention - time.monotonic()) <= 0:
+            with self._store.reader() as reader:
+                has_work = is_due(reader)
+            outcome = self._writer.run(ApplyRetention(), NOBODY) if has_work else None
+            left = RETENTION_PAUSE if isinstance(outcome, RetentionApplied) and outcome.more else RETENTION_EVERY
+            self._next_retention = time.monotonic() + left
+        return left
 
 
 def _began(thread: threading.Thread | None) -> TypeGuard[threading.Thread]:

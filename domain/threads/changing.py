@@ -25,6 +25,7 @@ from holdlog.domain.threads.commands import (
 from holdlog.domain.threads.deciding import Copy, DecisionContext
 from holdlog.domain.threads.past import data_at, items_at
 from holdlog.domain.threads.thread import Thread, ThreadDataChanged
+from holdlog.domain.value import REDACTED
 
 MAX_DETAILS: Final = 100
 """Keys that a conflict lists."""
@@ -107,6 +108,7 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     if version == parent.version:
         _require_copyable(0, 0, parent.messages + parent.results)
     data = data_at(transaction, parent, version, _require_copyable)
+    data = {key: value for key, value in data.items() if value is not REDACTED}  # no copy would record why
     items: list[NewMessage | NewResult] = []
     characters = sum(len(value.text) for value in data.values())
     for item in items_at(transaction, parent.thread, version):

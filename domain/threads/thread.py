@@ -10,7 +10,7 @@ from pydantic import Field, Strict
 from holdlog.domain.message import Event
 from holdlog.domain.names import Agent, Name, thread_stream
 from holdlog.domain.refusals import NotFoundError
-from holdlog.domain.value import NULL, Json, parts
+from holdlog.domain.value import NULL, REDACTED, Json, parts
 
 Checksum = Annotated[str, Strict(), Field(pattern=r"^[0-9a-f]{32}$")]
 """Identifies a result: computed from its agent, output and time (docs/threads.md)."""
@@ -64,8 +64,8 @@ class ThreadDataChanged(Event):
     by: Agent
 
     def values(self) -> dict[str, Json]:
-        """The values of the written keys; null for all if they were redacted."""
-        return dict.fromkeys(self.written, NULL) | parts(self.value)
+        """The values of the written keys; `REDACTED` for all if they were."""
+        return dict.fromkeys(self.written, REDACTED if self.value is REDACTED else NULL) | parts(self.value)
 
 
 ThreadEvent = ThreadStarted | MessageAppended | ResultAppended | ResultsCleared | ThreadDataChanged

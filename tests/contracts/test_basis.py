@@ -24,7 +24,20 @@ from holdlog.domain.record import FencingCondition, Merge, Transact, ValueWritte
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.value import Json
 from tests.support.clock import SECOND, Clock
-from tests.support.commands import PATIENCE, change, clear, did, drop, put, require_chained, rows, run, whole_log, write
+from tests.support.commands import (
+    PATIENCE,
+    change,
+    clear,
+    did,
+    drop,
+    put,
+    redact,
+    require_chained,
+    rows,
+    run,
+    whole_log,
+    write,
+)
 from tests.support.kinds import InDatabase, InFile, Kind
 from tests.support.older import format_1
 from tests.support.threads import append, change_data, message, start
@@ -163,11 +176,8 @@ def test_reliance_of_an_event_of_format_1_was_not_recorded(store: Store) -> None
 
 
 def test_a_redacted_reason_reads_as_none_and_the_chain_holds(kind: Kind) -> None:
-    salt, reason = kind.ask(f"SELECT reason_salt, reason FROM stored_events WHERE {kind.position} = 2")[0]
-    assert reason == "because of issue 7"
-    hashed = hashlib.sha256(bytes(salt) + reason.encode()).hexdigest()
-    redact = f"UPDATE stored_events SET reason = NULL, reason_salt = NULL, reason_hash = {_hex(kind, hashed)}"
-    kind.run(f"{redact} WHERE {kind.position} = 2")
+    with engine(kind) as store:
+        redact(store, 2, "reason")
     assert kind.bad() == {}
     with engine(kind) as store:
         recorded = whole_log(store)[1]

@@ -23,10 +23,8 @@ from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.merkle import Frontier, leaf
 from holdlog.domain.value import Json
 from tests.contracts.test_copy import fill, meta, views
-from tests.properties.test_mixed_logs import redact
-from tests.support.commands import put, require_chained, require_views_equal_the_log, rows, run, transact
+from tests.support.commands import put, redact, require_chained, require_views_equal_the_log, rows, run, transact
 from tests.support.copies import exported, imported, parsed, require_fork
-from tests.support.kinds import InFile
 from tests.support.older import SCHEMA_1, lay
 from tests.support.places import Place, Somewhere, engine, places, stands
 
@@ -117,8 +115,9 @@ def test_every_line_of_an_export_is_a_cloud_event(somewhere: Somewhere) -> None:
 def test_export_of_a_redacted_event_has_its_hashes_and_verifies(somewhere: Somewhere) -> None:
     source, target = somewhere("file"), somewhere("schema")
     fill(source)
-    redact(InFile(source), 1, "payload")
-    redact(InFile(source), 1, "reason")
+    with engine(source) as store:
+        redact(store, 1)
+        redact(store, 1, "reason")
     line = parsed(lines := exported(source))[1]
     assert line["redacted"] is True
     assert "reason" not in line

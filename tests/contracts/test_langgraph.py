@@ -26,6 +26,7 @@ from holdlog.adapters.python.async_store import AsyncStateStore
 from holdlog.domain.names import MAX_NAME, name
 from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError
 from holdlog.langgraph import HoldlogStore, VersionedItem, VersionedPut, VersionedSearchItem
+from tests.support.commands import redact
 from tests.support.slow import slow
 
 MEMORIES = ("users", "ann", "memories")
@@ -440,3 +441,18 @@ def test_items_are_instances_of_langgraphs_item_class() -> None:
         )
         assert item == plain
         assert hash(item) == hash(plain)
+
+
+@EVERYWHERE
+def test_redacted_item_is_marked_and_can_be_put_again(store: Store) -> None:
+    store.put(MEMORIES, "a", {"token": "sk-1234567890"})
+    store.put(MEMORIES, "b", {"b": 1})
+    made = store._store if isinstance(store, Awaited) else store
+    redact(made._engine.store, 1)
+    item = store.get(MEMORIES, "a")
+    assert (item.value, item.redacted, item.version) == ({}, True, 1)
+    assert item.dict()["redacted"] is True
+    assert {it.key: it.redacted for it in store.search(MEMORIES)} == {"a": True, "b": False}
+    assert [it.key for it in store.search(MEMORIES, filter={"b": 1})] == ["b"]
+    store.put(MEMORIES, "a", {"a": 2})
+    assert (store.get(MEMORIES, "a").redacted, "redacted" in store.get(MEMORIES, "a").dict()) == (False, False)

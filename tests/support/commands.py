@@ -18,6 +18,8 @@ from holdlog.domain.envelope import NO_DIGEST, Recorded
 from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.ports import Change, Reader, Refusal, State, Store, Transaction
 from holdlog.domain.record import AnyOperation, Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen
+from holdlog.domain.redaction import Redact, RedactionTarget
+from holdlog.domain.store_log import Part
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
@@ -118,6 +120,14 @@ def let_go(store: Store, resource: str, agent: str = "ann") -> ReleaseOutcome:
     outcome = run(store, release(resource, agent))
     assert isinstance(outcome, ReleaseOutcome)
     return outcome
+
+
+def redact(store: Store, position: int, part: Part = "payload", reason: str = "leaked") -> None:
+    """Redact a text of the event at a position."""
+    with store.reader() as reader:
+        (event,) = reader.log(position - 1, 1)
+    target = RedactionTarget(stream=event.envelope.stream, version=event.envelope.version, part=part)
+    run(store, Redact(targets=(target,), by="boss"), Caller(reason=reason))
 
 
 def append(transaction: Transaction, before: State, *events: Event, caller: Caller = NOBODY) -> None:

@@ -14,7 +14,7 @@ from tests.support.curl import AS_JSON, Curl
 
 TOKEN = "ghp_" + "aB3" * 12
 """Not a real one, and not in one piece, so that scanners of repositories do not report it."""
-ADVICE = "the history keeps it; if it is real, revoke it where it was issued"
+ADVICE = "the history keeps it; if it is real, revoke it where it was issued, and ask a person to run holdlog redact"
 WARNING = f"the value looks like a GitHub token: {ADVICE}"
 OF_OPERATION = f"the value of operation 1 looks like a GitHub token: {ADVICE}"
 OPERATIONS: list[dict[str, Any]] = [

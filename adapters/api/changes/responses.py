@@ -72,7 +72,7 @@ class Author(Part):
 
     version: int
     position: int
-    event_type: Literal["write", "delete", "expire", "redact"]
+    event_type: Literal["write", "delete", "expire"]
     updated_by: str
     principal: str | None = None
     session: str | None = None

@@ -13,7 +13,7 @@ from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.commands import MAX_KEYS, ChangeData
 from holdlog.domain.threads.thread import Datum, Thread, require_started
-from holdlog.domain.value import Json
+from holdlog.domain.value import REDACTED, Json
 
 
 class ThreadDataRequests:
@@ -29,7 +29,13 @@ class ThreadDataRequests:
 
         def answer(reader: Reader) -> responses.ThreadValue:
             datum, version = find.answer(reader)
-            return responses.ThreadValue(thread_id=name, key=datum.key, value=datum.value.value, data_version=version)
+            return responses.ThreadValue(
+                thread_id=name,
+                key=datum.key,
+                value=datum.value.value,
+                redacted=True if datum.value is REDACTED else None,
+                data_version=version,
+            )
 
         return Query(answer)
 
@@ -65,6 +71,7 @@ class ThreadDataRequests:
             return responses.ThreadData(
                 thread_id=name,
                 data={datum.key: datum.value.value for datum in found},
+                redacted=[datum.key for datum in found if datum.value is REDACTED] or None,
                 data_version=thread.data_version,
                 next_after=found[-1].key if more else None,
             )

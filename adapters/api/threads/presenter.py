@@ -65,7 +65,7 @@ def item(recorded: Recorded[Event]) -> results.Item:
     envelope, event = recorded.envelope, recorded.event
     assert isinstance(event, MessageAppended | ResultAppended)
     kind: Literal["message", "result"] = "message" if isinstance(event, MessageAppended) else "result"
-    content = {} if recorded.redacted else {kind: event.value.value}
+    content: dict[str, Any] = {"redacted": True} if recorded.redacted else {kind: event.value.value}
     principal = envelope.caller.principal
     return results.Item(
         version=envelope.version, at=utc(envelope.at), kind=kind, by=event.by, principal=principal, **content

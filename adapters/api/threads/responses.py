@@ -43,7 +43,7 @@ class Appended(Result):
 
 
 class Item(Part):
-    """A message or a result, as it was stored; neither if it was redacted."""
+    """A message or a result, as it was stored; neither if it was `redacted`."""
 
     version: int
     at: Time
@@ -52,6 +52,7 @@ class Item(Part):
     principal: str | None = None
     message: Any = None
     result: Any = None
+    redacted: Literal[True] | None = None
 
 
 class ThreadPage(Result):
@@ -77,19 +78,25 @@ class ThreadMessages(ThreadPage):
 
 
 class ThreadValue(Result):
+    """`redacted`: the value was redacted, and reads as null."""
+
     status: Literal["ok"] = "ok"
     thread_id: str
     key: str
     value: Any
+    redacted: Literal[True] | None = None
     data_version: int
 
     kept = frozenset({"value"})
 
 
 class ThreadData(Result):
+    """`redacted`: the keys whose values were redacted, and read as null."""
+
     status: Literal["ok"] = "ok"
     thread_id: str
     data: dict[str, Any]
+    redacted: list[str] | None = None
     data_version: int
     next_after: str | None = None
 

@@ -40,7 +40,9 @@ KINDS: Final = {
 }
 """The kinds of credentials, each with the pattern of its text."""
 
-_ADVICE: Final = "the history keeps it; if it is real, revoke it where it was issued"
+_ADVICE: Final = (
+    "the history keeps it; if it is real, revoke it where it was issued, and ask a person to run holdlog redact"
+)
 
 
 def _validator(pattern: str) -> SchemaValidator:

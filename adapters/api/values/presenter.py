@@ -4,7 +4,7 @@ A hint is fixed text. It writes calls as `wait()`, so that a surface can replace
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from holdlog.adapters.api.authors import principal_of
 from holdlog.adapters.api.values import responses as results
@@ -14,7 +14,7 @@ from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
 from holdlog.domain.record import Record, RecordEvent, ValueDeleted, ValueExpired, ValueWritten, Written, not_found
 from holdlog.domain.times import utc
-from holdlog.domain.value import Json
+from holdlog.domain.value import REDACTED, Json
 
 
 def set_result(outcome: Outcome) -> results.SetResult:
@@ -33,7 +33,7 @@ def update_result(outcome: Outcome) -> results.UpdateResult:
     assert isinstance(outcome, RecordsChanged)
     (written,) = outcome.results
     assert written.value is not None
-    return results.UpdateResult(**set_result(outcome).__dict__, value=Json(written.value).value)
+    return results.UpdateResult(**set_result(outcome).__dict__, **_computed(written.value))
 
 
 def transaction_result(outcome: Outcome) -> results.TransactionResult:
@@ -42,8 +42,12 @@ def transaction_result(outcome: Outcome) -> results.TransactionResult:
 
 
 def _part(written: Written) -> results.TransactionPart:
-    computed = {} if written.value is None else {"value": Json(written.value).value}
+    computed = {} if written.value is None else _computed(written.value)
     return results.TransactionPart(namespace=written.namespace, key=written.key, version=written.version, **computed)
+
+
+def _computed(text: str) -> dict[str, Any]:
+    return {"value": Json(text).value} if text else {"value": None, "redacted": True}
 
 
 def delete_result(outcome: Outcome, by: str) -> results.DeleteResult:
@@ -57,6 +61,7 @@ def delete_result(outcome: Outcome, by: str) -> results.DeleteResult:
         deleted_version=written.previous_version,
         version=written.version,
         position=outcome.position,
+        hint=_DELETED,
     )
 
 
@@ -77,6 +82,7 @@ def state_record(record: Record, now: int) -> results.StateRecord:
         namespace=record.namespace,
         key=record.key,
         value=record.value.value,
+        redacted=True if record.value is REDACTED else None,
         version=record.version,
         updated_by=record.updated_by,
         principal=record.principal,
@@ -90,6 +96,7 @@ def listed(record: Record) -> results.ListedRecord:
     return results.ListedRecord(
         key=record.key,
         value=record.value.value,
+        redacted=True if record.value is REDACTED else None,
         version=record.version,
         updated_by=record.updated_by,
         principal=record.principal,
@@ -106,6 +113,7 @@ def past(
     return results.Past(
         version=envelope.version,
         value=event.value.value if isinstance(event, ValueWritten) else None,
+        redacted=recorded.redacted or None,
         updated_by=event.by,
         principal=principal_of(recorded),
         updated_at=utc(event.due if isinstance(event, ValueExpired) else envelope.at),
@@ -191,6 +199,7 @@ EVENT_TYPES: Final[Mapping[type[Event], Literal["write", "delete", "expire"]]] =
     ValueDeleted: "delete",
     ValueExpired: "expire",
 }
+_DELETED: Final = "The history keeps the deleted value. If it must not stay there, ask a person to run holdlog redact."
 MAX_HINT: Final = 200
 """Characters of a hint with the default tool prefix."""
 _UNCHANGED = "The key did not change before the timeout. To keep waiting, call watch() again with since_version={}."

@@ -78,10 +78,13 @@ class Result(BaseModel):
 
 
 class StateRecord(Result):
+    """`redacted`: the value was redacted, and reads as null."""
+
     status: Literal["ok"] = "ok"
     namespace: str
     key: str
     value: Any
+    redacted: Literal[True] | None = None
     version: int
     updated_by: str
     principal: str | None = None
@@ -125,15 +128,18 @@ class SetResult(Warned):
 
 
 class UpdateResult(SetResult):
-    """`value`: what the update made of the previous one."""
+    """`value`: what the update made of the previous one. `redacted`: it was redacted since; the request is a repeated
+    one."""
 
     value: Any
+    redacted: Literal[True] | None = None
 
     kept = frozenset({"value", "previous_version"})
 
 
 class TransactionPart(BaseModel):
-    """What an operation did. `version`: of the key after it. `value`: only of an update, which computed it."""
+    """What an operation did. `version`: of the key after it. `value`: only of an update, which computed it; `redacted`:
+    as in UpdateResult."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -141,6 +147,7 @@ class TransactionPart(BaseModel):
     key: str
     version: int
     value: Any = None
+    redacted: Literal[True] | None = None
 
     @model_serializer(mode="wrap")
     def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -156,7 +163,7 @@ class TransactionResult(Warned):
 
 
 class Conflict(Result):
-    """`operation`: as in NotFound."""
+    """`operation`: as in NotFound. `redacted`: `actual_value` was redacted."""
 
     status: Literal["conflict"] = "conflict"
     operation: int | None = None
@@ -165,6 +172,7 @@ class Conflict(Result):
     expected_version: int
     actual_version: int
     actual_value: Any
+    redacted: Literal[True] | None = None
     actual_updated_by: str | None = None
     actual_principal: str | None = None
     actual_updated_at: Time | None = None
@@ -181,6 +189,7 @@ class DeleteResult(Result):
     deleted_version: int
     version: int
     position: int
+    hint: str
 
 
 class ClearResult(Result):
@@ -195,6 +204,7 @@ class ClearResult(Result):
 class ListedRecord(BaseModel):
     key: str
     value: Any
+    redacted: Literal[True] | None = None
     version: int
     updated_by: str
     principal: str | None = None
@@ -202,7 +212,7 @@ class ListedRecord(BaseModel):
 
     @model_serializer(mode="wrap")
     def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialize(self).items() if name != "principal" or value is not None}
+        return {name: value for name, value in serialize(self).items() if name == "value" or value is not None}
 
 
 class RecordList(Result):
@@ -237,17 +247,19 @@ class FencingConditionView(Part):
 
 
 class Past(Result):
-    """One entry of a history. `operation` and the fields after it are missing if they were not recorded.
+    """One entry of a history. `redacted`: its value was redacted, and reads as null. `operation` and the fields after
+    it are missing if they were not recorded.
     `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete`, `clear` or `revert`; `based_on`: the version
     that the write expected; `forced`: it accepted any version; `guard`: the claims that it relied on.
     """
 
     version: int
     value: Any
+    redacted: Literal[True] | None = None
     updated_by: str
     principal: str | None = None
     updated_at: Time
-    event_type: Literal["write", "delete", "expire", "redact"]
+    event_type: Literal["write", "delete", "expire"]
     position: int
     reason: str | None = None
     operation: str | None = None

@@ -30,6 +30,7 @@ from holdlog.adapters.http.values.conditions import Conditions, etag
 from holdlog.domain.names import Name
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import DataConflictDetail, DataConflictError
+from holdlog.domain.value import REDACTED
 
 
 class EntityState(NamedTuple):
@@ -57,7 +58,7 @@ async def _get(request: HttpRequest) -> Response:
     state, given = EntityState(version, True), _conditions(request)
     if not _matches(given, state):
         return _conflict(request, state, given)
-    headers = SAFE | {"etag": etag(version)}
+    headers = SAFE | {"etag": etag(version)} | ({"holdlog-redacted": "true"} if datum.value is REDACTED else {})
     return _same(headers) if _is_known(given, state) else Response(datum.value.text, headers=headers, media_type=JSON)
 
 

@@ -13,6 +13,7 @@ from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.record import Record, not_found
 from holdlog.domain.refusals import ConflictDetail, ConflictError, DataConflictError, InvalidError, UnavailableError
 from holdlog.domain.times import utc
+from holdlog.domain.value import REDACTED
 
 ATTEMPTS: Final = 20
 """Attempts of a write that depends on what it read; an attempt fails only if another client wrote."""
@@ -79,6 +80,7 @@ def conflict(context: RequestContext, record: Record, conditions: Conditions) ->
         expected_version=conditions.expected or 0,
         actual_version=record.version if record.live else 0,
         actual_value=record.value.value,
+        redacted=True if record.value is REDACTED else None,
         actual_updated_by=record.updated_by or None,
         actual_principal=record.principal,
         actual_updated_at=utc(record.updated_at) if record.version else None,

@@ -58,6 +58,7 @@ from holdlog.adapters.http.values.conditions import Conditions, etag
 from holdlog.domain.record import MAX_TTL_SECONDS, Record, not_found
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.times import microseconds, utc
+from holdlog.domain.value import REDACTED
 
 AnyResult = TypeVar("AnyResult", bound=Result)
 
@@ -136,6 +137,8 @@ def _facts(record: Record) -> list[tuple[bytes, bytes]]:
     ]
     if record.principal is not None:
         facts.append((b"holdlog-principal", quote(record.principal, safe="/:@ ").encode()))
+    if record.value is REDACTED:
+        facts.append((b"holdlog-redacted", b"true"))
     if record.expires_at is not None:
         facts.append((b"holdlog-expires-at", _time(record.expires_at)))
     return facts

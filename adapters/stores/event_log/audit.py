@@ -12,13 +12,12 @@ from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.ports import State
 from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import StoreError
-from holdlog.domain.store_log import Part
+from holdlog.domain.store_log import Part, Redactions
 from holdlog.projections import fold
 from holdlog.projections.claims import TICKETS
 from holdlog.projections.fold import ADDED, VIEWS, Folded
 from holdlog.projections.projection import Put, Table
 from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
-from holdlog.projections.redactions import Redactions
 
 MAX_EXAMPLES: Final = 3
 PROGRESS_EVERY: Final = 4_000

@@ -22,7 +22,7 @@ from holdlog.domain.envelope import (
 )
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.refusals import StoreError
-from holdlog.domain.value import Json
+from holdlog.domain.value import REDACTED, Json
 from holdlog.projections.fold import EVENTS
 
 SALT_BYTES = 16
@@ -167,7 +167,7 @@ def event_of(stream: str, version: int, topic: str, state: bytes, payload: str |
     try:
         fields = from_json(state)
         if known.payload_field == "value":
-            fields["value"] = Json(payload if payload is not None else "null")
+            fields["value"] = REDACTED if payload is None else Json(payload)
         elif known.payload_field is not None and payload is not None:
             fields[known.payload_field] = from_json(payload)
         return known.model_validate(fields)

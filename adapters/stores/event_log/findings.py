@@ -12,6 +12,7 @@ from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.merkle import SUBTREE
 from holdlog.domain.progress import Progress
+from holdlog.domain.redaction import UNFINISHED
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import LogForked
 from holdlog.projections.claims import TICKETS, claim_of
@@ -53,6 +54,14 @@ REBUILD_LEFT = Finding(
 )
 
 
+REDACTION_LEFT = Finding(
+    "redaction",
+    "warn",
+    "a redaction is running, or was interrupted; files of the store may still have its text; run"
+    " `holdlog redact --finish`",
+)
+
+
 def contents(inspection: SqlInspection, size: int) -> list[Finding]:
     """Findings about the store's contents. `size`: bytes."""
     store_id = inspection.meta("store_id")
@@ -61,7 +70,8 @@ def contents(inspection: SqlInspection, size: int) -> list[Finding]:
     events, live, deleted = inspection.counts()
     counts = f"{counted(events, 'event')}, {counted(live, 'record')} ({deleted:,} deleted)"
     text = f"store {shown(store_id)}: {counts}, {size / 1e6:,.1f} MB"
-    return [Finding("contents", "ok", text), *_seal(inspection.meta(SEAL))]
+    unfinished = [REDACTION_LEFT] if inspection.meta(UNFINISHED) else []
+    return [Finding("contents", "ok", text), *_seal(inspection.meta(SEAL)), *unfinished]
 
 
 def _seal(text: str | None) -> Iterator[Finding]:

@@ -26,7 +26,8 @@ from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
 from holdlog.adapters.stores.postgres.transaction import PostgresReader, PostgresTransaction
-from holdlog.domain.ports import NOTHING, Prefetch
+from holdlog.domain.ports import NOTHING, Prefetch, Scrubbed
+from holdlog.domain.redaction import UNFINISHED
 from holdlog.domain.refusals import ConnectionLostError, HoldlogError, StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
@@ -36,6 +37,11 @@ LAST_PAUSE: Final = 1.0
 RESOLVE_SECONDS: Final = 15.0
 """Seconds to find out the fate of a commit whose answer was lost: enough for most restarts of a database
 (docs/decisions/0045-lost-commits.md)."""
+
+_VACUUM: Final = (
+    "PostgreSQL keeps former versions of rows until they are vacuumed: to overwrite them, run VACUUM FULL in the"
+    " database of the store; its write-ahead log, replicas and dumps keep them longer"
+)
 
 Clock = Callable[[], int]
 
@@ -97,6 +103,11 @@ class PostgresStore:
     def size(self) -> int:
         with self.reader() as reader:
             return int(reader.connection.execute(SELECT_SIZE, ()).fetchall()[0][0])
+
+    def scrub(self) -> Scrubbed:
+        with self.transaction(time.monotonic() + CONNECT_SECONDS) as transaction:
+            transaction.put_meta(UNFINISHED, "")
+        return Scrubbed(remaining=(_VACUUM,))
 
     def rollback_interrupted(self) -> None:
         if self._lock.is_mine():

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, Self
 
 from pydantic_core import from_json
 
-from holdlog.adapters.stores.event_log.codec import decode
+from holdlog.adapters.stores.event_log.codec import EncodedEvent, decode
 from holdlog.adapters.stores.sql.leases import SqlLeases
 from holdlog.adapters.stores.sql.recorder import LogRecorder
 from holdlog.adapters.stores.sql.tables import IS_ACTIVE, IS_JOINT, REFUSALS, select_from
@@ -21,12 +21,14 @@ from holdlog.domain.message import Event
 from holdlog.domain.ports import HistoryEntry, LogTime, Refusal, WriteEntry
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.store_log import EventTexts, Part, SearchText, StoreLog
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS
 from holdlog.projections.claims import CLAIMS, PAST_CLAIMS, PAST_TICKETS, SNAPSHOTS, TICKETS, past_claim_of, ticket_of
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Row, Table
+from holdlog.projections.store_log import STORE_LOG
 from holdlog.projections.tokens import TOKENS
 from holdlog.projections.tree import TREE
 
@@ -73,6 +75,7 @@ _SELECT_PAST_CLAIMS: Final = f"{select_from(PAST_CLAIMS)} WHERE position = :posi
 _SELECT_PAST_TICKETS: Final = f"{select_from(PAST_TICKETS)} WHERE position = :position ORDER BY turn"
 _SELECT_REGISTERED: Final = "SELECT agent FROM agents WHERE agent > :after ORDER BY agent LIMIT :limit"
 _SELECT_AGENTS: Final = f"{select_from(AGENTS)} WHERE agent = ANY(:names)"
+_SELECT_STORE_LOG: Final = select_from(STORE_LOG)
 _SELECT_TOKEN: Final = f"{select_from(TOKENS)} WHERE name = :name"
 _SELECT_TOKENS: Final = f"{select_from(TOKENS)} WHERE name > :after ORDER BY name LIMIT :limit"
 _SELECT_REFUSALS: Final = (
@@ -216,6 +219,23 @@ class SqlReader(SqlThreads):
         found = {profile.agent: profile for profile in self.states(AGENTS, self.rows_in(_SELECT_AGENTS, list(names)))}
         return [found[name] for name in names if name in found]
 
+    def store_log(self) -> StoreLog:
+        rows = self.rows(_SELECT_STORE_LOG, NONE)
+        return self.state(STORE_LOG, rows[0]) if rows else StoreLog()
+
+    def texts(self, stream: str, versions: Sequence[int]) -> list[EventTexts]:
+        events = self.recorder.select_versions(stream, versions, self)
+        return [_texts(events[version]) for version in versions if version in events]
+
+    def containing(self, text: SearchText, limit: int) -> list[EventTexts]:
+        found = self.recorder.containing(text.text, text.within, bound(limit), self)
+        return [
+            EventTexts(
+                position, stream, version, topic, text.text if in_payload else None, text.text if in_reason else None
+            )
+            for position, stream, version, topic, in_payload, in_reason in found
+        ]
+
     def token(self, name: str) -> Token:
         rows = self.rows(_SELECT_TOKEN, {"name": name})
         return self.state(TOKENS, rows[0]) if rows else Token(name)
@@ -299,3 +319,13 @@ class BorrowingReader(SqlReader):
     def __del__(self) -> None:
         if self._store is not None:
             self.__exit__(None, None, None)  # after an interrupt outside the block
+
+
+def _texts(event: EncodedEvent) -> EventTexts:
+    is_removed: dict[Part, bool] = {
+        "payload": event.payload is None and event.payload_hash is not None,
+        "reason": event.reason is None and event.reason_hash is not None,
+    }
+    removed = tuple(part for part, is_so in is_removed.items() if is_so)
+    position, stream, version, topic = event[:4]
+    return EventTexts(position, stream, version, topic, event.payload, event.reason, removed, event.format is not None)

@@ -12,8 +12,9 @@ from eventsourcing.persistence import ApplicationRecorder, ProgrammingError, Sub
 
 from holdlog.adapters.stores.event_log.codec import COLUMNS, EncodedEvent
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
-from holdlog.adapters.stores.sql.text import ALL, NONE, Statements
+from holdlog.adapters.stores.sql.text import ALL, NONE, PendingStatements, Statements
 from holdlog.domain.ports import Notifier
+from holdlog.domain.store_log import Part
 from holdlog.projections.projection import Row
 
 PULLED: Final = 100
@@ -58,6 +59,20 @@ _SELECT_DIGESTS: Final = (
     f"SELECT digest FROM {EVENTS_TABLE} WHERE notification_id > :after AND notification_id <= :upto"
     " ORDER BY notification_id"
 )
+_CONTAINS: Final = {True: "strpos({}, :text) > 0", False: "{} = :text"}
+_CONTAINING: Final = {
+    within: f"SELECT notification_id, originator_id, originator_version, topic, {found.format('payload')},"
+    f" {found.format('reason')} FROM {EVENTS_TABLE} WHERE {found.format('payload')} OR {found.format('reason')}"
+    " ORDER BY notification_id LIMIT :limit"
+    for within, found in _CONTAINS.items()
+}
+SALTS: Final[dict[Part, str]] = {"payload": "salt", "reason": "reason_salt"}
+"""The parts of an event that can be redacted, and the columns of their salts."""
+REMOVE: Final = {
+    column: f"UPDATE {EVENTS_TABLE} SET {column} = NULL, {salt} = NULL, {column}_hash = :hashed"
+    f" {_IN_STREAM} AND originator_version = :version"
+    for column, salt in SALTS.items()
+}
 _COUNT: Final = f"SELECT COUNT(*) FROM {EVENTS_TABLE}"
 _ENDS: Final = f"SELECT MIN(notification_id), MAX(notification_id) FROM {EVENTS_TABLE}"
 _GAP: Final = f"""SELECT MIN(number) FROM (SELECT notification_id,
@@ -151,6 +166,16 @@ class LogRecorder(ApplicationRecorder):
         """The events of a stream with these versions."""
         rows = unit.rows_in(_SELECT_VERSIONS, versions, {"stream": stream})
         return {event.originator_version: event for event in map(EncodedEvent._make, rows)}
+
+    def containing(self, text: str, within: bool, limit: int, unit: Statements) -> list[Row]:
+        """Position, stream, version and topic of events whose payload or reason contains a text, or equals it, in
+        order; then whether the payload does, and whether the reason does."""
+        return unit.rows(_CONTAINING[within], {"text": text, "limit": limit})
+
+    def remove_text(self, part: Part, event: EncodedEvent, hashed: bytes, unit: PendingStatements) -> None:
+        """Remove a part of an event, and its salt; keep its hash."""
+        address = {"stream": event.originator_id, "version": event.originator_version}
+        unit.later(REMOVE[part], {**address, "hashed": hashed})
 
     def last_time(self, unit: Statements) -> int:
         """Time of the newest event; 0 if there is none."""

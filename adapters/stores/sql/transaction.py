@@ -10,14 +10,17 @@ from holdlog.adapters.stores.event_log.recording import ChangeRecorder
 from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
 from holdlog.adapters.stores.sql.reader import SELECT_DUE, SqlReader
 from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.adapters.stores.sql.redaction import forget_texts, redact_view
 from holdlog.adapters.stores.sql.tables import IS_ACTIVE, REFUSALS, copy_at_position
 from holdlog.adapters.stores.sql.text import NONE, PendingStatements, bound
 from holdlog.domain.claims.claim import Claim, Ticket
+from holdlog.domain.envelope import payload_hash
 from holdlog.domain.merkle import SUBTREE, subtree_root
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.store_log import Part, SearchText
 from holdlog.projections import fold
 from holdlog.projections.claims import (
     CLAIMS,
@@ -31,6 +34,7 @@ from holdlog.projections.claims import (
     row_of_past_ticket,
 )
 from holdlog.projections.current import CURRENT
+from holdlog.projections.fold import Folded
 from holdlog.projections.projection import Row, RowChange, Table
 from holdlog.projections.tree import TREE
 
@@ -42,6 +46,7 @@ _INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id
 _DROP_REQUESTS: Final = "DELETE FROM requests WHERE at < :oldest"
 _PUT_META: Final = """INSERT INTO meta (name, value) VALUES (:name, :value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
+_SELECT_VERSIONS_THEN: Final = f"SELECT position, version FROM {PAST_CLAIMS.name} WHERE resource = :resource"
 _DROP_REFUSALS: Final = "DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - :kept"
 
 _TAKE_SNAPSHOT: Final = (
@@ -162,6 +167,20 @@ class SqlTransaction(SqlReader, PendingStatements):
         facts = {"at": self.at, "fingerprint": fingerprint, "outcome": outcome}
         self.later(_INSERT_REQUEST, self._request(caller, session) | facts)
 
+    def redact(self, stream: str, versions: Sequence[int], part: Part) -> None:
+        for event in self.recorder.select_versions(stream, versions, self).values():
+            salt, text = (event.salt, event.payload) if part == "payload" else (event.reason_salt, event.reason)
+            assert salt is not None
+            assert text is not None
+            self.recorder.remove_text(part, event, payload_hash(salt, text), self)
+            if part == "payload" and (change := redact_view(stream, event.originator_version)) is not None:
+                self.later(change.statement, change.parameters)
+        if isinstance(claim := fold.initial(stream), Claim):
+            self._fold_again(claim)
+
+    def forget_texts(self, texts: Sequence[SearchText]) -> None:
+        forget_texts(self, texts)
+
     def put_meta(self, name: str, value: str) -> None:
         self.later(_PUT_META, {"name": name, "value": value})
 
@@ -183,6 +202,16 @@ class SqlTransaction(SqlReader, PendingStatements):
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:
         self.put(REFUSALS, list(refusals))
         self.later(_DROP_REFUSALS, {"kept": REFUSALS_KEPT})
+
+    def _fold_again(self, claim: Claim) -> None:
+        """Write the rows of a claim as its events are now. `claim`: in its initial state."""
+        folded, states = Folded(claim), dict[int, Claim]()
+        for envelope, event, _ in self.following(claim.stream, 0, -1):
+            folded = fold.apply(folded.state, envelope, event)
+            states[envelope.version] = cast("Claim", folded.state)
+        self.put(CLAIMS, [fold.put(*folded).row])
+        found = self.rows(_SELECT_VERSIONS_THEN, {"resource": claim.resource})
+        self.put(PAST_CLAIMS, [row_of_past_claim(position, states[version]) for position, version in found])
 
     def _take_snapshot(self) -> None:
         """Copy the board as it is after the last event of this transaction."""

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ from holdlog.adapters.operating_system.write_lock import OneWriter, WriteLock
 from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
 from holdlog.adapters.stores.sqlite.faults import refusal_of
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
+from holdlog.domain.ports import Scrubbed
 from holdlog.domain.refusals import ReplacedError
 
 RECOVERY: Final = 2.0
@@ -40,6 +42,10 @@ class Database:
 
     def size(self) -> int:
         """Bytes that it occupies."""
+        raise NotImplementedError
+
+    def scrub(self) -> Scrubbed:
+        """Remove redacted texts from its files, while the caller holds the write lock. Raises UnavailableError."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -82,6 +88,12 @@ class DatabaseFile(Database):
 
     def size(self) -> int:
         return size_of(self.path)
+
+    def scrub(self) -> Scrubbed:
+        from holdlog.adapters.stores.sqlite.scrubbing import scrub
+
+        with closing(self.connect()) as connection:
+            return scrub(self.path, connection)
 
     def detach_after_fork(self) -> None:
         if self._identity is not None:

@@ -9,8 +9,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from holdlog.adapters.stores.event_log.codec import COLUMNS, EncodedEvent
-from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.adapters.stores.sql.recorder import REMOVE, SALTS, LogRecorder
 from holdlog.adapters.stores.sql.tables import EVENTS_TABLE
+from holdlog.adapters.stores.sql.text import for_sqlite
+from holdlog.domain.envelope import payload_hash
+from holdlog.domain.store_log import PayloadRedacted
 from holdlog.projections.projection import Row
 
 _MARKS: Final = ", ".join("?" * len(COLUMNS))
@@ -44,6 +47,32 @@ def missing_events(connection: sqlite3.Connection, schema: str) -> tuple[int, in
         f" {schema}.{EVENTS_TABLE} AS theirs ON theirs.rowid = ours.rowid WHERE theirs.digest IS NOT ours.digest"
     ).fetchone()
     return count, first, last
+
+
+def kept_texts(copy: sqlite3.Connection, store: sqlite3.Connection, redacted: PayloadRedacted) -> list[Row]:
+    """Version, salt and text of the events that were redacted in a store, as far as a copy of its log still has them.
+    The copy may be of an older schema."""
+    salt = SALTS[redacted.part]
+    columns = {row[1] for row in copy.execute(f"PRAGMA table_info({EVENTS_TABLE})")}
+    if salt not in columns:
+        return []  # its reasons are a part of their digests
+    found: list[Row] = []
+    for first, last in redacted.versions:
+        where = "WHERE originator_id = ? AND originator_version BETWEEN ? AND ?"
+        select = f"SELECT originator_version, digest FROM {EVENTS_TABLE} {where}"
+        same = set(store.execute(select, (redacted.target, first, last)))
+        texts = f"SELECT originator_version, digest, {salt}, {redacted.part} FROM {EVENTS_TABLE} {where}"
+        for version, digest, salted, text in copy.execute(texts, (redacted.target, first, last)):
+            if salted is not None and text is not None and (version, digest) in same:
+                found.append((version, salted, text))
+    return found
+
+
+def remove_kept_text(copy: sqlite3.Connection, redacted: PayloadRedacted, version: int, salt: bytes, text: str) -> int:
+    """Remove such a text, except for its hash. Returns the version."""
+    statement = for_sqlite(REMOVE[redacted.part])
+    copy.execute(statement, {"stream": redacted.target, "version": version, "hashed": payload_hash(salt, text)})
+    return version
 
 
 def uri_of(path: Path, mode: str = "rw") -> str:

@@ -15,6 +15,7 @@ from holdlog.adapters.stores.sqlite.faults import require_major
 from holdlog.adapters.stores.sqlite.recorder import MANY, SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.schema import DROP, PUT, version_of
 from holdlog.domain.record import Record
+from holdlog.domain.store_log import Part
 from holdlog.projections.current import CURRENT
 from holdlog.projections.projection import Put, Row, RowChange, Table
 
@@ -112,6 +113,10 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
         if rows:
             self.connection.executemany(PUT[table.name], rows)
             self.wrote = True
+
+    def redact(self, stream: str, versions: Sequence[int], part: Part) -> None:
+        self.connection.execute("PRAGMA secure_delete = ON")  # from here on: it overwrites what it deletes
+        super().redact(stream, versions, part)
 
     def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
         self.last_time = None

@@ -14,10 +14,12 @@ from holdlog.adapters.stores.sqlite.database import Database
 from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
-from holdlog.domain.ports import Prefetch
+from holdlog.domain.ports import Prefetch, Scrubbed
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
+SCRUB_SECONDS: Final = 30.0
+"""Longest wait for other writers before redacted texts are removed from files."""
 _BUSY_NAP: Final = 0.001
 _LOCKED: Final = "the store is locked by a program other than holdlog, which does not release it; try again"
 
@@ -103,6 +105,15 @@ class SqliteStore:
 
     def size(self) -> int:
         return self.database.size()
+
+    def scrub(self) -> Scrubbed:
+        if self._closed:
+            raise self._refusal()
+        self.write_lock.acquire(time.monotonic() + SCRUB_SECONDS)
+        try:
+            return self.database.scrub()
+        finally:
+            self.end()
 
     def changed(self) -> bool:
         """Whether another connection committed since the previous call, or the file was replaced; 3 µs. For one thread

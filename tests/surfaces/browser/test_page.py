@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from holdlog import StateStore
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.message import Caller
+from tests.support.commands import redact
 from tests.support.http import HttpServer
 from tests.support.thread_story import append, change_data, fork, result, said, start
 
@@ -80,6 +81,23 @@ def test_page_shows_what_changed_in_the_history_of_a_key(visit: Visits, server: 
     assert page.url.endswith("#/money/budget")
     page.reload()
     expect(past).to_have_count(3)
+
+
+@pytest.mark.check
+def test_page_shows_redacted_values_as_redacted(visit: Visits, server: HttpServer, store: StateStore) -> None:
+    store.set("leaks", "token", "sk-1234567890", updated_by="ann")
+    store.set("leaks", "token", "safe", updated_by="ann", expected_version=1)
+    store.set("leaks", "other", "sk-0987654321", updated_by="ann")
+    redact(store._engine.store, store.history("leaks", "token")[1].position)
+    redact(store._engine.store, store.history("leaks", "other")[0].position)
+    page = visit(server.url)
+    page.locator("#namespaces").get_by_role("button", name="leaks").click()
+    expect(page.locator("#key-list > li", has_text="other")).to_contain_text("redacted")
+    page.get_by_role("link", name="token").filter(has_text="v2").click()
+    past = page.locator("#history-list > li")
+    expect(past.last).to_contain_text("The value was redacted.")
+    expect(past.first).to_contain_text('"safe"')
+    expect(page.locator("body")).not_to_contain_text("sk-")
 
 
 @pytest.mark.check

@@ -21,6 +21,7 @@ from holdlog.adapters.api.threads.conversation import (
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
+from tests.support.commands import redact
 from tests.support.kinds import InFile
 from tests.support.thread_story import append, change_data, fork, result, said, start, story
 
@@ -147,6 +148,17 @@ def test_thread_command_marks_redacted_and_cleared_items(
     assert (fields(found)[2:], text) == (["ann", "result of writer"], "    b.py")
     assert [fields(line)[4:] for line in run(capsys, db, "history", "run-7", "plan")] == [["redacted"], ['"search"']]
     assert asked(capsys, db, "history", "run-7", "plan")["history"][0]["redacted"] is True
+
+
+def test_thread_command_shows_redacted_data_as_redacted(
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story(engine)
+    redact(engine.store, 5)
+    engine.close()
+    assert run(capsys, db, "data", "run-7", "plan") == ["redacted"]
+    assert ["plan", "redacted"] in [fields(line) for line in run(capsys, db, "data", "run-7")]
+    assert asked(capsys, db, "data", "run-7")["redacted"] == ["plan"]
 
 
 # --- data and its history

@@ -128,6 +128,7 @@ async def test_write_returns_json_on_request(curl: Curl) -> None:
         "deleted_version": 1,
         "version": 2,
         "position": 2,
+        "hint": "The history keeps the deleted value. If it must not stay there, ask a person to run holdlog redact.",
     }
 
 

@@ -358,7 +358,7 @@ async def test_every_tool_name_and_hint_uses_the_prefix(prefix: str) -> None:
     async with served(prefix=prefix, clock=clock) as agent:
         await every_answer(agent, clock)
         hints = " ".join(answer["hint"] for _, answer in agent.answers if "hint" in answer)
-        assert "holdlog" not in hints
+        assert "holdlog" not in hints.replace("holdlog redact", "")  # a command, for a person
         assert f"{prefix}wait only notifies you" in hints
         assert "()" not in hints
 

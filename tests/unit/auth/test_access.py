@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from holdlog.adapters.api.changes.moments import NamedMoment
 from holdlog.adapters.api.events.ranges import LogRange
 from holdlog.adapters.api.past.requests import point_in_time
+from holdlog.adapters.api.redaction.requests import FoundTexts
 from holdlog.adapters.api.requests import Requests
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.api.validation import checked
@@ -27,6 +28,7 @@ from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.verifier import Verifier
 from holdlog.domain import token
 from holdlog.domain.message import NOBODY
+from holdlog.domain.redaction import RedactionTarget
 from holdlog.domain.refusals import DeniedError, InvalidError
 from holdlog.domain.token import IssueToken, RevokeToken, RotateToken
 from tests.support.commands import until
@@ -190,6 +192,7 @@ SET = {"op": "set", "namespace": "n", "key": "k", "value": 1}
 CHECK = {"op": "check", "namespace": "n", "key": "k", "expected_version": 1}
 POINT = NamedMoment("start", point=point_in_time(1, None))
 GUARD = [{"resource": "src/a.py", "version": 1}]
+FOUND = FoundTexts((RedactionTarget(stream="record:n/k", version=1),), (), ())
 NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ("values.get", lambda it: it.values.get("n", "k"), ["read-values:n"]),
     ("values.set", lambda it: it.values.set("n", "k", 1, "ann", None), ["write-values:n"]),
@@ -257,6 +260,12 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ("changes.blame", lambda it: it.changes.blame("n", "k", POINT), ["read-values:n"]),
     ("reverts.find", lambda it: it.reverts.find(session="s", namespace="n"), ["admin:n"]),
     ("reverts.find", lambda it: it.reverts.find(correlation_id="c"), ["admin:*"]),
+    ("redactions.of_values", lambda it: it.redactions.of_values("n", ["k@1"]), ["admin:*"]),
+    ("redactions.of_events", lambda it: it.redactions.of_events([1]), ["admin:*"]),
+    ("redactions.redact", lambda it: it.redactions.redact(FOUND, "ann"), ["admin:*"]),
+    ("redactions.copies", lambda it: it.redactions.copies(FOUND), ["admin:*"]),
+    ("retention.change", lambda it: it.retention.change("n", 60, "ann"), ["admin:n"]),
+    ("retention.apply", lambda it: it.retention.apply(), ["admin:*"]),
     ("claims.claim", lambda it: it.claims.claim("src/a.py", "ann"), ["claim:src/a.py"]),
     ("claims.claim", lambda it: it.claims.claim("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
     ("claims.claim", lambda it: it.claims.claim("a", "ann", (), ["b", "src/"]), ["claim:a", "claim:b", "claim:src/"]),
@@ -317,6 +326,7 @@ FREE = {
     "past.board": "shows what may be seen",
     "past.agents": "shows what may be seen",
     "past.tokens": "shows what may be administered",
+    "retention.listed": "shows what may be administered",
     "reverts.preview": "of what reverts.find found",
     "reverts.revert": "of what reverts.find found",
 }

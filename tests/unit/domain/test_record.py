@@ -136,6 +136,7 @@ def test_conflict_shows_the_current_value() -> None:
         "actual_updated_by": "bob",
         "actual_updated_at": datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC),
         "actual_principal": None,
+        "redacted": None,
     }
 
 

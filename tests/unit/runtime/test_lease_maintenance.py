@@ -14,9 +14,10 @@ from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.commands import ClaimAcquired
 from holdlog.domain.claims.lease import SECOND
+from holdlog.domain.retention import ChangeRetention
 from tests.support.claim_calls import claim, left
 from tests.support.clock import Clock
-from tests.support.commands import until
+from tests.support.commands import run, until, whole_log, write
 
 GRACE = 0.03
 IDLE_LIMIT = 100.0
@@ -117,3 +118,15 @@ def test_ctrl_c_as_the_maintenance_thread_starts_loses_no_renewal(
     clock.pass_by(101)
     upkeep.keep("a", taken.version)
     until(lambda: left(store, clock) == 300)
+
+
+def test_former_values_that_are_due_are_removed_by_the_maintenance_thread(
+    upkeep: LeaseMaintenance, store: SqliteStore, clock: WatchedClock
+) -> None:
+    run(store, ChangeRetention(namespace="n", seconds=10, by="ann"))
+    write(store, "a", 1)
+    write(store, "a", 2)
+    clock.pass_by(11)
+    upkeep.apply_retention()
+    until(lambda: whole_log(store)[1].redacted)
+    assert not whole_log(store)[2].redacted

@@ -1,0 +1,1 @@
+"""Redaction: requests and responses."""

@@ -1,0 +1,1 @@
+"""Retention of former values: requests and responses."""
