@@ -1,7 +1,6 @@
 """Redacts texts: from the log, then from the files of the store; and finds out where else they are. Also applies the
 retention of namespaces."""
 
-
 from holdlog.adapters.api.redaction.requests import FoundTexts
 from holdlog.adapters.api.redaction.responses import RedactionResult
 from holdlog.adapters.api.request import Query
