@@ -1,10 +1,7 @@
 """`holdlog timeline`: who did what when, in lanes: in the terminal, or as a picture."""
 
 import argparse
-import os
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.event_options import add_window, first_moment, last_moment
@@ -86,20 +83,10 @@ def _show(found: "TimelineResult", options: argparse.Namespace) -> None:
         print(timeline_texts.describe(found, sys.stdout))
     else:
         from holdlog.adapters.cli.drawing.picture import picture
+        from holdlog.adapters.operating_system.private import new_private_file
 
-        _write(options.svg, picture(timeline_texts.drawn(found)))
+        with new_private_file(options.svg, replaces=True) as file:
+            file.write(picture(timeline_texts.drawn(found)).encode())
         print_note(f"drawn: {options.svg}")
     if found.more:
         print_note("there is more: --limit N shows the newest N entries, --since and --until others")
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the file as a whole, readable only by this user."""
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(number, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
-from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
-from holdlog.adapters.stores.sql.inspection import UNREADABLE
+from holdlog.adapters.stores.event_log.codec import UNREADABLE, event_of, is_intact
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
@@ -131,14 +130,11 @@ def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:
     for row in events:
         if row[1] != stream:
             stream, previous = row[1], NO_DIGEST
-        problem = f"the digest of event {stream}@{row[2]} does not verify"
         try:
-            expected: Any = expected_digest(row, previous)
+            problem = "" if is_intact(row, previous) else f"the digest of event {stream}@{row[2]} does not verify"
         except StoreError as error:
-            expected, problem = None, str(error)
-        except UNREADABLE:
-            expected = None
-        if expected != row[11]:
+            problem = str(error)
+        if problem:
             raise BadEventError(row[0], problem)
         previous = row[11]
         found.add(row)

@@ -16,8 +16,7 @@ from holdlog.adapters.stores.copying.carried import BadEventError
 from holdlog.adapters.stores.copying.copy import CopyReport
 from holdlog.adapters.stores.copying.source import CopySource
 from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Target, write_log
-from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, EncodedEvent
-from holdlog.adapters.stores.sql.inspection import UNREADABLE
+from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, UNREADABLE, EncodedEvent
 from holdlog.domain.cloud_event import CALLER_ATTRIBUTES, TYPE_PREFIX, caller_attributes, moment, source_of
 from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError

@@ -6,8 +6,8 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
-from holdlog.adapters.stores.sql.inspection import UNREADABLE, SqlInspection
+from holdlog.adapters.stores.event_log.codec import UNREADABLE, event_of, is_intact
+from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.ports import State
 from holdlog.domain.progress import Progress
@@ -218,8 +218,8 @@ class Audit:
 
 def _verifies(row: Row, previous: bytes) -> bool:
     try:
-        return bool(expected_digest(row, previous) == row[11])
-    except (StoreError, *UNREADABLE):
+        return is_intact(row, previous)
+    except StoreError:
         return False
 
 
