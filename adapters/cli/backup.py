@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_backup(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "backup",
         parents=[shared],
@@ -32,7 +31,6 @@ def add_backup(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 
 def add_restore(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "restore",
         parents=[shared],

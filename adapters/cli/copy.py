@@ -25,7 +25,6 @@ URLs need no password if PGPASSWORD or ~/.pgpass has it. docs/store.md describes
 
 
 def add_copy(commands: Commands) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "copy",
         help="copy a store to another file or database, or move it there",

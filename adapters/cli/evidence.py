@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from holdlog.adapters.cli.event_options import FILTERS, add_filters, choice_of, first_moment, last_moment
+from holdlog.adapters.cli.event_options import FILTERS, add_filters, add_range, choice_of, first_moment, last_moment
 from holdlog.adapters.cli.existing_store import location_to_read, open_engine
-from holdlog.adapters.cli.moments import EXAMPLES
+from holdlog.adapters.cli.moments import MOMENT_HELP
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.store import Bar, mark, print_line
 from holdlog.adapters.operating_system.private import new_private_file
@@ -37,8 +37,7 @@ filters, only that the events are in the log. docs/verify_evidence.py verifies i
 
 Refused calls and registered agents are included, but nothing proves them.
 
-MOMENT is {EXAMPLES}.
-A time without an offset is in your time zone."""
+{MOMENT_HELP}."""
 _EXAMPLES: Final = """\
 examples:
   holdlog evidence --from 14:00 --to 14:10 -o case.zip
@@ -49,7 +48,6 @@ examples:
 
 
 def add_evidence(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "evidence",
         parents=[store, locations],
@@ -57,8 +55,7 @@ def add_evidence(commands: Commands, store: argparse.ArgumentParser, locations: 
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
-    parser.add_argument("--from", dest="first", metavar="MOMENT", help="begin with this event or time (default: first)")
-    parser.add_argument("--to", dest="last", metavar="MOMENT", help="end with this event or time (default: the last)")
+    add_range(parser)
     add_filters(parser)
     parser.add_argument("-o", "--out", required=True, metavar="FILE", help="the bundle, a zip file; must not exist yet")
     checkpoint = parser.add_mutually_exclusive_group()

@@ -26,7 +26,6 @@ _COMPRESSION: Final = 4
 
 
 def add_export(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "export",
         parents=[store],

@@ -23,7 +23,6 @@ examples:
 
 
 def add_import(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "import",
         parents=[store],

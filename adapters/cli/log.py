@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.event_options import add_filters, choice_of, first_moment, last_moment
 from holdlog.adapters.cli.existing_store import location_to_read, open_engine
-from holdlog.adapters.cli.moments import EXAMPLES
+from holdlog.adapters.cli.moments import MOMENT_HELP
 from holdlog.adapters.cli.nats import run_until_ended
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import one_or_more
@@ -34,8 +34,7 @@ _DESCRIPTION: Final = f"""\
 List events, oldest first; with --follow also new ones as they happen. docs/events.md describes the events. Times are
 shown in UTC.
 
-MOMENT is {EXAMPLES}.
-A time without an offset is in your time zone."""
+{MOMENT_HELP}."""
 _EXAMPLES: Final = """\
 examples:
   holdlog log --last 20

@@ -56,7 +56,6 @@ class AnchorOptions(CheckpointOptions):
 
 
 def add_proof(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add both commands; `run` of their namespaces returns the exit code. `shared` provides `--db`."""
     checkpoint = commands.add_parser(
         "checkpoint",
         parents=[shared],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.event_options import first_moment, last_moment
 from holdlog.adapters.cli.existing_store import location_to_read, open_engine
-from holdlog.adapters.cli.moments import EXAMPLES
+from holdlog.adapters.cli.moments import MOMENT_HELP
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import one_or_more
 from holdlog.adapters.cli.store import Bar
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 ReportOf = Callable[["Engine", argparse.Namespace, "PointInTime | None", "PointInTime | None"], "ModelReport[Any]"]
 
-_MOMENTS: Final = f"MOMENT is {EXAMPLES}.\nA time without an offset is in your time zone."
 _GROUPS: Final = ("values", "claims", "threads", "other")
 _GROUP_OF: Final = {"record": "values", "claim": "claims", "thread": "threads"}
 
@@ -42,14 +41,13 @@ examples:
 
 
 def add_read_models(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the commands; `run` of their namespace returns the exit code."""
 
     activity = commands.add_parser(
         "activity",
         parents=[store, locations],
         help="count the events that each agent caused, per hour",
         description="Count the events that each agent caused, per hour (UTC), newest first. The first and the last\n"
-        f"hour count as a whole. Expiries are not counted.\n\n{_MOMENTS}",
+        f"hour count as a whole. Expiries are not counted.\n\n{MOMENT_HELP}.",
         epilog=_OF_ACTIVITY,
     )
     conflicts = commands.add_parser(
@@ -59,7 +57,7 @@ def add_read_models(commands: Commands, store: argparse.ArgumentParser, location
         help="count who collided with whom at which resource, and who was refused",
         description="Count who queued behind whom at which resource, most frequent first, and who was refused because\n"
         "of another agent, and list the newest of these calls. A store keeps its last 10,000 refusals.\n\n"
-        f"{_MOMENTS}",
+        f"{MOMENT_HELP}.",
         epilog=_OF_CONFLICTS,
     )
     for parser, what, report, describe in (

@@ -37,7 +37,6 @@ _PER_COMMAND: Final = 100
 
 
 def add_redact(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "redact",
         parents=[store, locations],

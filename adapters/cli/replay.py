@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.event_options import add_filters, choice_of, first_moment, last_moment
+from holdlog.adapters.cli.event_options import add_filters, add_range, choice_of, first_moment, last_moment
 from holdlog.adapters.cli.existing_store import location_to_read, open_engine
-from holdlog.adapters.cli.moments import EXAMPLES
+from holdlog.adapters.cli.moments import MOMENT_HELP
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import typed
 from holdlog.adapters.cli.store import Bar
@@ -30,8 +30,7 @@ _DESCRIPTION: Final = f"""\
 Print the events of a range in the order in which they happened, and with --state what they led to: values, claims,
 queues and threads, as `holdlog at` shows them. With filters, only what they select. Times are in UTC.
 
-MOMENT is {EXAMPLES}.
-A time without an offset is in your time zone."""
+{MOMENT_HELP}."""
 _EXAMPLES: Final = """\
 examples:
   holdlog replay --from 14:00 --to 14:10
@@ -42,7 +41,6 @@ examples:
 
 
 def add_replay(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "replay",
         parents=[store, locations],
@@ -50,8 +48,7 @@ def add_replay(commands: Commands, store: argparse.ArgumentParser, locations: ar
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
-    parser.add_argument("--from", dest="first", metavar="MOMENT", help="begin with this event or time (default: first)")
-    parser.add_argument("--to", dest="last", metavar="MOMENT", help="end with this event or time (default: the last)")
+    add_range(parser)
     add_filters(parser)
     parser.add_argument(
         "--speed", type=typed(SPEED), metavar="N", help="N times as fast as it happened (default: without waiting)"

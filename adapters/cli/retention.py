@@ -24,7 +24,6 @@ _NAMES: Final = {"namespace": "NAMESPACE", "by": "--by", "reason": "--reason", "
 
 
 def add_retention(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "retention",
         parents=[store, locations],

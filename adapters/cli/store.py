@@ -29,7 +29,6 @@ _MARKS: Final = {"ok": ("âœ“", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("â
 
 
 def add_rebuild(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "rebuild",
         parents=[shared],
@@ -42,7 +41,6 @@ def add_rebuild(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 
 def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "doctor",
         parents=[shared],

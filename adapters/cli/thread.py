@@ -41,7 +41,6 @@ _NAMES_HERE: Final = {
 
 
 def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "thread",
         help="list and read threads: the messages, results and data of a run",

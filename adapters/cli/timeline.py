@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.event_options import add_window, first_moment, last_moment
 from holdlog.adapters.cli.existing_store import run_call
-from holdlog.adapters.cli.moments import EXAMPLES
+from holdlog.adapters.cli.moments import MOMENT_HELP
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import picture_file
 from holdlog.domain.refusals import InvalidError, NotFoundError
@@ -21,8 +21,7 @@ Show when claims were held and waited for, and when values were written, as lane
 NAMESPACE and KEY: one lane for each agent. With AGENT: one for each resource and value; without --since, of the last
 100,000 events. A name that was claimed is taken for a resource; --agent NAME is always an agent.
 
-MOMENT is {EXAMPLES}.
-A time without an offset is in your time zone."""
+{MOMENT_HELP}."""
 _EXAMPLES: Final = """\
 examples:
   holdlog timeline src/parser.py
@@ -33,7 +32,6 @@ examples:
 
 
 def add_timeline(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "timeline",
         parents=[store, locations],

@@ -38,7 +38,6 @@ examples:
 
 
 def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "token",
         help="create, list, revoke and rotate tokens for HTTP",

@@ -63,7 +63,6 @@ The session is that of `holdlog blame`, or the text that its client named, such 
 
 
 def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the commands; `run` of their namespace returns the exit code."""
 
     def add(
         name: str, help_text: str, description: str, epilog: str, call: Call, describe: str

@@ -1,6 +1,6 @@
 """Findings of a doctor that do not depend on the kind of store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
@@ -82,7 +82,20 @@ def _seal(text: str | None) -> Iterator[Finding]:
         yield Finding("seal", "bad", "the store is sealed, but its seal cannot be read")
 
 
-def log(inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Checkpoint] = ()) -> list[Finding]:
+def checks_of(
+    inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Checkpoint]
+) -> dict[str, Callable[[], list[Finding]]]:
+    """The checks of the log and of what depends on it, by name. They raise what the database raises."""
+    return {
+        "log": lambda: _log(inspection, progress, checkpoints),
+        "snapshots": lambda: [_snapshots(inspection)],
+        "tree": lambda: [_tree(inspection)],
+        "leases": lambda: [_leases(inspection)],
+        "kept": lambda: [_retained(inspection)],
+    }
+
+
+def _log(inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Checkpoint]) -> list[Finding]:
     audit = Audit(inspection, progress)
     audit.run()
     proof = [] if audit.digests.count and not checkpoints else _proof(inspection, checkpoints)
@@ -163,7 +176,7 @@ def verdict_of(findings: Sequence[Finding], checkpoints: Sequence[Checkpoint]) -
     return Verdict(True, unchanged_to, None, f"consistent; {unchanged}{'' if checkpoints else ' (see --checkpoint)'}")
 
 
-def snapshots(inspection: SqlInspection) -> Finding:
+def _snapshots(inspection: SqlInspection) -> Finding:
     """Compare the snapshots of the board with the log."""
     faults = Faults()
     count = check_snapshots(inspection.reader(), faults)
@@ -172,7 +185,7 @@ def snapshots(inspection: SqlInspection) -> Finding:
     )
 
 
-def tree(inspection: SqlInspection) -> Finding:
+def _tree(inspection: SqlInspection) -> Finding:
     """Compare the kept roots of the Merkle tree with the events."""
     faults = Faults()
     count = check_tree(inspection.reader(), faults)
@@ -180,7 +193,7 @@ def tree(inspection: SqlInspection) -> Finding:
     return _judged("tree", faults, f"{counted(count, 'root')} of {SUBTREE:,} events each", text)
 
 
-def leases(inspection: SqlInspection) -> Finding:
+def _leases(inspection: SqlInspection) -> Finding:
     """Compare claims and leases. A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the
     grace period."""
     kept = {(resource, version): who for resource, version, *who in inspection.leases()}
@@ -218,7 +231,7 @@ def leases(inspection: SqlInspection) -> Finding:
     )
 
 
-def retained(inspection: SqlInspection) -> Finding:
+def _retained(inspection: SqlInspection) -> Finding:
     requests, refusals = inspection.kept()
     return Finding("kept", "ok", f"responses to {counted(requests, 'request')}, {counted(refusals, 'refusal')}")
 

@@ -6,17 +6,7 @@ from typing import Final
 import psycopg
 
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.stores.event_log.findings import (
-    REBUILD_LEFT,
-    Finding,
-    contents,
-    counted,
-    leases,
-    log,
-    retained,
-    snapshots,
-    tree,
-)
+from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, checks_of, contents, counted
 from holdlog.adapters.stores.postgres.catalog import (
     INDEXES,
     KEYS,
@@ -88,11 +78,8 @@ def _snapshot(
     if any(finding.name == "schema" and finding.level != "ok" for finding in schema):
         yield Finding("log", "warn", "not checked: its schema has another version")
     else:
-        yield from _guarded(connection, "log", lambda: log(inspection, progress, checkpoints))
-        yield from _guarded(connection, "snapshots", lambda: [snapshots(inspection)])
-        yield from _guarded(connection, "tree", lambda: [tree(inspection)])
-        yield from _guarded(connection, "leases", lambda: [leases(inspection)])
-        yield from _guarded(connection, "kept", lambda: [retained(inspection)])
+        for name, check in checks_of(inspection, progress, checkpoints).items():
+            yield from _guarded(connection, name, check)
     connection.execute("ROLLBACK")
 
 
