@@ -121,7 +121,7 @@ def run_checkpoint(options: argparse.Namespace) -> int:
 
 
 def signer(options: CheckpointOptions) -> "Callable[[Checkpoint], CheckpointNote]":
-    """What makes a note of a checkpoint: signed, if there is a key. Raises InvalidError."""
+    """Return a function that turns a checkpoint into a note, signed if there is a key. Raises InvalidError."""
     from holdlog.domain.checkpoint import CheckpointNote
 
     if options.sign is None:

@@ -108,8 +108,8 @@ def _show(result: "RedactionResult", options: argparse.Namespace) -> None:
     if result.also_in:
         print("\nthe same text is also in:")
         print(table([(f"  {_named(it)}", f"position {it.position}") for it in result.also_in[:_SHOWN]]))
-        if more := len(result.also_in) - _SHOWN + bool(result.more):
-            print(f"  and {more:,}{' or more' if result.more else ''} more" if more > 0 else "", end="\n" * (more > 0))
+        if (more := len(result.also_in) - _SHOWN) > 0:
+            print(f"  and {'at least ' if result.more else ''}{more:,} more")
         print("to redact it there:")
         for command in _commands(result.also_in, options):
             print(printable(f"  {command}"))

@@ -1,7 +1,6 @@
 """`holdlog retention`: how long former values of a namespace are kept."""
 
 import argparse
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.commands import user
@@ -92,4 +91,4 @@ def _show(result: Any) -> None:
 
 def _time(text: str) -> float:
     """Seconds; 0: no retention."""
-    return 0 if re.fullmatch("none", text) else duration_of(text, least=1)
+    return 0 if text == "none" else duration_of(text, least=1)

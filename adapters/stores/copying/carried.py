@@ -141,19 +141,19 @@ def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:
         yield row
 
 
-def at_target(rows: Sequence[Row], elapsed: int, ended_at: int, moved: bool) -> list[Row]:
+def shifted_leases(rows: Sequence[Row], ahead: int, ended_at: int, moved: bool) -> list[Row]:
     """Leases with as much time left as they had in the source. Their sessions have ended, so another session with the
     holder's name can resume the claims.
 
-    `elapsed`: what the target's clock of leases is ahead of the source's; `ended_at`: microseconds UTC. `moved`: as in
-    `without_sessions`."""
-    return without_sessions(
+    `ahead`: how far the target's clock of leases is ahead of the source's; `ended_at`: microseconds UTC. `moved`: as
+    in `without_servers`."""
+    return without_servers(
         [
             it._replace(
                 waiting_until=0,
-                deadline=it.deadline + elapsed,
-                last_call_at=it.last_call_at + elapsed,
-                last_seen_at=it.last_seen_at + elapsed,
+                deadline=it.deadline + ahead,
+                last_call_at=it.last_call_at + ahead,
+                last_seen_at=it.last_seen_at + ahead,
                 ended_at=it.ended_at or ended_at,
             )
             for it in map(Lease._make, rows)
@@ -162,7 +162,7 @@ def at_target(rows: Sequence[Row], elapsed: int, ended_at: int, moved: bool) -> 
     )
 
 
-def without_sessions(rows: Sequence[Lease | Loss], moved: bool) -> list[Row]:
+def without_servers(rows: Sequence[Lease | Loss], moved: bool) -> list[Row]:
     """Leases or losses without the source's servers, which do not serve the copy. `moved`: the copy has the salt of its
     source. Otherwise receipts are dropped, because none would match its hash here."""
     return [

@@ -9,11 +9,11 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import (
     REQUESTS,
     Fingerprint,
-    at_target,
     pages,
+    shifted_leases,
     verified,
     view_pages,
-    without_sessions,
+    without_servers,
 )
 from holdlog.adapters.stores.copying.source import Contents, CopySource
 from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, OccupiedError, Target, write_log
@@ -106,11 +106,11 @@ def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool
     for table in (REQUESTS, REFUSALS):
         for page in pages(contents.rows(table)):
             target.put(table, page)
-    elapsed = target.steady() - then
+    ahead = target.steady() - then
     for page in pages(contents.rows(LEASES)):
-        target.put(LEASES, at_target(page, elapsed, platform.now(), moved))
+        target.put(LEASES, shifted_leases(page, ahead, platform.now(), moved))
     for page in pages(contents.rows(LOSSES)):
-        target.put(LOSSES, without_sessions(list(map(Loss._make, page)), moved))
+        target.put(LOSSES, without_servers(list(map(Loss._make, page)), moved))
 
 
 def _there_already(source: CopySource, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:

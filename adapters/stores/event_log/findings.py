@@ -105,7 +105,7 @@ def _log(inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Ch
         _judged("times", audit.times, "never run backwards", "are earlier than the event before"),
         _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
         *proof,
-        _judged("redactions", audit.redactions, "no text is missing without one", "lack a text that nobody redacted"),
+        _judged("redactions", audit.redactions, "every missing text was redacted", "lack a text that nobody redacted"),
         _judged("events", audit.unreadable, "all can be read", "cannot be read"),
         _judged(
             "views",
@@ -117,7 +117,7 @@ def _log(inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Ch
 
 
 def _proof(inspection: SqlInspection, checkpoints: Sequence[Checkpoint]) -> list[Finding]:
-    """Compare the log with checkpoints of it, or of logs that it was copied from, and with what it says about those."""
+    """Compare the log with checkpoints, of it or of the logs that it was copied from, and with its LogForked events."""
     forks = [it for it in inspection.facts() if isinstance(it, LogForked)]
     if not checkpoints and not forks:
         return [NOT_PROVEN]
@@ -128,7 +128,7 @@ def _proof(inspection: SqlInspection, checkpoints: Sequence[Checkpoint]) -> list
     for fork in forks:
         if (root := _root(tree, fork.at_position)) is None or root.hex() != fork.root:
             faults.add(f"up to position {fork.at_position:,}")
-    source = _judged("source", faults, "of a copied log: its events are as copied", "copied logs were changed")
+    source = _judged("source", faults, "the copied events are unchanged", "copied logs were changed")
     is_known = [it.origin == store_id or it.size <= copied.get(it.origin, 0) for it in checkpoints]
     found = [_compared(tree, it, known) for it, known in zip(checkpoints, is_known, strict=True)]
     return [*([source] if forks else []), *(found or [NOT_PROVEN])]
@@ -189,7 +189,7 @@ def _tree(inspection: SqlInspection) -> Finding:
     """Compare the kept roots of the Merkle tree with the events."""
     faults = Faults()
     count = check_tree(inspection.reader(), faults)
-    text = "differ from the events, which were changed after the roots were kept, or `holdlog rebuild` makes them again"
+    text = "do not match the events: these were changed later, or the roots are damaged (then run: holdlog rebuild)"
     return _judged("tree", faults, f"{counted(count, 'root')} of {SUBTREE:,} events each", text)
 
 
