@@ -43,8 +43,8 @@ def existing_location(options: argparse.Namespace) -> Path | str:
 
 
 def location_to_read(options: argparse.Namespace, is_list: bool = False) -> Path | str:
-    """The store of a command that only reads, and need not find anything. If the user named none, its absence is no
-    failure; `is_list`: then `--json` gets an empty list from memory. Raises NoStoreError, LocationError."""
+    """The store of a command that only reads, and need not find anything. If the user named none, its absence is not
+    a failure; `is_list`: then `--json` gets an empty list from memory. Raises NoStoreError, LocationError."""
     from holdlog.adapters.compose import MEMORY, store_exists
 
     location = location_of(options.db)

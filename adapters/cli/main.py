@@ -209,12 +209,12 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         add_calls(add)
     for add_command in (
         *(add_serve, add_log, add_replay, add_evidence, add_past, add_undo, add_read_models, add_timeline),
-        *(add_redact, add_retention),
+        add_retention,
     ):
         add_command(commands, store, locations)
     for add_command_of_store in (
         *(add_thread, add_rebuild, add_doctor, add_proof, add_backup, add_restore, add_export, add_import),
-        *(add_token, add_relay, add_subscribe),
+        *(add_redact, add_token, add_relay, add_subscribe),
     ):
         add_command_of_store(commands, store)
     for add_other in (add_copy, add_demo, add_up, add_completion):

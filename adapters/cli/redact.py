@@ -36,10 +36,10 @@ _PER_COMMAND: Final = 100
 """Texts that a proposed command names."""
 
 
-def add_redact(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
+def add_redact(commands: Commands, store: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "redact",
-        parents=[store, locations],
+        parents=[store],
         help="remove a text from the log, keeping its digest",
         description="Remove values, or other texts of events, from the log, its views and the files of the store.\n"
         "Their digests stay, so that the log still verifies, and an event records who removed them and why.",

@@ -141,19 +141,19 @@ def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:
         yield row
 
 
-def shifted_leases(rows: Sequence[Row], ahead: int, ended_at: int, moved: bool) -> list[Row]:
+def shifted_leases(rows: Sequence[Row], offset: int, ended_at: int, moved: bool) -> list[Row]:
     """Leases with as much time left as they had in the source. Their sessions have ended, so another session with the
     holder's name can resume the claims.
 
-    `ahead`: how far the target's clock of leases is ahead of the source's; `ended_at`: microseconds UTC. `moved`: as
+    `offset`: from the source's clock of leases to the target's; `ended_at`: microseconds UTC. `moved`: as
     in `without_servers`."""
     return without_servers(
         [
             it._replace(
                 waiting_until=0,
-                deadline=it.deadline + ahead,
-                last_call_at=it.last_call_at + ahead,
-                last_seen_at=it.last_seen_at + ahead,
+                deadline=it.deadline + offset,
+                last_call_at=it.last_call_at + offset,
+                last_seen_at=it.last_seen_at + offset,
                 ended_at=it.ended_at or ended_at,
             )
             for it in map(Lease._make, rows)

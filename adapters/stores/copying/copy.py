@@ -106,9 +106,9 @@ def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool
     for table in (REQUESTS, REFUSALS):
         for page in pages(contents.rows(table)):
             target.put(table, page)
-    ahead = target.steady() - then
+    offset = target.steady() - then
     for page in pages(contents.rows(LEASES)):
-        target.put(LEASES, shifted_leases(page, ahead, platform.now(), moved))
+        target.put(LEASES, shifted_leases(page, offset, platform.now(), moved))
     for page in pages(contents.rows(LOSSES)):
         target.put(LOSSES, without_servers(list(map(Loss._make, page)), moved))
 
