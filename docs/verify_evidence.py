@@ -121,19 +121,8 @@ def require_signed(bundle: zipfile.ZipFile, key: str) -> None:
     require("checkpoint.sig" in bundle.namelist(), "the checkpoint is not signed")
     with tempfile.TemporaryDirectory() as folder:
         body, signature = (bundle.extract(f"checkpoint.{part}", folder) for part in ("body", "sig"))
-        command = [
-            "openssl",
-            "pkeyutl",
-            "-verify",
-            "-pubin",
-            "-inkey",
-            key,
-            "-rawin",
-            "-in",
-            body,
-            "-sigfile",
-            signature,
-        ]
+        command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", key]
+        command += ["-rawin", "-in", body, "-sigfile", signature]
         done = subprocess.run(command, capture_output=True, check=False)
     require(done.returncode == 0, "openssl does not accept the signature of the checkpoint with this key")
 

@@ -59,7 +59,7 @@ def _run_export_log(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.python.copying import export_log
 
-    stored_location(options.db)
+    stored_location(options.db)  # refuses a store in memory
     location = location_to_read(options)
     with Bar("export") as bar, _output(options.out, options.compress) as write:
         events = export_log(location, write, bar.draw, print_note)

@@ -176,7 +176,7 @@ def _list(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli.store import stored_location
     from holdlog.adapters.cli.token_texts import described, row
 
-    stored_location(options.db)
+    stored_location(options.db)  # refuses a store in memory
     with open_engine(options, location_to_read(options, is_list=True)) as engine, engine.store.reader() as reader:
         tokens, now = reader.tokens(None, -1), reader.at
     if options.json:
