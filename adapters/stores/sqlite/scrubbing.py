@@ -92,8 +92,9 @@ def _copies(path: Path, connection: sqlite3.Connection) -> Iterator[Path]:
 def _is_copy(name: str, store: str) -> bool:
     """Whether a file may be a copy, by its name. No other file is opened: closing one drops the locks that this process
     has on it, such as those of SQLite on the shared memory of the store (https://www.sqlite.org/howtocorrupt.html)."""
-    beside = name.startswith((f"{store}.backup-", f"{store}.before-restore-"))
-    return name.endswith(".backup") or (beside and not name.endswith(SIDE_FILES))
+    if name.startswith((f"{store}.backup-", f"{store}.before-restore-")):
+        return not name.endswith(SIDE_FILES)
+    return name.endswith(".backup")
 
 
 def _connect(path: Path, mode: str, more: str = "") -> sqlite3.Connection:
