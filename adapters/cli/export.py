@@ -20,7 +20,6 @@ examples:
   holdlog export
   holdlog export campaign --include-deleted
   holdlog export --log --compress -o log.jsonl.gz
-  holdlog export --log | jq .data
 """
 _COMPRESSION: Final = 4
 """Level of gzip: half as large again as the slowest, at several times its speed."""

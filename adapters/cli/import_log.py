@@ -36,7 +36,12 @@ def add_import(commands: Commands, store: argparse.ArgumentParser) -> None:
         epilog=_EXAMPLES,
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="an export, compressed or not; - is standard input")
-    parser.add_argument("--agenthold", type=Path, metavar="FILE", help="the database of agenthold 0.3 to 0.10")
+    parser.add_argument(
+        "--agenthold",
+        type=Path,
+        metavar="FILE",
+        help="import the database of agenthold 0.3 to 0.10 instead (default: none)",
+    )
     parser.add_argument(
         "--claim-ttl",
         type=typed(LEASE_SECONDS),

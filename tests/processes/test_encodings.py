@@ -79,6 +79,15 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     "doctor": (Line(("doctor",), shows=False),),
     "checkpoint": (Line(("checkpoint",), shows=False),),
     "verify": (Line(("verify",), shows=False), Line(("verify", "--checkpoint", "DB"), 2, shows=False)),
+    "redact": (
+        Line(("redact", "n", "k@1", "--reason", "leaked")),
+        Line(("redact", "n", "none@1", "--reason", "x"), 2, shows=False),
+    ),
+    "retention": (
+        Line(("retention",), shows=False),
+        Line(("retention", TEXT, "30d")),
+        Line(("retention", TEXT, "x"), 2, shows=False),
+    ),
     "backup": (Line(("backup", "."), shows=False), Line(("backup", "DB"), 2, shows=False)),
     "restore": (Line(("restore", "DB"), 2, shows=False),),
     "copy": (Line(("copy", "DB", "DB.copy"), shows=False), Line(("copy", "DB", "DB"), 2, shows=False)),
