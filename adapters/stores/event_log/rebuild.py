@@ -122,7 +122,8 @@ def fold_all(tables: Tables) -> None:
 
 def taken_over() -> UnavailableError:
     return UnavailableError(
-        "another rebuild started and continues; this one stopped, and the views in use are complete"
+        "another rebuild started and continues, or a text was redacted; this one stopped, and the views in use are"
+        " complete"
     )
 
 
