@@ -310,11 +310,15 @@ def _version(parser: argparse.ArgumentParser) -> None:
     add_author(parser)
 
 
+def add_by(parser: argparse.ArgumentParser, who: str = "the author") -> None:
+    parser.add_argument(
+        "--by", default=user(), metavar="NAME", help=f"{who} (default: HOLDLOG_AGENT, or else your user name)"
+    )
+
+
 def add_author(parser: argparse.ArgumentParser) -> None:
     """Add the options of all writes."""
-    parser.add_argument(
-        "--by", default=user(), metavar="NAME", help="the author (default: HOLDLOG_AGENT, or else your user name)"
-    )
+    add_by(parser)
     parser.add_argument(
         "--guard",
         action="append",

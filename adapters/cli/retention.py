@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.commands import user
+from holdlog.adapters.cli.commands import add_by
 from holdlog.adapters.cli.existing_store import run_call
 from holdlog.adapters.cli.parsers import Commands, duration_of
 from holdlog.adapters.cli.store import Bar
@@ -19,7 +19,7 @@ examples:
   holdlog retention build none            keep former values again
   holdlog retention --run                 remove now what is due; servers do so every minute
 """
-_NAMES: Final = {"namespace": "NAMESPACE", "by": "--by", "reason": "--reason", "seconds": "TIME"}
+_NAMES: Final = {"namespace": "NAMESPACE", "seconds": "TIME"}
 
 
 def add_retention(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
@@ -34,9 +34,7 @@ def add_retention(commands: Commands, store: argparse.ArgumentParser, locations:
     )
     parser.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="a group of keys (default: list all)")
     parser.add_argument("time", nargs="?", type=_time, metavar="TIME", help="such as 30d, 12h or none")
-    parser.add_argument(
-        "--by", default=user(), metavar="NAME", help="who decides (default: HOLDLOG_AGENT, or else your user name)"
-    )
+    add_by(parser, "who decides")
     parser.add_argument("--run", dest="now", action="store_true", help="remove what is due now (default: list)")
     parser.add_argument("--reason", metavar="TEXT", help="why, for the log (default: none)")
     parser.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")

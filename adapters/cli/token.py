@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.commands import user
+from holdlog.adapters.cli.commands import add_by
 from holdlog.adapters.cli.existing_store import location_to_read, open_engine, require_store
 from holdlog.adapters.cli.parsers import Commands, add_action, duration_of
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
@@ -96,12 +96,7 @@ def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
             help="write the secret to this new file, which only you can read (default: print it)",
         )
     for action in (create, revoke, rotate):
-        action.add_argument(
-            "--by",
-            default=user(),
-            metavar="WHO",
-            help="who does it, for the log (default: HOLDLOG_AGENT, or else your user name)",
-        )
+        add_by(action, "who does it, for the log")
 
 
 def _create(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.commands import add_address, user
+from holdlog.adapters.cli.commands import add_address, add_by
 from holdlog.adapters.cli.existing_store import Call, run_call
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import one_or_more
@@ -130,9 +130,7 @@ def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argp
     revert.add_argument(
         "--dry-run", action="store_true", help="change nothing; show what would be done (default: do it)"
     )
-    revert.add_argument(
-        "--by", default=user(), metavar="NAME", help="the author (default: HOLDLOG_AGENT, or else your user name)"
-    )
+    add_by(revert)
     revert.add_argument("--reason", metavar="TEXT", help="why, for the history (default: none)")
     revert.add_argument(
         "--request-id", metavar="ID", help="repeat the command with the same ID within 24 hours: it is done once"
