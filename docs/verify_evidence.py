@@ -144,8 +144,8 @@ def require_signed(bundle: zipfile.ZipFile, key: str) -> None:
     require(len(read(bundle, "checkpoint.sig")) == 64, "checkpoint.sig is not a signature")
     with tempfile.TemporaryDirectory() as folder:
         body, signature = (bundle.extract(f"checkpoint.{part}", folder) for part in ("body", "sig"))
-        command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", key, "-rawin"]
-        command += ["-in", body, "-sigfile", signature]
+        command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", key]
+        command += ["-rawin", "-in", body, "-sigfile", signature]
         done = subprocess.run(command, capture_output=True, check=False)
     require(done.returncode == 0, "openssl does not accept the signature of the checkpoint with this key")
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdlog.adapters.cli.existing_store import require_store
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.store import Bar, mark, print_line, stored_location
 from holdlog.domain.refusals import StoreError
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_backup(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "backup",
         parents=[shared],
@@ -31,7 +31,6 @@ def add_backup(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 
 def add_restore(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "restore",
         parents=[shared],
@@ -47,18 +46,13 @@ def add_restore(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 def run_backup(options: argparse.Namespace) -> int:
     """Run `holdlog backup`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import no_store, printable
-    from holdlog.adapters.compose import store_exists
+    from holdlog.adapters.cli.texts import printable
     from holdlog.adapters.stores.sqlite.backup import back_up
 
     path = _file(options)
-    if not store_exists(path):
-        return no_store(path)
-    bar = Bar(sys.stderr, "backup", "pages")
-    try:
+    require_store(path)
+    with Bar("backup", "pages") as bar:
         report = back_up(path, Path(options.folder).expanduser(), options.keep, bar.draw)
-    finally:
-        bar.clear()
     if options.json:
         print_line(json.dumps(report._asdict()))
         return 0
@@ -73,11 +67,8 @@ def run_restore(options: argparse.Namespace) -> int:
     """Run `holdlog restore`. Raises HoldlogError, LocationError."""
     from holdlog.adapters.stores.sqlite.restore import restore
 
-    bar = Bar(sys.stderr, "restore", "steps")
-    try:
+    with Bar("restore", "steps") as bar:
         report = restore(_file(options), Path(options.backup).expanduser(), bar.draw)
-    finally:
-        bar.clear()
     if options.json:
         print_line(json.dumps({**report._asdict(), "lost": report.lost._asdict()}))
     else:

@@ -230,6 +230,37 @@ def test_backup_next_to_the_store_is_named(path: Path) -> None:
         assert finish(engine).remaining == []
 
 
+def test_backup_that_others_can_read_is_named_and_a_damaged_one_is_ignored(path: Path) -> None:
+    with opened(path) as engine:
+        engine.writer.run(transact(put("a", SECRET)), HERE)
+        engine.store.scrub()  # so that the file has it
+    for name, mode in (("state.db.backup-1", 0o644), ("state.db.backup-2", 0o600), ("other.backup", 0o600)):
+        path.with_name(name).write_bytes(b"no database")
+        path.with_name(name).chmod(mode)
+    path.with_name("link.backup").symlink_to("missing")
+    with opened(path) as engine:
+        (result,) = redact_all(engine, 1)
+    assert [line.partition(" ")[0].rpartition("/")[2] for line in result.remaining] == [
+        "link.backup",
+        "state.db.backup-1",
+    ]
+    assert result.unfinished == []
+
+
+def test_backup_that_cannot_be_rewritten_leaves_the_redaction_unfinished(path: Path) -> None:
+    migrated(path)
+    backup = path.with_name("state.db.backup-1")
+    with closing(sqlite3.connect(backup, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with opened(path) as engine:
+            query = engine.requests.redactions.of_events([1])
+            result = redact(engine, query, "boss", caller(engine.caller, reason="leaked"))
+        assert [backup.name in line for line in result.unfinished] == [True]
+    with opened(path) as engine:
+        done = finish(engine)
+    assert (done.rewritten, done.unfinished) == ([str(backup)], [])
+
+
 def test_reader_of_an_earlier_state_delays_the_end_of_a_redaction(path: Path) -> None:
     with opened(path) as engine:
         engine.writer.run(transact(put("a", SECRET)), HERE)
@@ -257,21 +288,56 @@ def test_text_without_its_salt_is_not_redacted(path: Path, damage: str) -> None:
         redact_all(engine, 1)
 
 
-LOCKED = """
+IS_LOCKED = """
 import fcntl, sys
 with open(sys.argv[1], "r+b") as file:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)  # WAL_NSHM: who has the store open shares this byte
+    except OSError:
+        print("locked")
 """
-"""Takes the lock by which SQLite knows whether any process has the store open."""
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX locks")
-def test_redaction_keeps_the_locks_of_its_process_on_the_store(path: Path) -> None:
+def test_redaction_keeps_the_locks_of_its_process_on_the_files_of_the_store(path: Path) -> None:
+    back_up_beside(path)
     with opened(path) as engine:
-        engine.writer.run(transact(put("a", SECRET)), HERE)
-        redact_all(engine, 1)
-        taken = subprocess.run([sys.executable, "-c", LOCKED, f"{path}-shm"], stderr=subprocess.PIPE, check=False)
-        assert b"BlockingIOError" in taken.stderr
+        engine.writer.run(transact(put("b", SECRET)), HERE)
+        redact_all(engine, 2)
+        shared = path.with_name("state.db-shm")
+        found = subprocess.run(
+            [sys.executable, "-c", IS_LOCKED, str(shared)], capture_output=True, text=True, check=True
+        )
+        assert found.stdout == "locked\n"
+
+
+WRITER = """
+import sys
+from holdlog import StateStore
+with StateStore(sys.argv[1]) as store:
+    for number in range(200):
+        store.set("w", f"k{number % 20}", str(number) * 500, updated_by="ann")
+"""
+
+
+@pytest.mark.check
+def test_processes_write_while_others_redact_and_nothing_is_lost(path: Path) -> None:
+    with opened(path) as engine:
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) as writer:
+            for version in range(1, 21):
+                engine.writer.run(transact(put("a", SECRET)), HERE)
+                reason = caller(engine.caller, reason="leaked")
+                redact(engine, engine.requests.redactions.of_values("n", [f"a@{version}"]), "boss", reason)
+        assert writer.returncode == 0
+        assert finish(engine).unfinished == []
+        assert files_with(path.parent, SECRET.encode()) == []
+        assert len(_log(engine)) == 200 + 2 * 20
+    assert bad(path) == {}
+
+
+def back_up_beside(path: Path) -> None:
+    with opened(path) as engine:
+        engine.writer.run(transact(put("a", 1)), HERE)
+    back_up(path, path.parent, 1)
 
 
 KILLED = """

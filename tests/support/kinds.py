@@ -12,7 +12,8 @@ import psycopg
 
 from holdlog.adapters.compose import examine, open_shadow_tables
 from holdlog.adapters.stores.event_log.findings import Finding
-from holdlog.adapters.stores.event_log.rebuild import Progress, RebuildReport, rebuild
+from holdlog.adapters.stores.event_log.rebuild import RebuildReport, rebuild
+from holdlog.domain.progress import Progress
 from holdlog.projections import fold
 
 Rows = list[tuple[Any, ...]]

@@ -15,10 +15,10 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import BadEventError
 from holdlog.adapters.stores.copying.copy import CopyReport
 from holdlog.adapters.stores.copying.source import CopySource
-from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Progress, Target, write_log
-from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, EncodedEvent, decode
-from holdlog.adapters.stores.sql.inspection import UNREADABLE
+from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Target, write_log
+from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, UNREADABLE, EncodedEvent, decode
 from holdlog.domain.cloud_event import CALLER_ATTRIBUTES, TYPE_PREFIX, caller_attributes, moment, source_of
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.projection import Row
 
@@ -48,7 +48,7 @@ _ROW: Final = TypeAdapter[Row](cast(Any, tuple.__class_getitem__(_CELLS)), confi
 """Checks the types of the cells of an event."""
 
 
-def export_lines(source: CopySource, progress: Progress = lambda done, total: None) -> Generator[bytes]:
+def export_lines(source: CopySource, progress: Progress = ignore_progress) -> Generator[bytes]:
     """The lines of an export of one snapshot, read one at a time. Raises StoreError, UnavailableError."""
     with source.contents() as contents:
         count, tally = contents.count(), LogTally()
@@ -64,7 +64,7 @@ def export_lines(source: CopySource, progress: Progress = lambda done, total: No
         yield _line(f"export-end@{count}", store, _ENDS, platform.now(), {"data": end})
 
 
-def import_log(export: "LogExport", target: Target, progress: Progress = lambda done, total: None) -> CopyReport:
+def import_log(export: "LogExport", target: Target, progress: Progress = ignore_progress) -> CopyReport:
     """Create a store with the log of an export, under a new store id. Verifies it before anybody sees it.
 
     Raises StoreError that names the damaged line, OccupiedError, UnavailableError; then there is no store."""

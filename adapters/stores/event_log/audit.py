@@ -1,15 +1,16 @@
 """Audit of a log: is it consistent, and do the views agree with it? One pass by stream, in little memory. Repairs
 nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
-from holdlog.adapters.stores.sql.inspection import UNREADABLE, SqlInspection
+from holdlog.adapters.stores.event_log.codec import UNREADABLE, event_of, is_intact
+from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.ports import State
+from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import Part, Redactions
 from holdlog.projections import fold
@@ -52,7 +53,7 @@ class Faults:
 class Audit:
     """Checks a log in one pass, and collects the faults that it finds."""
 
-    def __init__(self, inspection: SqlInspection, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, inspection: SqlInspection, progress: Progress) -> None:
         self.events = 0
         self.streams = 0
         self.positions = Faults()
@@ -217,8 +218,8 @@ class Audit:
 
 def _verifies(row: Row, previous: bytes) -> bool:
     try:
-        return bool(expected_digest(row, previous) == row[11])
-    except (StoreError, *UNREADABLE):
+        return is_intact(row, previous)
+    except StoreError:
         return False
 
 

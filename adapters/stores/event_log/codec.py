@@ -26,6 +26,8 @@ from holdlog.domain.value import REDACTED, Json
 from holdlog.projections.fold import EVENTS
 
 SALT_BYTES = 16
+UNREADABLE: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
+"""Exceptions that code which trusts column types may raise for a row that another program wrote."""
 
 _REMEMBERED: Final = 1024
 """Callers kept while events are decoded."""
@@ -214,6 +216,15 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
             reason_hashed.hex() if reason_hashed is not None else None,
         ),
     )
+
+
+def is_intact(row: Any, previous: bytes) -> bool:
+    """Whether a row has its expected digest; False also for what cannot be read. Raises StoreError as
+    `expected_digest`."""
+    try:
+        return bool(expected_digest(row, previous) == row[11])
+    except UNREADABLE:
+        return False
 
 
 def text_hash(salt: bytes | None, text: str | None, redacted: bytes | None) -> bytes | None:

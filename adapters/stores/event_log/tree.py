@@ -1,7 +1,6 @@
 """The Merkle tree of a store: checkpoints of it, and the roots that are kept."""
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -11,21 +10,15 @@ from holdlog.domain import checkpoint
 from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.merkle import SUBTREE
 from holdlog.domain.ports import Reader, Store
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.tree import LogTree
 
 TURN_SUBTREES: Final = 256
 """Roots that are written at once."""
 
-Progress = Callable[[int, int], None]
-"""Called with the number of events done and of all."""
 
-
-def _ignore(done: int, total: int) -> None:
-    """No progress is shown."""
-
-
-def checkpoint_of(store: Store, progress: Progress = _ignore) -> Checkpoint:
+def checkpoint_of(store: Store, progress: Progress = ignore_progress) -> Checkpoint:
     """The checkpoint of all events; keeps roots that are missing. Raises UnavailableError."""
     complete_tree(store, progress)
     with store.snapshot() as reader:
@@ -33,7 +26,7 @@ def checkpoint_of(store: Store, progress: Progress = _ignore) -> Checkpoint:
         return checkpoint.checkpoint_of(reader.meta("store_id"), tree.size, tree.root())
 
 
-def complete_tree(store: Store, progress: Progress = _ignore) -> int:
+def complete_tree(store: Store, progress: Progress = ignore_progress) -> int:
     """Keep the roots that are missing, unless the store is sealed, while other processes read and write. Returns how
     many. If it is interrupted, some are still missing, and readers compute them. Raises UnavailableError."""
     with store.reader() as reader:

@@ -272,7 +272,7 @@ class Terminal(StringIO):
 
 def test_progress_bar_shows_rate_and_time_left() -> None:
     clock, terminal = Clock(now=0), Terminal()
-    bar = Bar(terminal, "replay", clock=lambda: clock.now / SECOND)
+    bar = Bar("replay", stream=terminal, clock=lambda: clock.now / SECOND)
     bar.draw(1, 400_000)
     assert terminal.getvalue() == ""
     clock.move(2)
