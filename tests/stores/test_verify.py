@@ -20,6 +20,7 @@ from holdlog.adapters.stores.event_log.tree import checkpoint_of, rebuild_tree
 from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.envelope import NO_DIGEST, payload_hash
 from holdlog.domain.refusals import StoreError
+from tests.support.command_line import run_command
 from tests.support.commands import digest_of
 from tests.support.kinds import InDatabase, InFile, Kind
 
@@ -282,3 +283,18 @@ def test_checkpoint_of_the_source_holds_for_its_copy_up_to_where_they_part(in_fi
     assert (found.consistent, found.unchanged_to) == (False, 0)
     forge(copied, changed)
     assert verify(copied).text == "not consistent (source); not proven unchanged"
+
+
+def literal(kind: Kind, data: bytes) -> str:
+    return f"x'{data.hex()}'" if isinstance(kind, InFile) else f"'\\x{data.hex()}'::bytea"
+
+
+def test_redacted_text_that_is_put_back_is_found(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    [(salt, payload)] = kind.ask("SELECT salt, payload FROM stored_events WHERE originator_id = 'record:n/b' LIMIT 1")
+    assert run_command(capsys, "redact", "n", "b@1", "--reason", "private", "--db", str(kind.place))[0] == 0
+    assert verify(kind).consistent
+    kind.doctored(
+        f"UPDATE stored_events SET payload = '{payload}', payload_hash = NULL, salt = {literal(kind, bytes(salt))}"
+        " WHERE originator_id = 'record:n/b' AND originator_version = 1"
+    )
+    assert verify(kind).text.startswith("not consistent (redactions); the first event that differs is at position 2")

@@ -105,7 +105,7 @@ def _log(inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Ch
         _judged("times", audit.times, "never run backwards", "are earlier than the event before"),
         _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
         *proof,
-        _judged("redactions", audit.redactions, "every missing text was redacted", "lack a text that nobody redacted"),
+        _judged("redactions", audit.redactions, "every missing text was redacted", "differ from the log"),
         _judged("events", audit.unreadable, "all can be read", "cannot be read"),
         _judged(
             "views",
