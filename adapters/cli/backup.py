@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,6 +95,10 @@ def _show(report: "RestoreReport") -> None:
     print_line(
         f"{mark('warn', sys.stdout)} lost: {counted(report.lost.events, 'event')} that the backup lacks, {where}"
     )
+    if report.same_store:
+        these = "it" if report.lost.events == 1 else "them"
+        kept = shlex.quote(str(report.kept))
+        print_line(printable(f"  to see {these}: holdlog --db {kept} log --after {report.lost.first - 1}"))
 
 
 def _file(options: argparse.Namespace) -> Path:

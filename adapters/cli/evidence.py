@@ -41,8 +41,8 @@ Refused calls and registered agents are included, but nothing proves them.
 _EXAMPLES: Final = """\
 examples:
   holdlog evidence --from 14:00 --to 14:10 -o case.zip
-  holdlog evidence --from 1200 --to 1300 --sign log.key -o case.zip
-  holdlog evidence --from 800 --to 900 --checkpoint monday.txt -o case.zip
+  holdlog evidence --from 1200 --to 1300 --sign key.pem -o case.zip
+  holdlog evidence --from 800 --to 900 --checkpoint tuesday.txt -o case.zip
   holdlog evidence --namespace campaign --without-values -o campaign.zip
 """
 
@@ -136,7 +136,9 @@ def _write(
 def _require_events(found: "LogRange", note: "CheckpointNote") -> None:
     size = note.checkpoint.size
     if found.upto > size:
-        raise InvalidError(f"--to: is after the checkpoint, which has {size} events; pass an earlier moment")
+        raise InvalidError(
+            f"--to: is after the checkpoint, which has {size} events; pass an earlier moment, or a later checkpoint"
+        )
     if found.after >= found.upto:
         raise InvalidError("--from: there are no events in this range; pass another moment")
 

@@ -1,6 +1,7 @@
 """Opens the store of a command, which must exist, and prints a response from it."""
 
 import argparse
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,10 +92,21 @@ def run_call(options: argparse.Namespace, names: Mapping[str, str], call: Call, 
             if options.json:
                 print_json(engine.requests.expected(missing).body())
             else:
-                print_note(str(missing))
+                print_note(f"{missing}{_advice(options)}")
             return 1
     if options.json:
         print_json(result.body())
     else:
         show(result)
     return 1 if getattr(result, "reverted", None) == [] or getattr(result, "unfinished", None) else 0
+
+
+def _advice(options: argparse.Namespace) -> str:
+    """What to do about a value that does not exist; empty if the command looked for something else."""
+    from holdlog.adapters.cli.undo_texts import store_option
+
+    if not isinstance(getattr(options, "key", None), str):
+        return ""
+    namespace = shlex.quote(options.name if options.command == "timeline" else options.namespace)
+    moment = f"at {shlex.quote(options.moment)} " if options.command == "at" else ""
+    return f"; to see which keys have a value: holdlog {moment}list {namespace}{store_option(options.db)}"

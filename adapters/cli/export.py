@@ -111,7 +111,10 @@ def _run_export_values(options: argparse.Namespace) -> int:
                     lines += 1
                     bar.draw(lines, max(lines, total))
     sys.stdout.flush()
-    if sys.stderr.isatty():
+    if not lines:
+        which = "" if options.namespace is None else " in this namespace; to list namespaces: holdlog list"
+        print_note(f"there are no values{which}")
+    elif sys.stderr.isatty():
         print_note(f"exported {lines:,} values at position {position:,}")
     return 0
 

@@ -75,13 +75,19 @@ def add_log(commands: Commands, store: argparse.ArgumentParser, locations: argpa
 
 def run_log(options: argparse.Namespace) -> int:
     """Run `holdlog log`. Raises HoldlogError, LocationError."""
+    from holdlog.adapters.cli.texts import print_note
+
     _check(options)
     with open_engine(options, location_to_read(options)) as engine:
         choice = choice_of(engine, options)
         if options.follow:
             return run_until_ended(_follow(engine, choice, options))
+        is_empty = True
         for entry in islice(_entries(engine, choice, options), options.limit):
             _show(entry, options.json)
+            is_empty = False
+    if is_empty and not options.json:
+        print_note("no event of the store matches")
     return 0
 
 

@@ -80,7 +80,8 @@ def _at_clock(found: re.Match[str], now: datetime, argument: str) -> datetime:
     else:
         meant = _local(datetime.combine(_day(found["day"], now.astimezone().date()), clock), argument)
     if found["day"] in (None, "today") and meant > now:
-        raise InvalidError(f'{argument}: is later today; for the day before, write "yesterday {clock:%H:%M}"')
+        written = found.string[found.start("hour") :].upper()
+        raise InvalidError(f'{argument}: is later today; for the day before, write "yesterday {written}"')
     return meant
 
 

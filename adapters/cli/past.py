@@ -35,7 +35,7 @@ _DESCRIPTION: Final = f"""\
 Show values, claims, agents and threads as they were at an earlier moment. Without a further word: all claims and
 queues.
 
-{MOMENT_HELP}, and means the last event until then."""
+{MOMENT_HELP}, and means the last event until then: 14:03 is 14:03:00."""
 _EXAMPLES: Final = """\
 examples:
   holdlog at 14:03                              what was claimed at 14:03

@@ -21,6 +21,8 @@ examples:
   holdlog redact --finish                 after an interrupted redaction
 
 holdlog history NAMESPACE KEY shows versions, holdlog log positions. Names, keys, ids and labels cannot be redacted.
+The response lists where else the removed text is, but not where only a part of it is: begin with the value that is
+the secret alone.
 """
 _NAMES: Final = {"namespace": "NAMESPACE", "key": "KEY@VERSION"}
 _SHOWN: Final = 20

@@ -83,13 +83,16 @@ class Pace:
 def run_replay(options: argparse.Namespace) -> int:
     """Run `holdlog replay`. Raises HoldlogError, LocationError."""
     from holdlog.adapters.api.past.requests import PointInTime
+    from holdlog.adapters.cli.texts import print_note
 
     first, last = first_moment(options.first, "from"), last_moment(options.last, "to")
     with open_engine(options, location_to_read(options)) as engine:
         if last is not None:  # found once, so that the state is that of the events
             last = last._replace(as_of=engine.read(engine.requests.past.resolved(last)))
         found = engine.read(engine.requests.events.range(first, last))
-        replay(engine, found, options, None if options.speed is None else Pace(options.speed))
+        count = replay(engine, found, options, None if options.speed is None else Pace(options.speed))
+        if not (count or options.state or options.json):
+            print_note("no event of the range matches")
         if options.state:
             from holdlog.adapters.cli.replay_state import ReplayedState, print_state
 
@@ -98,16 +101,16 @@ def run_replay(options: argparse.Namespace) -> int:
     return 0
 
 
-def replay(engine: "Engine", found: "LogRange", options: argparse.Namespace, pace: Pace | None) -> None:
+def replay(engine: "Engine", found: "LogRange", options: argparse.Namespace, pace: Pace | None) -> int:
     """Print the events of a range, part by part. Each part is read on its own, so that a slow replay keeps no
-    transaction open. Raises InvalidError."""
+    transaction open. Returns their number. Raises InvalidError."""
     requests, choice = engine.requests.events, choice_of(engine, options)
     show = _as_json(engine) if options.json else _as_text(engine)
-    rest = found
+    rest, count = found, 0
     with Bar("replay") as bar:
         while rest.after < rest.upto:
             lines, after = engine.read(requests.part(choice, rest, show))
-            rest = rest._replace(after=after)
+            rest, count = rest._replace(after=after), count + len(lines)
             if pace is None:
                 sys.stdout.writelines(line for _, line in lines)
             else:
@@ -117,6 +120,7 @@ def replay(engine: "Engine", found: "LogRange", options: argparse.Namespace, pac
                     sys.stdout.flush()
             if not sys.stdout.isatty():
                 bar.draw(after - found.after, found.upto - found.after)
+    return count
 
 
 def _as_text(engine: "Engine") -> "Show":

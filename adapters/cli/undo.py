@@ -34,7 +34,7 @@ _NAMES: Final = {
 }
 _MOMENTS: Final = """\
 A moment is a version of the key (v3), a time (14:03, "yesterday 9:00", 2026-11-23T14:03:00Z, "10 minutes ago", now) or
-a position in the log (1234)."""
+a position in the log (1234). 14:03 is 14:03:00, so it does not show a write of 14:03:25."""
 _OF_DIFF: Final = """\
 examples:
   holdlog diff campaign budget v1 v3
