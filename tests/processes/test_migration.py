@@ -441,7 +441,7 @@ def test_migration_on_a_full_disk_changes_nothing(path: Path, old: int, kept: bo
     before, before_backups = log(path), backups(path)
     views = ask(path, "SELECT * FROM current"), ask(path, "SELECT * FROM claims")
     refused = 0
-    for most in range(4096, 40 * 4096, 4096):
+    for most in range(4096, 60 * 4096, 4096):
         said = limited(path, most)
         assert said["code"] == 0, said
         if said["out"] == "":

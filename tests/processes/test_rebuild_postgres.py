@@ -18,6 +18,7 @@ from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.adapters.stores.postgres.shadow_tables import PostgresShadowTables
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError, UnavailableError
+from tests.support.command_line import run_command
 from tests.support.commands import PATIENCE, put, transact, until
 from tests.support.kinds import InDatabase
 from tests.support.postgres import kill, own_server
@@ -165,8 +166,9 @@ def test_writers_are_not_delayed_while_the_log_is_folded(kind: InDatabase) -> No
 
 
 @pytest.mark.check
-def test_rebuild_does_not_create_a_missing_store(postgres: str) -> None:
-    assert open_shadow_tables(postgres, print) is None
+def test_rebuild_does_not_create_a_missing_store(postgres: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_command(capsys, "rebuild", "--db", postgres)
+    assert (code, out, err.count("\n")) == (1, "", 1)
     kind = InDatabase(postgres)
     assert kind.bad()["tables"].startswith("there is no store in the schema t")
     assert kind.ask("SELECT 1 FROM pg_namespace WHERE nspname = current_schema()") == []
