@@ -37,7 +37,7 @@ class Committer(NamedTuple):
 
     def leads(self, lease: Lease) -> bool:
         """Whether the holder is a sub-agent of the caller."""
-        return self.agent is not None and acts_for(lease.agent, self.agent)
+        return self.agent is not None and lease.agent.startswith(f"{self.agent}/")
 
 
 class CheckedFile(Part):
