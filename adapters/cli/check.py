@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, workspaces_of
 from holdlog.adapters.operating_system.location import LocationError, without_password
-from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
+from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.claims.checks import Checked, CheckedFile, Committer
@@ -27,8 +27,8 @@ examples:
   git diff --name-only -z origin/main | xargs -0 holdlog check --agent ci --strict
                                                 in CI: the files of a branch
 
-A file blocks only if the caller is known and another live session holds it; all else is a warning. Exit codes: 0 nothing
-blocks; 1 a file blocks; 2 bad arguments, or no git repository.
+A file blocks only if the caller is known and another live session holds it; all else is a warning. Exit codes: 0
+nothing blocks; 1 a file blocks; 2 bad arguments, or no git repository.
 """
 
 
@@ -105,8 +105,7 @@ def _checked(options: argparse.Namespace, paths: Sequence[tuple[str, str]]) -> "
     except (StoreError, UnavailableError, LocationError) as error:
         problem = str(error)
     warning = f"nothing was checked: {problem}"
-    status = "held" if options.strict else "ok"
-    return Checked(status=status, checked=0, files=[], warnings=[warning])
+    return Checked(status="held" if options.strict else "ok", checked=0, files=[], positions=[], warnings=[warning])
 
 
 def _committer(engine: "Engine", options: argparse.Namespace) -> "Committer":
@@ -127,7 +126,8 @@ def _show(result: "Checked", options: argparse.Namespace) -> None:
     from holdlog.adapters.cli.texts import print_json, print_note, printable
 
     if options.json:
-        return print_json(result.body())
+        print_json(result.body())
+        return
     for warning in result.warnings or ():
         print_note(warning if options.strict else f"warning: {warning}")
     if result.unchecked:

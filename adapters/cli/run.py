@@ -206,8 +206,8 @@ def _run_claimed(engine: "Engine", options: argparse.Namespace, words: Sequence[
 
 
 def _end_of(signals: Signals, words: Sequence[str], environ: Mapping[str, str], descriptors: Sequence[int]) -> int:
-    """Run the command to its end. Returns its exit code, as a shell does. `descriptors`: with them, the claim of a killed
-    `holdlog run` lasts while its command does, but no longer than its lease."""
+    """Run the command to its end. Returns its exit code, as a shell does. `descriptors`: with them, the claim of a
+    killed `holdlog run` lasts while its command does, but no longer than its lease."""
     from holdlog.adapters.cli.texts import print_note
 
     try:
@@ -239,7 +239,8 @@ def _watched(engine: "Engine", claim: "HeldClaim") -> Iterator[None]:
         while not ended.is_set():
             try:
                 if engine.until(is_lost, call, interests):
-                    return _warn(engine)
+                    _warn(engine)
+                    return
             except HoldlogError:  # the store cannot be read now
                 ended.wait(RETRY_SECONDS)
 

@@ -39,7 +39,10 @@ def _git(*words: str) -> bytes:
     try:
         # The index that is about to be committed may be a temporary one, which git names in the environment.
         found = subprocess.run(
-            ["git", *words], stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+            ["git", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
         )
     except OSError as error:
         raise InvalidError(f"git: cannot be run ({error.strerror})") from None

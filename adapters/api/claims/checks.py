@@ -15,6 +15,8 @@ from holdlog.domain.names import acts_for
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
 
+WhyNot = Literal["unknown_caller", "session_ended", "sub_agent", "other_workspace"]
+
 
 class Committer(NamedTuple):
     """Who wants to change the files. `session`: the hash of one that was named explicitly; claims of other sessions are
@@ -47,7 +49,7 @@ class CheckedFile(Part):
 
     path: str
     blocks: bool
-    why_not: Literal["unknown_caller", "session_ended", "sub_agent", "other_workspace"] | None = None
+    why_not: WhyNot | None = None
     workspace: str | None = None
     resource: str
     held_by: str
@@ -67,7 +69,7 @@ class Checked(Result):
     status: Literal["ok", "held"] = "ok"
     checked: int
     files: list[CheckedFile]
-    positions: list[int] = []
+    positions: list[int]
     unchecked: list[str] | None = None
     warnings: list[str] | None = None
 
@@ -145,7 +147,7 @@ def _checked(
     held = presenter.held_response(resource, hold, board, rules.moment())
     # Without a session nothing shows that a holder has ended; who chose a lease wants the claim to outlive the session.
     is_live = held.holder_connected or hold.lease.session is None or hold.lease.explicit
-    why_not = None
+    why_not: WhyNot | None = None
     if not who.strict:
         if not who.is_known:
             why_not = "unknown_caller"

@@ -259,9 +259,7 @@ def test_first_commit_of_a_repository_is_checked(
         assert paths_held(capsys, "--staged", "--agent", "bob") == [("a.py", True)]
 
 
-def test_named_paths_are_checked_without_git(
-    repo: Path, other: StateStore, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_named_paths_are_checked_without_git(repo: Path, other: StateStore, capsys: pytest.CaptureFixture[str]) -> None:
     other.claim("src/b.py", **ANN)
     other.claim("custom://deploy", mode="shared", **ANN)
     assert run_command(capsys, "check", "a.py") == (0, "ok: no other session holds this\n", "")
