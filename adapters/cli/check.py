@@ -24,7 +24,7 @@ examples:
   holdlog check --staged                        as a pre-commit hook; docs/git.md shows how to install it
   HOLDLOG_AGENT=claude-7f3a git commit          the hook knows who commits, and blocks files that others hold
   holdlog check --staged --trailer "$1"         as a prepare-commit-msg hook: also name the claims in the message
-  git diff --name-only -z origin/main | xargs -0 holdlog check --agent ci --strict
+  git diff --name-only --no-renames -z origin/main... | xargs -0 holdlog check --agent ci --strict
                                                 in CI: the files of a branch
 
 A file blocks only if the caller is known and another live session holds it; all else is a warning. Exit codes: 0
@@ -43,7 +43,9 @@ def add_check(commands: Commands, store: argparse.ArgumentParser, locations: arg
     )
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a file, a folder with / at its end, or custom://NAME")
     parser.add_argument(
-        "--staged", action="store_true", help="check what the next git commit changes; of a rename, both names"
+        "--staged",
+        action="store_true",
+        help="check what the next git commit changes; of a rename, both names (default: check each PATH)",
     )
     parser.add_argument(
         "--agent",
@@ -59,12 +61,14 @@ def add_check(commands: Commands, store: argparse.ArgumentParser, locations: arg
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="also block if the caller is not known, the store is missing or the holder's session has ended",
+        help="also block if the caller is not known, the store is missing or the holder's session has ended"
+        " (default: warn)",
     )
     parser.add_argument(
         "--trailer",
         metavar="FILE",
-        help="add a trailer Holdlog-Claim to this commit message for each claim that the caller has on the files",
+        help="add a trailer Holdlog-Claim to this commit message for each claim that the caller has on the files"
+        " (default: none)",
     )
     parser.add_argument("--json", action="store_true", help="print the whole response as JSON (default: text)")
     parser.set_defaults(run=_run)
@@ -80,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.trailer is not None and result.status == "ok":
         staged.add_trailers(options.trailer, result.positions)
     _show(result, options)
-    return 1 if result.status != "ok" else 0
+    return 1 if result.status == "held" or (options.strict and result.status == "not_checked") else 0
 
 
 def _checked(options: argparse.Namespace, paths: Sequence[tuple[str, str]]) -> "Checked":
@@ -105,7 +109,7 @@ def _checked(options: argparse.Namespace, paths: Sequence[tuple[str, str]]) -> "
     except (StoreError, UnavailableError, LocationError) as error:
         problem = str(error)
     warning = f"nothing was checked: {problem}"
-    return Checked(status="held" if options.strict else "ok", checked=0, files=[], positions=[], warnings=[warning])
+    return Checked(status="not_checked", checked=0, files=[], positions=[], warnings=[warning])
 
 
 def _committer(engine: "Engine", options: argparse.Namespace) -> "Committer":

@@ -1,7 +1,7 @@
 """Checks whether files are held by others: what a git hook asks before a commit. Reads only."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from holdlog.adapters.api.claims import presenter
 from holdlog.adapters.api.claims.responses import Held
@@ -15,6 +15,8 @@ from holdlog.domain.names import acts_for
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
 
+_PLAIN: Final = "_"
+"""Stands for a name that cannot be claimed."""
 WhyNot = Literal["unknown_caller", "session_ended", "sub_agent", "other_workspace"]
 
 
@@ -63,10 +65,11 @@ class CheckedFile(Part):
 
 
 class Checked(Result):
-    """`status`: `held` if a file of `files` blocks. `checked`: how many files. `positions`: of the caller's own claims
-    on them. `unchecked`: paths that are in no workspace. `warnings`: why nothing could be checked."""
+    """`status`: `held` if a file of `files` blocks; `not_checked` if there is no store to read. `checked`: how many files.
+    `positions`: of the caller's own claims on them. `unchecked`: paths that are in no workspace. `warnings`: why nothing
+    was checked."""
 
-    status: Literal["ok", "held"] = "ok"
+    status: Literal["ok", "held", "not_checked"]
     checked: int
     files: list[CheckedFile]
     positions: list[int]
@@ -75,8 +78,8 @@ class Checked(Result):
 
 
 class _File(NamedTuple):
-    """A path, and the resource that it is. `below`: the path itself cannot be claimed, so this is its folder, and only
-    claims of folders that contain it count."""
+    """A path, and the resource that it is. `below`: the path itself cannot be claimed, so this is another name in its
+    folder, and only claims of folders count."""
 
     path: str
     resource: str
@@ -121,18 +124,17 @@ def check(rules: RequestRules, paths: Sequence[tuple[str, str]], who: Committer)
 
 
 def _file(rules: RequestRules, path: str, given: str) -> _File | None:
-    """The resource of a path; of its nearest folder that can be claimed if the path itself cannot be, because its name
-    has characters that names must not have. None if it is in no workspace."""
-    try:
-        return _File(path, rules.resource(given), below=False)
-    except InvalidError:
-        folder = given.rstrip("/")
-        while folder := folder.rpartition("/")[0]:
-            try:
-                return _File(path, rules.resource(folder + "/"), below=True)
-            except InvalidError:
-                continue
-    return None
+    """The resource of a path. Git allows names with characters that a resource must not have. None if the path is in no
+    workspace."""
+    below, name = False, given
+    while True:
+        try:
+            return _File(path, rules.resource(name), below)
+        except InvalidError:
+            folder, slash, _ = (name.removesuffix(_PLAIN) if below else name).rstrip("/").rpartition("/")
+            if below and not slash:
+                return None
+            below, name = True, f"{folder}{slash}{_PLAIN}"
 
 
 def _holds(board: ClaimBoard, resource: str, below: bool) -> Iterator[LiveHold]:

@@ -103,7 +103,7 @@ def test_missing_store_warns_and_is_not_created(repo: Path, capsys: pytest.Captu
     assert (code, out, err.count("\n")) == (0, "", 1)
     assert err.startswith("holdlog: warning: nothing was checked: there is no store at ")
     assert run_command(capsys, "check", "--staged", "--strict")[0] == 1
-    assert checked(capsys, "--staged")[1]["warnings"]
+    assert checked(capsys, "--staged")[1]["status"] == "not_checked"
     assert not (repo / ".git" / "holdlog").exists()
 
 
@@ -212,11 +212,12 @@ def test_strange_names_are_checked_by_name_or_by_their_folder(
 ) -> None:
     for name in STRANGE:
         Path(os.fsdecode(os.fsencode(repo) + b"/src/" + name)).write_text("x")
+        Path(os.fsdecode(os.fsencode(repo) + b"/" + name)).write_text("x")
     git(repo, "add", "--all")
     other.claim('src/quo"te.py', **ANN)
     other.claim("src/café.py", **ANN)
     _, result = checked(capsys, "--staged", "--agent", "bob")
-    assert (result["checked"], "unchecked" in result) == (len(STRANGE), False)
+    assert (result["checked"], "unchecked" in result) == (2 * len(STRANGE), False)
     assert [it["path"] for it in result["files"]] == ["src/café.py", 'src/quo"te.py']
     other.release(agent="ann")
     other.claim("src/", **ANN)
