@@ -65,9 +65,9 @@ class CheckedFile(Part):
 
 
 class Checked(Result):
-    """`status`: `held` if a file of `files` blocks; `not_checked` if there is no store to read. `checked`: how many files.
-    `positions`: of the caller's own claims on them. `unchecked`: paths that are in no workspace. `warnings`: why nothing
-    was checked."""
+    """`status`: `held` if a file of `files` blocks; `not_checked` if there is no store to read. `checked`: how many
+    files. `positions`: of the caller's own claims on them. `unchecked`: paths that are in no workspace. `warnings`: why
+    nothing was checked."""
 
     status: Literal["ok", "held", "not_checked"]
     checked: int
