@@ -29,6 +29,8 @@ BY_SIGNAL: Final = 128
 
 RETRY_SECONDS: Final = 1.0
 """Before the claim is looked at again if the store could not be read."""
+FOREVER: Final = 1e9
+"""Seconds."""
 _FROM_TERMINAL: Final = ("SIGINT", "SIGQUIT")
 """Signals that a terminal sends to all its foreground processes, so the command gets them, too."""
 _PASSED_ON: Final = (*_FROM_TERMINAL, "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -126,17 +128,21 @@ class Signals:
         self._starting = True
         self._command = command = subprocess.Popen(words, **options)
         for number in self._early:
-            command.send_signal(number)
+            _pass_on(number, command)
         return command
 
     def _handle(self, number: int, _: object) -> None:
         if self._command is not None:
-            if signal.Signals(number).name not in _FROM_TERMINAL or not _in_foreground():
-                self._command.send_signal(number)
+            _pass_on(number, self._command)
         elif self._starting:
             self._early.append(number)
         else:
             raise EndedBySignal(number)
+
+
+def _pass_on(number: int, command: "subprocess.Popen[bytes]") -> None:
+    if signal.Signals(number).name not in _FROM_TERMINAL or not _in_foreground():
+        command.send_signal(number)
 
 
 def _in_foreground() -> bool:
@@ -211,10 +217,12 @@ def _end_of(signals: Signals, words: Sequence[str], environ: Mapping[str, str], 
     from holdlog.adapters.cli.texts import print_note
 
     try:
-        code = signals.start(words, env=environ, pass_fds=descriptors).wait()
+        command = signals.start(words, env=environ, pass_fds=descriptors)
     except OSError as error:
         print_note(f"{words[0]}: cannot be run ({error.strerror})")
         return CANNOT_RUN
+    # With a time limit it looks every 50 ms: Python handles a signal that comes just before it blocks only afterwards.
+    code = command.wait(FOREVER)
     return code if code >= 0 else BY_SIGNAL - code
 
 

@@ -208,6 +208,7 @@ def test_interrupt_from_the_terminal_is_not_passed_on(group: str, interrupts: st
         os.execv(sys.executable, [sys.executable, "-m", "holdlog", *words])
     until(noted(ready))
     os.write(terminal, b"\x03")
+    assert b"^C" in os.read(terminal, 100)  # the echo of the terminal follows the signal
     if interrupts:
         until(noted(count))
     os.kill(process, signal.SIGTERM)  # Python handles the signal with the lower number, the interrupt, first
