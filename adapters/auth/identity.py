@@ -5,10 +5,10 @@ import re
 import secrets
 from typing import Final, Literal, NamedTuple
 
-SessionSource = Literal["meta", "mcp", "header", "option", "process", "shell"]
+SessionSource = Literal["meta", "mcp", "header", "option", "process", "shell", "hook"]
 """Where a session id comes from: `_meta` of an MCP request, Mcp-Session-Id, the header Holdlog-Session, `--session` or
-`session=`, the process itself, or a command typed in a shell. Equal texts from different sources are different
-sessions."""
+`session=`, the process itself, a command typed in a shell, or the host that runs a hook. Equal texts from different
+sources are different sessions."""
 
 SALT: Final = "session_salt"
 """Name of the store's entry (`Reader.meta`) that holds the salt."""

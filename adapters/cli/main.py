@@ -17,6 +17,7 @@ from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.evidence import add_evidence
 from holdlog.adapters.cli.export import add_export
 from holdlog.adapters.cli.history import add_history
+from holdlog.adapters.cli.hook import add_hook
 from holdlog.adapters.cli.import_log import add_import
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
@@ -59,7 +60,7 @@ _GROUPS: Final = {
     ),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
-        "completion",
+        *("hook", "completion"),
     ),
 }
 _DESCRIPTION: Final = """\
@@ -229,6 +230,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_subscribe(commands, store)
     add_demo(commands)
     add_up(commands)
+    add_hook(commands, store)
     add_completion(commands)
     parser.description = _DESCRIPTION.format(commands=commands.listed(_GROUPS))
     return parser, commands.choices

@@ -27,7 +27,7 @@ BELOW["nats"] = {"domain", "projections", "operating_system"}
 BELOW["api"] = {"domain", "projections", "operating_system", "auth"}
 BELOW["runtime"] = BELOW["api"] | {"api"}
 BELOW["compose"] = BELOW["runtime"] | {"runtime", "stores", "nats"}
-SURFACES = ("mcp", "http", "cli", "python", "langgraph", "eventsourcing")
+SURFACES = ("mcp", "http", "cli", "python", "langgraph", "eventsourcing", "hooks")
 BELOW |= {surface: BELOW["compose"] | {"compose"} for surface in SURFACES}
 """What each layer may import besides itself."""
 EXCEPTIONS = {
@@ -35,6 +35,8 @@ EXCEPTIONS = {
     ("cli", "http"): "the command line starts servers",
     ("cli", "python"): "the command line copies and subscribes as programs do",
     ("cli", "eventsourcing"): "its read models are built as those of programs",
+    ("cli", "hooks"): "a hook is a command",
+    ("hooks", "cli"): "the store and its workspaces are those of every command",
     ("http", "mcp"): "MCP is one of the routes",
     ("http", "eventsourcing"): "its read models are built as those of programs",
     ("langgraph", "python"): "LangGraph's store is built on StateStore",
