@@ -10,14 +10,14 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import BoundServer, find_server
 from holdlog.adapters.hooks.calls import EVENTS, BadInputError, HookCall, parse
-from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.session import name_of, session_of
 from holdlog.adapters.operating_system.location import (
     avoided_folders,
@@ -27,7 +27,7 @@ from holdlog.adapters.operating_system.location import (
     start_folder,
     state_location,
 )
-from holdlog.adapters.stores.sqlite.held import lease_file
+from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
 SECONDS: Final = 4.0
 """A hook ends after this time at the latest: hosts wait for it before each edit."""
@@ -75,28 +75,28 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
 
 def _needs_nothing(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> bool:
     """Whether the call changes nothing and has nothing to say, as far as this can be decided without the whole store."""
-    if call.event == "start":
-        return False
     if call.event == "pre-edit" and not call.paths and call.called_name is None:
         return True
-    try:
-        with lease_file(store) as leases:
-            session = session_of(call, server, Identity(leases.salt))
-            notes = files.read(session.held_by)
-            name = name_of(call, notes)
-            if call.event == "prompt":
-                return leases.is_idle(session.held_by)
-            if call.event != "pre-edit":
-                return not notes.claims and not (call.event == "session-end" and notes.names)
-            if call.called_name not in (None, name):
-                return False
-            found = [notes.claims.get(os.path.realpath(path)) for path in call.paths]
-            return all(
-                it is not None and it.agent == name and leases.holds(it.resource, it.version, name, session.held_by)
-                for it in found
-            )
-    except sqlite3.Error:
-        return False
+    found = False
+    with suppress(sqlite3.Error), lease_file(store) as leases:
+        session = session_of(call, server, Identity(leases.salt))
+        notes = files.read(session.held_by)
+        if call.event == "pre-edit":
+            found = _holds_all(call, notes, leases, session.held_by)
+        elif call.event == "prompt":
+            found = leases.is_idle(session.held_by)
+        elif call.event in ("turn-end", "subagent-end"):
+            found = not notes.claims
+    return found
+
+
+def _holds_all(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
+    """Whether the agent holds all that the call changes, under the name that it uses."""
+    name = name_of(call, notes)
+    found = [notes.claims.get(os.path.realpath(path)) for path in call.paths]
+    return call.called_name in (None, name) and all(
+        it is not None and it.agent == name and leases.holds(it.resource, it.version, name, session) for it in found
+    )
 
 
 def _read() -> object:

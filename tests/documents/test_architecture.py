@@ -256,6 +256,11 @@ def test_ascii_names_do_not_load_unicode_tables() -> None:
     assert "precis_i18n" in loaded_after(claims.format("src/é.py"))
 
 
+def test_hook_that_finds_its_claim_held_imports_the_standard_library_alone() -> None:
+    heavy = {"pydantic", "eventsourcing", "asyncio", "argparse", "dataclasses", "subprocess", "logging"}
+    assert not loaded_after("import holdlog.adapters.hooks.running") & heavy
+
+
 @pytest.mark.parametrize(
     "statement",
     [
