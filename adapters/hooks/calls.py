@@ -31,6 +31,9 @@ _EVENT_OF: Final[Mapping[str, Event]] = {
     "sessionend": "session-end",
 }
 
+_NAMING: Final = ("claim", "release", "register")
+"""Ends of the names of our tools whose argument `agent` is the caller; in others it is a filter."""
+
 
 class HookCall(NamedTuple):
     """One call of the hook. `name`: the host's name of the event. `agent`: what tells the agents of a session apart,
@@ -73,7 +76,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
         agent = agent or session  # one process serves many conversations
     tool_input = _object(given.get("tool_input")) or given
     tool = _text(given, "tool_name") or ("Bash" if name == "beforeShellExecution" else "")
-    called = tool_input.get("agent") if "holdlog" in tool.lower() else None
+    called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
     paths = targets(tool, tool_input, folder) if tool else _plain_paths(given)
     return HookCall(
         event=found,  # type: ignore[arg-type]  # one of EVENTS

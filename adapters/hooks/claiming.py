@@ -34,7 +34,9 @@ def answer(call: HookCall, store: Path, files: HookFiles, server: BoundServer | 
         with files.change(session.held_by) as notes:
             work = HookWork(call, engine, session, notes)
             work.adopt(files)
-            return work.run(files)
+            output = work.run(files)
+            work.finish(files)
+            return output
 
 
 @contextmanager
@@ -62,19 +64,28 @@ class HookWork:
     def adopt(self, files: HookFiles) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what the host's session
         claimed before its server was connected."""
-        own, notes, call = self._session.own, self._notes, self._call
-        main = call.agent if call.client == "cursor" else ""
-        if own == self._session.held_by:
-            notes.names.setdefault(main, name_of(call._replace(agent=main), notes))
-            return
-        with files.change(own) as former:
-            if main not in notes.names:
-                notes.names[main] = former.names.get(main) or name_of(call._replace(agent=main), notes)
-            former.names = {main: notes.names[main]}
+        own, names = self._session.own, self._notes.names
+        former = files.read(own)
+        if self._main not in names:
+            named = Notes(dict(former.names), {})
+            names[self._main] = name_of(self._call._replace(agent=self._main), named)
+        if own != self._session.held_by:
             for path, claim in former.claims.items():
                 Holder(self._engine, own, BY_LEASE).release(claim)
                 self._claim_again(path, claim)
-            former.claims = {}
+
+    def finish(self, files: HookFiles) -> None:
+        """Note the agent's name with the host's session, for its return in another process."""
+        own, names = self._session.own, self._notes.names
+        if own != self._session.held_by:
+            with files.change(own) as former:
+                former.names = {self._main: names[self._main]}
+                former.claims = {}
+            if self._call.event == "session-end" and not self._call.resumes:
+                for key in [key for key in names if self._is_of_session(key)]:
+                    del names[key]
+        if self._call.event == "session-end":
+            files.remove_old()
 
     def run(self, files: HookFiles) -> dict[str, Any]:
         call = self._call
@@ -97,15 +108,21 @@ class HookWork:
                 if call.agent:
                     self._release(lambda path, claim: claim.by == call.agent)
             case "session-end":
-                self._release(lambda path, claim: True)
-                if not call.resumes and self._session.own != self._session.held_by:
-                    self._notes.names.clear()  # the name stays in the notes of the host's session, for its return
-                files.remove_old()
+                self._release(lambda path, claim: self._is_of_session(claim.by))
         return {}
 
     @property
     def _name(self) -> str:
         return name_of(self._call, self._notes)
+
+    @property
+    def _main(self) -> str:
+        """The main agent, as in `HookCall.agent`."""
+        return self._call.agent if self._call.client == "cursor" else ""
+
+    def _is_of_session(self, agent: str) -> bool:
+        """Whether an agent belongs to the host's session: conversations of Cursor share one."""
+        return self._call.client != "cursor" or agent == self._call.agent
 
     def _claim_all(self) -> str | None:
         """Claim what the call is about to change, or nothing. Returns why the edit is denied."""
@@ -114,8 +131,9 @@ class HookWork:
             try:
                 if self._claim(path):
                     new.append(os.path.realpath(path))
-            except InvalidError:  # outside of every workspace, or not a name for a claim
-                continue
+            except InvalidError as error:
+                if not str(error).startswith("resource:"):  # outside of every workspace, or not a name for a claim
+                    raise
             except BusyError as refusal:
                 if not self._holder.is_own(refusal.hold, self._names_of_others()):
                     self._release(lambda path, claim: path in new)

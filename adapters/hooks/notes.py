@@ -66,12 +66,14 @@ class HookFiles:
         with self._locked(session):
             notes = self.read(session)
             before = _encoded(notes)
-            yield notes
             path = self.folder / f"{session}.json"
-            if not (notes.names or notes.claims):
-                path.unlink(missing_ok=True)
-            elif (after := _encoded(notes)) != before:
-                self._replace(path, after)
+            try:
+                yield notes
+            finally:  # also what was claimed before something failed
+                if not (notes.names or notes.claims):
+                    path.unlink(missing_ok=True)
+                elif (after := _encoded(notes)) != before:
+                    self._replace(path, after)
 
     def remove_old(self) -> None:
         """Remove the notes of sessions that nothing has used for long."""

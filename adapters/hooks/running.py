@@ -74,7 +74,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
 
 
 def _needs_nothing(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> bool:
-    """Whether the call changes nothing and has nothing to say, as far as this can be decided without the whole store."""
+    """Whether the call changes nothing and has nothing to say, as far as known without the whole store."""
     if call.event == "pre-edit" and not call.paths and call.called_name is None:
         return True
     found = False
