@@ -24,6 +24,7 @@ from holdlog.adapters.operating_system.notifications import MachineNotifier, Pro
 from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
@@ -166,10 +167,8 @@ def open_store(location: str | Path, report: Callable[[str], None]) -> "Store":
     return open_sqlite(file_of(location), report=report)
 
 
-def open_shadow_tables(location: str | Path, report: Callable[[str], None]) -> "tuple[Store, ShadowTables] | None":
-    """The store and the tables of one rebuild of it; None if there is no store. Raises StoreError, UnavailableError."""
-    if not store_exists(location):
-        return None
+def open_shadow_tables(location: str | Path, report: Callable[[str], None]) -> "tuple[Store, ShadowTables]":
+    """An existing store, and the tables of one rebuild of it. Raises StoreError, UnavailableError."""
     if isinstance(location, str):
         from holdlog.adapters.stores.postgres.opening import open_postgres
         from holdlog.adapters.stores.postgres.shadow_tables import PostgresShadowTables
@@ -185,7 +184,7 @@ def open_shadow_tables(location: str | Path, report: Callable[[str], None]) -> "
 
 def examine(
     location: str | Path,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = ignore_progress,
     checkpoints: "Sequence[Checkpoint]" = (),
 ) -> "list[Finding]":
     """Diagnose a store, and compare its log with checkpoints. Raises StoreError for a URL that cannot name a store."""

@@ -12,6 +12,7 @@ import argparse
 import base64
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,9 @@ CALLER = ("principal", "session", "request_id", "correlation_id")
 BASIS = ("operation", "based_on", "forced", "guard")
 TEXTS = ("salt", "payload", "payload_hash", "reason_salt", "reason", "reason_hash")
 FIELDS = {"position", "before", "previous", "digest", "format", "clock", "state", *START, *CALLER, *BASIS, *TEXTS}
+NAMES = {"manifest.json", "events.jsonl", "report.html", "unproven/refusals.jsonl", "unproven/agents.jsonl"}
+NAMES |= {"checkpoint.body", "checkpoint.note", "checkpoint.sig"}
+MAX_BYTES = 64 * 1024 * 1024  # of an event, or of a small file
 DAMAGED = (OSError, EOFError, LookupError, ValueError, TypeError, AttributeError, RuntimeError, zlib.error)
 
 
@@ -41,10 +45,17 @@ def as_json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def text_hash(salt: str | None, text: str | None, stored: str | None) -> str | None:
-    """The hash of a text. The stored hash counts only if the text was left out or redacted."""
+def from_hex(text: str, length: int) -> bytes:
+    data = bytes.fromhex(text)
+    require(len(data) == length and data.hex() == text, "a hash or a salt is malformed")
+    return data
+
+
+def text_hash(salt: Any, text: str | None, stored: str | None) -> str | None:
+    """The hash of a text. The stored hash counts only if the text was left out or redacted. The length of the salt
+    decides where the text begins."""
     require(salt is None if text is None else stored is None, "a text has a salt or a hash that it must not have")
-    return stored if text is None else sha256(bytes.fromhex(str(salt)), text.encode()).hex()
+    return stored if text is None else sha256(from_hex(salt, 16), text.encode()).hex()
 
 
 def digest_of(row: dict[str, Any]) -> bytes:
@@ -56,7 +67,7 @@ def digest_of(row: dict[str, Any]) -> bytes:
         require(rest == [None] * len(rest), f"event {row['position']} has fields that format 1 does not cover")
         caller.insert(3, row["reason"])
         return sha256(as_json([row["previous"], *start, *caller, row["state"], payload]))
-    require(row["format"] == 2, f"event {row['position']} has an unknown format")
+    require(type(row["format"]) is int and row["format"] == 2, f"event {row['position']} has an unknown format")
     reason = text_hash(row["reason_salt"], row["reason"], row["reason_hash"])
     facts = [*start, row["clock"], *caller, *basis, row["state"], payload, reason]
     return sha256(as_json(["holdlog/2", row["previous"], *facts]))
@@ -80,7 +91,7 @@ class Tree:
         for root in roots:
             require(self.size < end, "the proof has too many nodes")
             largest = 1 << (end - self.size).bit_length() - 1
-            self.add(bytes.fromhex(root), min(self.size & -self.size or largest, largest))
+            self.add(from_hex(root, 32), min(self.size & -self.size or largest, largest))
         require(self.size == end, "the proof has too few nodes")
 
     def root(self) -> bytes:
@@ -90,12 +101,22 @@ class Tree:
         return result
 
 
+def read(bundle: zipfile.ZipFile, name: str) -> bytes:
+    data = bundle.open(name).read(MAX_BYTES)
+    require(len(data) < MAX_BYTES, f"{name} is too large")
+    return data
+
+
 def verify_events(bundle: zipfile.ZipFile, manifest: dict[str, Any], size: int, root: bytes) -> tuple[int, int]:
     """Returns how many events are proven, and how many of their texts are not in the bundle."""
     position, last, tree, count, missing = manifest["first"] - 1, manifest["last"], Tree(), 0, 0
-    require(0 <= position < last <= size, "the positions are not within the checkpoint")
+    require(
+        type(position) is type(last) is int and 0 <= position < last <= size,
+        "the positions are not within the checkpoint",
+    )
     streams: dict[str, tuple[int, str]] = {}
-    for line in bundle.open("events.jsonl"):
+    file = bundle.open("events.jsonl")
+    while line := file.readline(MAX_BYTES):
         row = json.loads(line)
         is_exact = as_json(row) + b"\n" == line and set(row) == FIELDS and type(row["before"]) is list
         require(is_exact, "events.jsonl has a malformed line")
@@ -107,11 +128,11 @@ def verify_events(bundle: zipfile.ZipFile, manifest: dict[str, Any], size: int, 
         require(follows, f"event {position} does not follow the one before it in its stream")
         streams[stream] = version, row["digest"]
         tree.add_subtrees(row["before"], position - 1)
-        tree.add(sha256(b"\x00", bytes.fromhex(row["digest"])))
+        tree.add(sha256(b"\x00", from_hex(row["digest"], 32)))
         count += 1
         missing += sum(row[name] is not None for name in ("payload_hash", "reason_hash"))
     complete = count == last - manifest["first"] + 1
-    require(count == manifest["events"] and complete is manifest["complete"], "events are missing, or were added")
+    require(0 < count == manifest["events"] and complete is manifest["complete"], "events are missing, or were added")
     tree.add_subtrees(manifest["after"], size)
     require(tree.root() == root, "the events do not lead to the root of the checkpoint")
     return count, missing
@@ -119,21 +140,12 @@ def verify_events(bundle: zipfile.ZipFile, manifest: dict[str, Any], size: int, 
 
 def require_signed(bundle: zipfile.ZipFile, key: str) -> None:
     require("checkpoint.sig" in bundle.namelist(), "the checkpoint is not signed")
+    require(shutil.which("openssl"), "the signature needs openssl, which is not installed")
+    require(len(read(bundle, "checkpoint.sig")) == 64, "checkpoint.sig is not a signature")
     with tempfile.TemporaryDirectory() as folder:
         body, signature = (bundle.extract(f"checkpoint.{part}", folder) for part in ("body", "sig"))
-        command = [
-            "openssl",
-            "pkeyutl",
-            "-verify",
-            "-pubin",
-            "-inkey",
-            key,
-            "-rawin",
-            "-in",
-            body,
-            "-sigfile",
-            signature,
-        ]
+        command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", key]
+        command += ["-rawin", "-in", body, "-sigfile", signature]
         done = subprocess.run(command, capture_output=True, check=False)
     require(done.returncode == 0, "openssl does not accept the signature of the checkpoint with this key")
 
@@ -142,10 +154,12 @@ def verify(path: str, kept: str | None, key: str | None) -> str:
     """What is proven, in one line."""
     with zipfile.ZipFile(path) as bundle:
         require(len(bundle.namelist()) == len(set(bundle.namelist())), "the bundle has two files of the same name")
-        manifest, body = json.loads(bundle.read("manifest.json")), bundle.read("checkpoint.body").decode()
+        require(NAMES.issuperset(bundle.namelist()), "the bundle has a file that does not belong to it")
+        manifest, body = json.loads(read(bundle, "manifest.json")), read(bundle, "checkpoint.body").decode()
         require(manifest["format"] == "holdlog-evidence/1", "this is not a bundle that this program knows")
         store, size, root, *_ = body.split("\n")
-        note = bundle.read("checkpoint.note").decode()
+        require(manifest["store"] == store, "the bundle and its checkpoint are of two stores")
+        note = read(bundle, "checkpoint.note").decode()
         require(note == body or note.startswith(f"{body}\n— "), "checkpoint.note has another text than checkpoint.body")
         count, missing = verify_events(bundle, manifest, int(size), base64.b64decode(root, validate=True))
         if kept is not None:

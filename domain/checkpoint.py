@@ -8,9 +8,9 @@ import binascii
 import hashlib
 import re
 from base64 import b64decode, b64encode
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
-from holdlog.domain.refusals import InvalidError
+from holdlog.domain.refusals import InvalidError, StoreError
 
 ROOT_BYTES: Final = 32
 KEY_ID_BYTES: Final = 4
@@ -22,6 +22,8 @@ _ED25519: Final = b"\x01"
 _BLANK_LINE: Final = "\n\n"
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f]")
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+_STORE_ID: Final = re.compile(r"[!-*,-~]{1,200}")
+"""Also the name of a key, which has no plus."""
 _SIGNATURE: Final = re.compile(r"— ([^\s+]+) (\S+)")
 
 
@@ -39,6 +41,19 @@ class Checkpoint(NamedTuple):
         """What is signed; each line ends with a newline."""
         lines = (self.origin, str(self.size), b64encode(self.root).decode(), *self.extensions)
         return "".join(f"{line}\n" for line in lines)
+
+
+def is_store_id(text: str | None) -> TypeGuard[str]:
+    """Whether a store can have this id."""
+    return text is not None and _STORE_ID.fullmatch(text) is not None
+
+
+def checkpoint_of(store_id: str | None, size: int, root: bytes) -> Checkpoint:
+    """The checkpoint of a store's log. Raises StoreError for a store id that another program wrote: with a newline in
+    it, the text would be that of another checkpoint, and would get its signature."""
+    if not is_store_id(store_id):
+        raise StoreError("the store has no id, or one that holdlog did not write; run: holdlog doctor")
+    return Checkpoint(store_id, size, root)
 
 
 class NoteSignature(NamedTuple):

@@ -23,3 +23,19 @@ def newest_first(
         if len(found) < size:
             return
         before, size = found[-1].envelope.version, min(2 * size, largest)
+
+
+def oldest_first(reader: Reader, stream: str, after: int = 0, *, size: int = 500) -> Iterator[Recorded[Event]]:
+    """The events of a stream above a version. `size`: how many are read at once."""
+    while page := reader.following(stream, after, size):
+        yield from page
+        after = page[-1].envelope.version
+
+
+def of_topics(
+    reader: Reader, topics: tuple[str, ...], after: int, upto: int, *, size: int = 1_000
+) -> Iterator[Recorded[Event]]:
+    """The events of the log with these topics above one position, up to another. `size`: how many are read at once."""
+    while page := reader.log_of(topics, after, upto, size):
+        yield from page
+        after = page[-1].envelope.position

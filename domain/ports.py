@@ -150,6 +150,11 @@ class Reader(Protocol):
         """The time of all its reads: microseconds UTC, never before that of an event."""
 
     @property
+    def clock(self) -> int:
+        """The clock of this process when the reads began: microseconds UTC. It is before `at` if a clock was ahead when
+        an event was recorded."""
+
+    @property
     def leases(self) -> Leases:
         """The leases of claims."""
 

@@ -16,6 +16,7 @@ from holdlog.domain.updates import Work, append, increment, merge
 from holdlog.domain.value import NULL, REDACTED, Json
 
 MAX_GUARDS: Final = 100
+NOT_UPDATED: Final = "the value was redacted, so it cannot be updated; write a new one"
 MIN_TTL_SECONDS: Final = 0.000_001
 MAX_TTL_SECONDS: Final = 10 * 365 * 24 * 60 * 60
 
@@ -314,7 +315,7 @@ def _after(ttl: float, at: int) -> int:
 def _computed(operation: Update, record: Record, work: Work) -> Json | None:
     """The value that the operation computes; None if it changes nothing."""
     if record.value is REDACTED:
-        raise InapplicableError("the value was redacted, so it cannot be updated; write a new one")
+        raise InapplicableError(NOT_UPDATED)
     match operation:
         case Merge(patch=change, max_bytes=most):
             return merge(record.value, change, most, work)

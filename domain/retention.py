@@ -1,7 +1,8 @@
 """Retention: how long the payloads of a namespace's former values are kept, and which are due to be removed.
 
-Times are those of the log (`at` of its events), which no clock moves back: a value is former from the event that
-overwrote or deleted it, or recorded its expiry.
+Times of events are those of the log (`at`), which no clock moves back: a value is former from the event that overwrote
+or deleted it, or recorded its expiry. How old that event is says the clock of this process: one event that another
+clock dated too late must not make all payloads due.
 """
 
 import json
@@ -91,7 +92,7 @@ def due(
     reached = {it.namespace: done.get(it.namespace, 0) for it in log.retention}
     more = False
     for namespace, seconds in ((it.namespace, it.seconds) for it in log.retention):
-        start, until = reached[namespace], reader.position_at(reader.at - seconds * 1_000_000)
+        start, until = reached[namespace], reader.position_at(reader.clock - seconds * 1_000_000)
         prefix = record_stream(namespace, "")
         changed: dict[str, None] = {}
         for entry in _entries(reader, start, until):

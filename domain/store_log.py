@@ -122,6 +122,10 @@ class Redactions:
         for ranges in self._ranges.values():
             ranges[:] = merged(ranges)
 
+    def concern(self, stream: str) -> bool:
+        """Whether anything of this stream was redacted."""
+        return (stream, "payload") in self._ranges or (stream, "reason") in self._ranges
+
     def cover(self, stream: str, version: int, part: Part) -> bool:
         """Whether this part of this event was redacted."""
         ranges = self._ranges.get((stream, part), ())

@@ -50,6 +50,10 @@ class PastReader:
         return self._at or 0
 
     @property
+    def clock(self) -> int:
+        self._unavailable()
+
+    @property
     def by_time(self) -> bool:
         return self._at is not None
 

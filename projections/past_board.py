@@ -1,6 +1,6 @@
 """The claims at an earlier position: folded from the log, beginning with the newest snapshot before it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, cast, get_args
 
@@ -21,7 +21,7 @@ from holdlog.domain.claims.claim import (
     new_ticket,
 )
 from holdlog.domain.envelope import Recorded
-from holdlog.domain.history import newest_first
+from holdlog.domain.history import newest_first, of_topics, oldest_first
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
@@ -60,13 +60,11 @@ def past_board(reader: Reader, position: int) -> PastBoard:
     after, claims, found = reader.snapshot_before(position)
     states = {claim.resource: claim for claim in claims}
     tickets = {ticket[:2]: ticket for ticket in found}
-    while page := reader.log_of(CLAIM_TOPICS, after, position, _PAGE):
-        fold_board(states, tickets, page)
-        after = page[-1].envelope.position
+    fold_board(states, tickets, of_topics(reader, CLAIM_TOPICS, after, position, size=_PAGE))
     return PastBoard({name: it for name, it in states.items() if it.grants or it.waiting}, tickets)
 
 
-def fold_board(states: dict[str, Claim], tickets: dict[Key, Ticket], events: Sequence[Recorded[Event]]) -> None:
+def fold_board(states: dict[str, Claim], tickets: dict[Key, Ticket], events: Iterable[Recorded[Event]]) -> None:
     """Apply events of claims, in the order of the log. A claim that is not in `states` was free until then."""
     for recorded in events:
         envelope, event = recorded.envelope, cast("ClaimEvent", recorded.event)
@@ -112,13 +110,8 @@ def _end_of(reader: Reader, claim: Claim, grant: Grant, first: Recorded[Event]) 
         return first
     if reader.claim(claim.resource).grant(grant.version) is not None:
         return None
-    after = first.envelope.version
-    while page := reader.following(claim.stream, after, _CHUNK):
-        for recorded in page:
-            if ends_grant(cast("ClaimEvent", recorded.event), grant.version):
-                return recorded
-        after = page[-1].envelope.version
-    return None
+    later = oldest_first(reader, claim.stream, first.envelope.version, size=_CHUNK)
+    return next((it for it in later if ends_grant(cast("ClaimEvent", it.event), grant.version)), None)
 
 
 def ending_of(recorded: Recorded[Event]) -> Ending:

@@ -1,8 +1,9 @@
 """The Merkle tree over the log (domain/merkle.py), and the view that keeps roots of its complete subtrees."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
-from holdlog.domain.merkle import SUBTREE, Frontier, leaf, subtree_root
+from holdlog.domain.merkle import SUBTREE, log_root, subtree_root
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.projection import Table
 
@@ -32,7 +33,7 @@ class LogTree:
     def __init__(self, reader: Digests, trusts_view: bool = True) -> None:
         self.size = reader.position()
         self._reader = reader
-        self._roots = reader.subtree_roots() if trusts_view else {}
+        self._roots = dict(filter(_is_root, reader.subtree_roots().items())) if trusts_view else {}
 
     def missing(self) -> list[int]:
         """Positions at which complete subtrees end whose roots the view lacks."""
@@ -47,27 +48,27 @@ class LogTree:
 
     def hash_of(self, first: int, last: int) -> bytes:
         """The root of the leaves from index `first` up to and without `last`, whose number is a power of two, and
-        `first` a multiple of it: what the functions of domain/merkle.py ask for."""
+        `first` a multiple of it."""
         if last - first < SUBTREE:
             return subtree_root(self._digests(first, last))
-        joined = Frontier()
-        for end in range(first + SUBTREE, last + 1, SUBTREE):
-            joined.add(self.subtree(end), SUBTREE)
-        return joined.root()
+        return log_root(self._subtrees(first, last), ())
 
     def root(self, size: int | None = None) -> bytes:
         """The root of the first `size` leaves; None: of all."""
         size = self.size if size is None else size
         full = size - size % SUBTREE
-        tree = Frontier()
-        for end in range(SUBTREE, full + 1, SUBTREE):
-            tree.add(self.subtree(end), SUBTREE)
-        for digest in self._digests(full, size):
-            tree.add(leaf(digest))
-        return tree.root()
+        return log_root(self._subtrees(0, full), self._digests(full, size))
+
+    def _subtrees(self, first: int, last: int) -> Iterator[bytes]:
+        return map(self.subtree, range(first + SUBTREE, last + 1, SUBTREE))
 
     def _digests(self, after: int, upto: int) -> list[bytes]:
         found = self._reader.digests(after, upto)
         if len(found) != upto - after:
             raise StoreError(f"events are missing between positions {after + 1:,} and {upto:,}; run: holdlog verify")
         return found
+
+
+def _is_root(row: tuple[object, object]) -> bool:
+    """Whether a row of the view has the type of one: in a file, another program can have written anything."""
+    return isinstance(row[1], bytes)

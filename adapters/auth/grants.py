@@ -87,7 +87,7 @@ class Grants(NamedTuple):
     def sees(self, stream: str) -> bool:
         """Whether the principal may read the events of a stream. Required: for a record `read-values` on its namespace;
         for a claim `read-claims` or `claim` on its resource; for a thread `read-threads` on its name; for a token
-        or the log itself (`store:log`) `admin`; for an agent any scope but `metrics`."""
+        `admin`; for the log itself (`store:log`) `admin` on all names; for an agent any scope but `metrics`."""
         kind, _, rest = stream.partition(":")
         match kind:
             case "record":
@@ -96,8 +96,10 @@ class Grants(NamedTuple):
                 return self.sees_claim(unquote(rest))
             case "thread":
                 return self.allows("read-threads", unquote(rest))
-            case "token" | "store":
+            case "token":
                 return self.allows("admin", unquote(rest))
+            case "store":  # it names streams of all kinds
+                return self.allows("admin", "*")
             case _:
                 return kind == "agent" and any(grant.scope != "metrics" for grant in self.grants)
 

@@ -2,15 +2,13 @@
 
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdlog.adapters.operating_system.secrets import LONGEST, is_readable_by_others
 from holdlog.domain.checkpoint import Checkpoint, CheckpointNote, NoteSignature, ed25519_key_id
 from holdlog.domain.refusals import InvalidError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 TO_MAKE_A_KEY: Final = "openssl genpkey -algorithm ed25519 -out KEY"
 TO_PUBLISH_A_KEY: Final = "openssl pkey -in KEY -pubout -out PUBLIC"
@@ -21,7 +19,17 @@ class SigningKey:
     InvalidError, and ModuleNotFoundError without the extra `sign`."""
 
     def __init__(self, path: Path, named: str) -> None:
-        self._key = _private_key(path, named)
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        data = _read(path, named, is_secret=True)
+        try:
+            key = _loaded(lambda: load_pem_private_key(data, password=None))
+        except TypeError:
+            raise InvalidError(f"{named}: {path} is encrypted; pass a key without a passphrase") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise InvalidError(f"{named}: {path} is not a private Ed25519 key; to make one, run: {TO_MAKE_A_KEY}")
+        self._key = key
 
     def signed(self, checkpoint: Checkpoint) -> CheckpointNote:
         """The checkpoint with this key's signature."""
@@ -34,13 +42,14 @@ class PublicKey:
     """A public key from a file. `named`: the argument, for messages. Raises as `SigningKey`."""
 
     def __init__(self, path: Path, named: str) -> None:
-        self._key = _public_key(path, named)
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    @property
-    def pem(self) -> bytes:
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-        return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        data = _read(path, named)
+        key = _loaded(lambda: load_pem_public_key(data))
+        if not isinstance(key, Ed25519PublicKey):
+            raise InvalidError(f"{named}: {path} is not a public Ed25519 key; to write one, run: {TO_PUBLISH_A_KEY}")
+        self._key = key
 
     def require_signed(self, note: CheckpointNote) -> None:
         """Require that this key signed the checkpoint. Ignores signatures of other keys. Raises InvalidError."""
@@ -58,36 +67,14 @@ class PublicKey:
             raise InvalidError("checkpoint: the signature does not match its text") from None
 
 
-def _private_key(path: Path, named: str) -> "Ed25519PrivateKey":
+def _loaded(load: Callable[[], object]) -> object | None:
+    """The key that `load` returns; None if it is not one."""
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    data = _read(path, named, is_secret=True)
     try:
-        key = load_pem_private_key(data, password=None)
-    except TypeError:
-        raise InvalidError(f"{named}: {path} is encrypted; pass a key without a passphrase") from None
+        return load()
     except (ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise InvalidError(f"{named}: {path} is not a private Ed25519 key; to make one, run: {TO_MAKE_A_KEY}")
-    return key
-
-
-def _public_key(path: Path, named: str) -> "Ed25519PublicKey":
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    data = _read(path, named)
-    try:
-        key = load_pem_public_key(data)
-    except (ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PublicKey):
-        raise InvalidError(f"{named}: {path} is not a public Ed25519 key; to write one, run: {TO_PUBLISH_A_KEY}")
-    return key
+        return None
 
 
 def _read(path: Path, named: str, is_secret: bool = False) -> bytes:

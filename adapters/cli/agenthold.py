@@ -19,12 +19,9 @@ def import_agenthold_file(options: argparse.Namespace, location: Path | str) -> 
     from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.python.copying import import_agenthold
 
-    bar = Bar(sys.stderr, "import", "changes")
     started = time.monotonic()
-    try:
+    with Bar("import", "changes") as bar:
         report = import_agenthold(options.agenthold, location, options.claim_ttl, bar.draw)
-    finally:
-        bar.clear()
     seconds = time.monotonic() - started
     if options.json:
         facts = {**report._asdict(), "verified": True, "seconds": round(seconds, 3)}

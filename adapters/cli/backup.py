@@ -2,10 +2,12 @@
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdlog.adapters.cli.existing_store import require_store
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.store import Bar, mark, print_line, stored_location
 from holdlog.domain.refusals import StoreError
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_backup(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "backup",
         parents=[shared],
@@ -31,7 +32,6 @@ def add_backup(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 
 def add_restore(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "restore",
         parents=[shared],
@@ -47,18 +47,13 @@ def add_restore(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 def run_backup(options: argparse.Namespace) -> int:
     """Run `holdlog backup`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import no_store, printable
-    from holdlog.adapters.compose import store_exists
+    from holdlog.adapters.cli.texts import printable
     from holdlog.adapters.stores.sqlite.backup import back_up
 
     path = _file(options)
-    if not store_exists(path):
-        return no_store(path)
-    bar = Bar(sys.stderr, "backup", "pages")
-    try:
+    require_store(path)
+    with Bar("backup", "pages") as bar:
         report = back_up(path, Path(options.folder).expanduser(), options.keep, bar.draw)
-    finally:
-        bar.clear()
     if options.json:
         print_line(json.dumps(report._asdict()))
         return 0
@@ -73,11 +68,8 @@ def run_restore(options: argparse.Namespace) -> int:
     """Run `holdlog restore`. Raises HoldlogError, LocationError."""
     from holdlog.adapters.stores.sqlite.restore import restore
 
-    bar = Bar(sys.stderr, "restore", "steps")
-    try:
+    with Bar("restore", "steps") as bar:
         report = restore(_file(options), Path(options.backup).expanduser(), bar.draw)
-    finally:
-        bar.clear()
     if options.json:
         print_line(json.dumps({**report._asdict(), "lost": report.lost._asdict()}))
     else:
@@ -103,6 +95,10 @@ def _show(report: "RestoreReport") -> None:
     print_line(
         f"{mark('warn', sys.stdout)} lost: {counted(report.lost.events, 'event')} that the backup lacks, {where}"
     )
+    if report.same_store:
+        these = "it" if report.lost.events == 1 else "them"
+        kept = shlex.quote(str(report.kept))
+        print_line(printable(f"  to see {these}: holdlog --db {kept} log --after {report.lost.first - 1}"))
 
 
 def _file(options: argparse.Namespace) -> Path:

@@ -15,7 +15,6 @@ _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 
 
 def add_claims(add: Add) -> None:
-    """Add the commands."""
     claims = add("claims", "list claims and queues", _board)
     agents = add(
         "agents",

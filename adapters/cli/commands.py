@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from holdlog.adapters.cli.existing_store import location_to_read, require_store
 from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, named_location, variable_of, workspaces_of
+from holdlog.adapters.cli.settings import location_of, variable_of, workspaces_of
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.request import CommandRequest
@@ -163,17 +164,14 @@ def _run(call: Call, options: argparse.Namespace) -> int:
     from holdlog.adapters.api.validation import caller
     from holdlog.adapters.auth.identity import SessionId
     from holdlog.adapters.cli import response_texts, texts
-    from holdlog.adapters.compose import named_session, open_holdlog, process_session, store_exists
+    from holdlog.adapters.compose import named_session, open_holdlog, process_session
     from holdlog.domain.claims.lease import BY_LEASE
     from holdlog.domain.refusals import HoldlogError, InvalidError
 
-    location = location_of(options.db)
-    if options.command in _READ_ONLY and not store_exists(location):
-        is_list = options.command in _LISTS or (options.command == "status" and options.resource is None)
-        may_be_new = is_list and named_location(options.db) is None
-        if not (may_be_new and options.json):
-            return texts.no_store(location, expected=not may_be_new)
-        location = ":memory:"  # an empty list, in the usual shape
+    is_list = options.command in _LISTS or (options.command == "status" and options.resource is None)
+    location = location_to_read(options, is_list=True) if is_list else location_of(options.db)
+    if options.command in _READ_ONLY and not is_list:
+        require_store(location)
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
     session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())
@@ -313,11 +311,15 @@ def _version(parser: argparse.ArgumentParser) -> None:
     add_author(parser)
 
 
+def add_by(parser: argparse.ArgumentParser, who: str = "the author") -> None:
+    parser.add_argument(
+        "--by", default=user(), metavar="NAME", help=f"{who} (default: HOLDLOG_AGENT, or else your user name)"
+    )
+
+
 def add_author(parser: argparse.ArgumentParser) -> None:
     """Add the options of all writes."""
-    parser.add_argument(
-        "--by", default=user(), metavar="NAME", help="the author (default: HOLDLOG_AGENT, or else your user name)"
-    )
+    add_by(parser)
     parser.add_argument(
         "--guard",
         action="append",

@@ -17,7 +17,6 @@ examples:
 
 
 def add_completion(commands: Commands) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "completion",
         help="print a script that lets bash, zsh or fish complete commands and options",

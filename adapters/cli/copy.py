@@ -25,7 +25,6 @@ URLs need no password if PGPASSWORD or ~/.pgpass has it. docs/store.md describes
 
 
 def add_copy(commands: Commands) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "copy",
         help="copy a store to another file or database, or move it there",
@@ -55,17 +54,14 @@ def run_copy(options: argparse.Namespace) -> int:
     if getattr(options, "db", None) is not None:
         raise StoreError("copy: --db does not apply; name the two stores as FROM and TO")
     source, target = _location(options.source), _location(options.target)
-    bar = Bar(sys.stderr, "copy")
     started = time.monotonic()
+    with Bar("copy") as bar:
 
-    def note(line: str) -> None:
-        bar.clear()
-        print_note(line)
+        def note(line: str) -> None:
+            bar.clear()
+            print_note(line)
 
-    try:
         report = copy(source, target, options.seal, bar.draw, note)
-    finally:
-        bar.clear()
     print_report(report, "copied", options.json, time.monotonic() - started)
     return 0
 

@@ -18,6 +18,11 @@ FILTERS: Final = ("namespace", "prefix", "resource", "thread", "kinds", "agent")
 """The options of `add_filters`."""
 
 
+def add_range(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--from", dest="first", metavar="MOMENT", help="begin with this event or time (default: first)")
+    parser.add_argument("--to", dest="last", metavar="MOMENT", help="end with this event or time (default: the last)")
+
+
 def add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", metavar="NAMESPACE", help="only values of this namespace (default: all)")
     parser.add_argument("--prefix", metavar="TEXT", help="only keys that start with this; needs --namespace")

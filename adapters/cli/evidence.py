@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from holdlog.adapters.cli.event_options import FILTERS, add_filters, choice_of, first_moment, last_moment
-from holdlog.adapters.cli.moments import EXAMPLES
-from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, named_location, workspaces_of
+from holdlog.adapters.cli.event_options import FILTERS, add_filters, add_range, choice_of, first_moment, last_moment
+from holdlog.adapters.cli.existing_store import location_to_read, open_engine
+from holdlog.adapters.cli.moments import MOMENT_HELP
+from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.store import Bar, mark, print_line
 from holdlog.adapters.operating_system.private import new_private_file
 from holdlog.domain.refusals import InvalidError, StoreError
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from holdlog.adapters.api.past.requests import PointInTime
     from holdlog.adapters.cli.evidence_bundle import Case
     from holdlog.adapters.runtime.engine import Engine
-    from holdlog.adapters.stores.event_log.evidence import Progress
     from holdlog.adapters.stores.sql.reader import SqlReader
     from holdlog.domain.checkpoint import CheckpointNote
+    from holdlog.domain.progress import Progress
     from holdlog.projections.tree import LogTree
 
     Moments = tuple[PointInTime | None, PointInTime | None]
@@ -37,19 +37,17 @@ filters, only that the events are in the log. docs/verify_evidence.py verifies i
 
 Refused calls and registered agents are included, but nothing proves them.
 
-MOMENT is {EXAMPLES}.
-A time without an offset is in your time zone."""
+{MOMENT_HELP}."""
 _EXAMPLES: Final = """\
 examples:
   holdlog evidence --from 14:00 --to 14:10 -o case.zip
-  holdlog evidence --from 1200 --to 1300 --sign log.key -o case.zip
-  holdlog evidence --from 800 --to 900 --checkpoint monday.txt -o case.zip
+  holdlog evidence --from 1200 --to 1300 --sign key.pem -o case.zip
+  holdlog evidence --from 800 --to 900 --checkpoint tuesday.txt -o case.zip
   holdlog evidence --namespace campaign --without-values -o campaign.zip
 """
 
 
 def add_evidence(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "evidence",
         parents=[store, locations],
@@ -57,8 +55,7 @@ def add_evidence(commands: Commands, store: argparse.ArgumentParser, locations: 
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
-    parser.add_argument("--from", dest="first", metavar="MOMENT", help="begin with this event or time (default: first)")
-    parser.add_argument("--to", dest="last", metavar="MOMENT", help="end with this event or time (default: the last)")
+    add_range(parser)
     add_filters(parser)
     parser.add_argument("-o", "--out", required=True, metavar="FILE", help="the bundle, a zip file; must not exist yet")
     checkpoint = parser.add_mutually_exclusive_group()
@@ -81,26 +78,13 @@ def add_evidence(commands: Commands, store: argparse.ArgumentParser, locations: 
 
 def run_evidence(options: argparse.Namespace) -> int:
     """Run `holdlog evidence`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.api.settings import Settings
-    from holdlog.adapters.cli.texts import no_store, print_note
-    from holdlog.adapters.compose import open_holdlog, store_exists
-
     first, last = first_moment(options.first, "from"), last_moment(options.last, "to")
-    location = location_of(options.db)
-    if not store_exists(location):
-        return no_store(location, expected=named_location(options.db) is not None)
-    engine = open_holdlog(
-        location, Settings(workspaces=workspaces_of(options)), what="holdlog evidence", report=print_note
-    )
-    bar = Bar(sys.stderr, "evidence")
-    try:
-        with new_zip(Path(options.out)) as file:
-            case = _write(file, engine, options, (first, last), bar.draw)
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), {})) from None
-    finally:
-        bar.clear()
-        engine.close()
+    with (
+        open_engine(options, location_to_read(options)) as engine,
+        Bar("evidence") as bar,
+        new_zip(Path(options.out)) as file,
+    ):
+        case = _write(file, engine, options, (first, last), bar.draw)
     _show(case, options)
     return 0
 
@@ -152,7 +136,9 @@ def _write(
 def _require_events(found: "LogRange", note: "CheckpointNote") -> None:
     size = note.checkpoint.size
     if found.upto > size:
-        raise InvalidError(f"--to: is after the checkpoint, which has {size} events; pass an earlier moment")
+        raise InvalidError(
+            f"--to: is after the checkpoint, which has {size} events; pass an earlier moment, or a later checkpoint"
+        )
     if found.after >= found.upto:
         raise InvalidError("--from: there are no events in this range; pass another moment")
 
@@ -160,11 +146,11 @@ def _require_events(found: "LogRange", note: "CheckpointNote") -> None:
 def _note(tree: "LogTree", store_id: str, options: argparse.Namespace) -> "CheckpointNote":
     """The checkpoint that was passed, or a new one. Raises InvalidError, StoreError."""
     from holdlog.adapters.cli.proof import CheckpointOptions, read_note, signer
-    from holdlog.domain.checkpoint import Checkpoint
+    from holdlog.domain.checkpoint import checkpoint_of
 
     if options.checkpoint is None:
         key = None if options.sign is None else Path(options.sign)
-        return signer(CheckpointOptions(sign=key))(Checkpoint(store_id, tree.size, tree.root()))
+        return signer(CheckpointOptions(sign=key))(checkpoint_of(store_id, tree.size, tree.root()))
     note = read_note(options.checkpoint)
     if note.checkpoint.origin != store_id:
         raise InvalidError("--checkpoint: is of another store")

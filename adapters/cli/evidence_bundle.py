@@ -9,9 +9,10 @@ from zipfile import ZipFile
 
 from holdlog.adapters.cli.evidence_report import Report
 from holdlog.adapters.stores.event_log.codec import EncodedEvent, decode
-from holdlog.adapters.stores.event_log.evidence import Progress, ProvenEvents, fields_of, without_payload
+from holdlog.adapters.stores.event_log.evidence import ProvenEvents, fields_of, without_payload
 from holdlog.domain.agent import Profile
 from holdlog.domain.checkpoint import CheckpointNote
+from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, named_location
+from holdlog.adapters.cli.existing_store import location_to_read, open_engine
+from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.store import Bar, stored_location
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
@@ -26,7 +26,6 @@ _COMPRESSION: Final = 4
 
 
 def add_export(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "export",
         parents=[store],
@@ -57,19 +56,13 @@ def run_export(options: argparse.Namespace) -> int:
 
 
 def _run_export_log(options: argparse.Namespace) -> int:
-    from holdlog.adapters.cli.texts import no_store, print_note
-    from holdlog.adapters.compose import store_exists
+    from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.python.copying import export_log
 
-    location = stored_location(options.db)
-    if not store_exists(location):
-        return no_store(location, expected=named_location(options.db) is not None)
-    bar = Bar(sys.stderr, "export")
-    try:
-        with _output(options.out, options.compress) as write:
-            events = export_log(location, write, bar.draw, print_note)
-    finally:
-        bar.clear()
+    stored_location(options.db)  # refuses a store in memory
+    location = location_to_read(options)
+    with Bar("export") as bar, _output(options.out, options.compress) as write:
+        events = export_log(location, write, bar.draw, print_note)
     if options.out is not None or sys.stderr.isatty():
         print_note(f"exported {events:,} events{'' if options.out is None else f' to {options.out}'}")
     return 0
@@ -105,15 +98,10 @@ def _output(path: Path | None, compress: bool) -> Iterator[Callable[[bytes], obj
 
 
 def _run_export_values(options: argparse.Namespace) -> int:
-    from holdlog.adapters.cli.texts import no_store, print_note, printable
-    from holdlog.adapters.compose import open_holdlog, store_exists
+    from holdlog.adapters.cli.texts import print_note, printable
 
-    location = location_of(options.db)
-    if not store_exists(location):
-        return no_store(location, expected=named_location(options.db) is not None)
-    engine = open_holdlog(location, what="holdlog export", report=print_note)
-    bar = Bar(sys.stderr, "export", "values")
-    try:
+    names = {"namespace": "NAMESPACE"}
+    with open_engine(options, location_to_read(options), names) as engine, Bar("export", "values") as bar:
         parts = engine.requests.values.exported_text(options.namespace, options.include_deleted)
         with engine.store.snapshot() as reader:
             total, position, lines = _count(reader, options.namespace), reader.position(), 0
@@ -122,13 +110,11 @@ def _run_export_values(options: argparse.Namespace) -> int:
                 if part.endswith("\n"):
                     lines += 1
                     bar.draw(lines, max(lines, total))
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), {"namespace": "NAMESPACE"})) from None
-    finally:
-        bar.clear()
-        engine.close()
     sys.stdout.flush()
-    if sys.stderr.isatty():
+    if not lines:
+        which = "" if options.namespace is None else " in this namespace; to list namespaces: holdlog list"
+        print_note(f"there are no values{which}")
+    elif sys.stderr.isatty():
         print_note(f"exported {lines:,} values at position {position:,}")
     return 0
 

@@ -1,7 +1,6 @@
 """`holdlog import`: an export of a log, or a file of agenthold, becomes a new store."""
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import Final
@@ -24,7 +23,6 @@ examples:
 
 
 def add_import(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "import",
         parents=[store],
@@ -83,13 +81,9 @@ def _import_log(options: argparse.Namespace, location: Path | str) -> None:
         file = open(0 if is_input else name, "rb", closefd=not is_input)  # noqa: SIM115  # closed by the block below
     except OSError as error:
         raise StoreError(f"{name} cannot be read ({error.strerror}); check the path") from None
-    bar = Bar(sys.stderr, "import")
     started = time.monotonic()
-    try:
-        with file:
-            report = import_log(file, name, location, bar.draw)
-    finally:
-        bar.clear()
+    with file, Bar("import") as bar:
+        report = import_log(file, name, location, bar.draw)
     print_report(report, "imported", options.json, time.monotonic() - started)
     if not options.json:
         print_line(printable(f"  the store is {report.target}"))

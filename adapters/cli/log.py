@@ -10,10 +10,11 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.event_options import add_filters, choice_of, first_moment, last_moment
-from holdlog.adapters.cli.moments import EXAMPLES
+from holdlog.adapters.cli.existing_store import location_to_read, open_engine
+from holdlog.adapters.cli.moments import MOMENT_HELP
 from holdlog.adapters.cli.nats import run_until_ended
-from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, named_location, one_or_more, workspaces_of
+from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.settings import one_or_more
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ _DESCRIPTION: Final = f"""\
 List events, oldest first; with --follow also new ones as they happen. docs/events.md describes the events. Times are
 shown in UTC.
 
-MOMENT is {EXAMPLES}.
-A time without an offset is in your time zone."""
+{MOMENT_HELP}."""
 _EXAMPLES: Final = """\
 examples:
   holdlog log --last 20
@@ -75,26 +75,20 @@ def add_log(commands: Commands, store: argparse.ArgumentParser, locations: argpa
 
 def run_log(options: argparse.Namespace) -> int:
     """Run `holdlog log`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.api.settings import Settings
-    from holdlog.adapters.cli.texts import no_store, print_note
-    from holdlog.adapters.compose import open_holdlog, store_exists
+    from holdlog.adapters.cli.texts import print_note
 
     _check(options)
-    location = location_of(options.db)
-    if not store_exists(location):
-        return no_store(location, expected=named_location(options.db) is not None)
-    engine = open_holdlog(location, Settings(workspaces=workspaces_of(options)), what="holdlog log", report=print_note)
-    try:
+    with open_engine(options, location_to_read(options)) as engine:
         choice = choice_of(engine, options)
         if options.follow:
             return run_until_ended(_follow(engine, choice, options))
+        is_empty = True
         for entry in islice(_entries(engine, choice, options), options.limit):
             _show(entry, options.json)
-        return 0
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), {})) from None
-    finally:
-        engine.close()
+            is_empty = False
+    if is_empty and not options.json:
+        print_note("no event of the store matches")
+    return 0
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from holdlog.adapters.cli.completion import add_completion
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.evidence import add_evidence
+from holdlog.adapters.cli.existing_store import NoStoreError
 from holdlog.adapters.cli.export import add_export
 from holdlog.adapters.cli.history import add_history
 from holdlog.adapters.cli.hook import add_hook
@@ -110,6 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code: int = options.run(options)
         finally:
             print(end="", flush=True)  # report a full disk here, not when the interpreter ends
+    except NoStoreError as error:
+        _complain(error)
+        return error.code
     except UnavailableError as error:
         _complain(error)
         return 1
@@ -201,37 +205,21 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     locations = argparse.ArgumentParser(add_help=False)
     add_options(locations, WorkspaceOptions)
     commands = Commands(parser)
-    add_serve(commands, store, locations)
     add = adder(commands, store, locations)
-    add_values(add)
-    add_history(add)
-    add_claims(add)
-    add_updates(add)
-    add_thread(commands, store)
-    add_log(commands, store, locations)
-    add_replay(commands, store, locations)
-    add_evidence(commands, store, locations)
-    add_past(commands, store, locations)
-    add_undo(commands, store, locations)
-    add_read_models(commands, store, locations)
-    add_redact(commands, store)
-    add_retention(commands, store, locations)
-    add_timeline(commands, store, locations)
-    add_rebuild(commands, store)
-    add_doctor(commands, store)
-    add_proof(commands, store)
-    add_backup(commands, store)
-    add_restore(commands, store)
-    add_copy(commands)
-    add_export(commands, store)
-    add_import(commands, store)
-    add_token(commands, store)
-    add_relay(commands, store)
-    add_subscribe(commands, store)
-    add_demo(commands)
-    add_up(commands)
-    add_hook(commands, store)
-    add_completion(commands)
+    for add_calls in (add_values, add_history, add_claims, add_updates):
+        add_calls(add)
+    for add_command in (
+        *(add_serve, add_log, add_replay, add_evidence, add_past, add_undo, add_read_models, add_timeline),
+        add_retention,
+    ):
+        add_command(commands, store, locations)
+    for add_command_of_store in (
+        *(add_thread, add_rebuild, add_doctor, add_proof, add_backup, add_restore, add_export, add_import),
+        *(add_redact, add_token, add_relay, add_subscribe, add_hook),
+    ):
+        add_command_of_store(commands, store)
+    for add_other in (add_copy, add_demo, add_up, add_completion):
+        add_other(commands)
     parser.description = _DESCRIPTION.format(commands=commands.listed(_GROUPS))
     return parser, commands.choices
 

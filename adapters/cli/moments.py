@@ -12,6 +12,7 @@ Moment = int | datetime
 TIMES: Final = '14:03, "yesterday 9:00", "2026-11-23 14:03", 2026-11-23T14:03:00Z, "10 minutes ago"'
 EXAMPLES: Final = f"{TIMES} or a position such as #1234"
 """What `parse_moment` understands, for help texts."""
+MOMENT_HELP: Final = f"MOMENT is {EXAMPLES}.\nA time without an offset is in your time zone"
 
 _POSITION: Final = re.compile(r"#?([0-9]{1,18})")
 _AGO: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?|an?) ?([a-z]+) ago")
@@ -79,7 +80,8 @@ def _at_clock(found: re.Match[str], now: datetime, argument: str) -> datetime:
     else:
         meant = _local(datetime.combine(_day(found["day"], now.astimezone().date()), clock), argument)
     if found["day"] in (None, "today") and meant > now:
-        raise InvalidError(f'{argument}: is later today; for the day before, write "yesterday {clock:%H:%M}"')
+        written = found.string[found.start("hour") :].upper()
+        raise InvalidError(f'{argument}: is later today; for the day before, write "yesterday {written}"')
     return meant
 
 

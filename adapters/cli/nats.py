@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdlog.adapters.cli.existing_store import NoStoreError
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import (
     add_options,
@@ -118,7 +119,7 @@ def add_subscribe(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 def run_subscribe(options: argparse.Namespace) -> int:
     """Run `holdlog subscribe`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import no_store, print_note, printable
+    from holdlog.adapters.cli.texts import print_note, printable
     from holdlog.adapters.compose import open_holdlog, store_exists
     from holdlog.adapters.python.subscriber import Subscription
 
@@ -129,7 +130,7 @@ def run_subscribe(options: argparse.Namespace) -> int:
     if location is not None and store_exists(location):
         engine = open_holdlog(location, what="holdlog subscribe", report=print_note)
     elif location is not None and named:
-        return no_store(location)
+        raise NoStoreError(location)
 
     async def show() -> None:
         left = options.limit
@@ -149,14 +150,14 @@ def run_subscribe(options: argparse.Namespace) -> int:
 
 def run_relay(options: argparse.Namespace) -> int:
     """Run `holdlog relay`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import no_store, print_note
+    from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, open_lead
     from holdlog.adapters.nats.relay import Relay
 
     nats = nats_options_of(options)
     location = location_of(options.db)
     if isinstance(location, Path) and not os.path.lexists(location):
-        return no_store(location)
+        raise NoStoreError(location)
     engine = open_holdlog(location, what="holdlog relay", report=print_note)
     try:
         printer = _StatusPrinter(nats.address, options.json, options.once)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.commands import add_address
 from holdlog.adapters.cli.existing_store import run_call
-from holdlog.adapters.cli.moments import EXAMPLES, parse_moment
+from holdlog.adapters.cli.moments import MOMENT_HELP, parse_moment
 from holdlog.adapters.cli.parsers import Commands, add_action
 from holdlog.adapters.cli.settings import one_or_more
 from holdlog.domain.refusals import InvalidError
@@ -35,8 +35,7 @@ _DESCRIPTION: Final = f"""\
 Show values, claims, agents and threads as they were at an earlier moment. Without a further word: all claims and
 queues.
 
-MOMENT is {EXAMPLES}.
-A time without an offset is in your time zone, and means the last event until then."""
+{MOMENT_HELP}, and means the last event until then: 14:03 is 14:03:00."""
 _EXAMPLES: Final = """\
 examples:
   holdlog at 14:03                              what was claimed at 14:03
@@ -49,7 +48,6 @@ examples:
 
 
 def add_past(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "at",
         parents=[store, locations],

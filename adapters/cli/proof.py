@@ -4,10 +4,12 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdlog.adapters.cli.existing_store import require_store
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import add_options, read_options
 from holdlog.adapters.cli.store import Bar, finding_line, mark, print_line, stored_location
@@ -54,7 +56,6 @@ class AnchorOptions(CheckpointOptions):
 
 
 def add_proof(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add both commands; `run` of their namespaces returns the exit code. `shared` provides `--db`."""
     checkpoint = commands.add_parser(
         "checkpoint",
         parents=[shared],
@@ -96,22 +97,16 @@ def add_proof(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 def run_checkpoint(options: argparse.Namespace) -> int:
     """Run `holdlog checkpoint`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import no_store, print_note
-    from holdlog.adapters.compose import open_store, store_exists
+    from holdlog.adapters.cli.texts import print_note
+    from holdlog.adapters.compose import open_store
     from holdlog.adapters.stores.event_log.tree import checkpoint_of
 
     given = read_options(CheckpointOptions, options)
     note_of = signer(given)
     location = stored_location(options.db)
-    if not store_exists(location):
-        return no_store(location)
-    store = open_store(location, print_note)
-    bar = Bar(sys.stderr, "checkpoint")
-    try:
+    require_store(location)
+    with closing(open_store(location, print_note)) as store, Bar("checkpoint") as bar:
         note = note_of(checkpoint_of(store, bar.draw))
-    finally:
-        bar.clear()
-        store.close()
     if given.anchor_command is not None:
         from holdlog.adapters.operating_system.anchor import hand_over
 
@@ -126,7 +121,7 @@ def run_checkpoint(options: argparse.Namespace) -> int:
 
 
 def signer(options: CheckpointOptions) -> "Callable[[Checkpoint], CheckpointNote]":
-    """What makes a note of a checkpoint: signed, if there is a key. Raises InvalidError."""
+    """Return a function that turns a checkpoint into a note, signed if there is a key. Raises InvalidError."""
     from holdlog.domain.checkpoint import CheckpointNote
 
     if options.sign is None:
@@ -157,20 +152,15 @@ def start_anchoring(store: "Store", options: AnchorOptions) -> "Anchoring | None
 
 def run_verify(options: argparse.Namespace) -> int:
     """Run `holdlog verify`. Raises StoreError, InvalidError, LocationError."""
-    from holdlog.adapters.cli.texts import no_store
-    from holdlog.adapters.compose import examine, store_exists
+    from holdlog.adapters.compose import examine
     from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.stores.event_log.findings import verdict_of
 
     checkpoints = _read_checkpoints(options.checkpoint, options.key)
     location = stored_location(options.db)
-    if not store_exists(location):
-        return no_store(location)
-    bar = Bar(sys.stderr, "verify")
-    try:
+    require_store(location)
+    with Bar("verify") as bar:
         findings = examine(location, bar.draw, checkpoints)
-    finally:
-        bar.clear()
     verdict = verdict_of(findings, checkpoints)
     if options.json:
         rows = [finding._asdict() for finding in findings]

@@ -1,18 +1,17 @@
 """`holdlog activity` and `holdlog conflicts`: read models that catch up with the log before they answer."""
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.event_options import first_moment, last_moment
-from holdlog.adapters.cli.moments import EXAMPLES
-from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, named_location, one_or_more, workspaces_of
+from holdlog.adapters.cli.existing_store import location_to_read, open_engine
+from holdlog.adapters.cli.moments import MOMENT_HELP
+from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.settings import one_or_more
 from holdlog.adapters.cli.store import Bar
-from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.past.requests import PointInTime
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 ReportOf = Callable[["Engine", argparse.Namespace, "PointInTime | None", "PointInTime | None"], "ModelReport[Any]"]
 
-_MOMENTS: Final = f"MOMENT is {EXAMPLES}.\nA time without an offset is in your time zone."
 _GROUPS: Final = ("values", "claims", "threads", "other")
 _GROUP_OF: Final = {"record": "values", "claim": "claims", "thread": "threads"}
 
@@ -43,14 +41,13 @@ examples:
 
 
 def add_read_models(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the commands; `run` of their namespace returns the exit code."""
 
     activity = commands.add_parser(
         "activity",
         parents=[store, locations],
         help="count the events that each agent caused, per hour",
         description="Count the events that each agent caused, per hour (UTC), newest first. The first and the last\n"
-        f"hour count as a whole. Expiries are not counted.\n\n{_MOMENTS}",
+        f"hour count as a whole. Expiries are not counted.\n\n{MOMENT_HELP}.",
         epilog=_OF_ACTIVITY,
     )
     conflicts = commands.add_parser(
@@ -60,7 +57,7 @@ def add_read_models(commands: Commands, store: argparse.ArgumentParser, location
         help="count who collided with whom at which resource, and who was refused",
         description="Count who queued behind whom at which resource, most frequent first, and who was refused because\n"
         "of another agent, and list the newest of these calls. A store keeps its last 10,000 refusals.\n\n"
-        f"{_MOMENTS}",
+        f"{MOMENT_HELP}.",
         epilog=_OF_CONFLICTS,
     )
     for parser, what, report, describe in (
@@ -82,26 +79,14 @@ def add_read_models(commands: Commands, store: argparse.ArgumentParser, location
 
 def _run(options: argparse.Namespace, report_of: ReportOf, describe: Callable[[Any], str]) -> int:
     """Run a command. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.api.settings import Settings
-    from holdlog.adapters.cli.texts import moment_at, no_store, print_json, print_note, printable
-    from holdlog.adapters.compose import open_holdlog, store_exists
+    from holdlog.adapters.cli.texts import moment_at, print_json, printable
     from holdlog.adapters.eventsourcing.read_models import run_report
 
-    location = location_of(options.db)
-    if not store_exists(location):
-        return no_store(location, expected=named_location(options.db) is not None)
-    settings, bar = Settings(workspaces=workspaces_of(options)), Bar(sys.stderr, options.what)
-    engine = open_holdlog(location, settings, what=f"holdlog {options.command}", report=print_note)
-    try:
+    with open_engine(options, location_to_read(options)) as engine, Bar(options.what) as bar:
         since, until = first_moment(options.since, "since"), last_moment(options.until, "until")
         report = report_of(engine, options, since, until)
         found = run_report(engine, report, bar.draw)
         begin = engine.read(report.period).since
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), {})) from None
-    finally:
-        bar.clear()
-        engine.close()
     if options.json:
         print_json(found.body())
     else:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.commands import user
+from holdlog.adapters.cli.commands import add_by
 from holdlog.adapters.cli.existing_store import run_call
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.domain.refusals import InvalidError
@@ -21,15 +21,10 @@ examples:
   holdlog redact --finish                 after an interrupted redaction
 
 holdlog history NAMESPACE KEY shows versions, holdlog log positions. Names, keys, ids and labels cannot be redacted.
+The response lists where else the removed text is, but not where only a part of it is: begin with the value that is
+the secret alone.
 """
-_NAMES: Final = {
-    "namespace": "NAMESPACE",
-    "key": "KEY@VERSION",
-    "position": "--position",
-    "field": "--field",
-    "by": "--by",
-    "reason": "--reason",
-}
+_NAMES: Final = {"namespace": "NAMESPACE", "key": "KEY@VERSION"}
 _SHOWN: Final = 20
 """Other places of the text that are listed on the terminal."""
 _PER_COMMAND: Final = 100
@@ -37,7 +32,6 @@ _PER_COMMAND: Final = 100
 
 
 def add_redact(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "redact",
         parents=[store],
@@ -62,9 +56,7 @@ def add_redact(commands: Commands, store: argparse.ArgumentParser) -> None:
         help="which text: value, note, purpose or reason (default: what the event has other than its reason)",
     )
     parser.add_argument("--reason", metavar="TEXT", help="why, for the log; required, without the text itself")
-    parser.add_argument(
-        "--by", default=user(), metavar="NAME", help="who redacts (default: HOLDLOG_AGENT, or else your user name)"
-    )
+    add_by(parser, "who redacts")
     parser.add_argument("--finish", action="store_true", help="finish interrupted redactions (default: redact)")
     parser.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
     parser.set_defaults(run=_run)
@@ -109,8 +101,8 @@ def _show(result: "RedactionResult", options: argparse.Namespace) -> None:
     if result.also_in:
         print("\nthe same text is also in:")
         print(table([(f"  {_named(it)}", f"position {it.position}") for it in result.also_in[:_SHOWN]]))
-        if more := len(result.also_in) - _SHOWN + bool(result.more):
-            print(f"  and {more:,}{' or more' if result.more else ''} more" if more > 0 else "", end="\n" * (more > 0))
+        if (more := len(result.also_in) - _SHOWN) > 0:
+            print(f"  and {'at least ' if result.more else ''}{more:,} more")
         print("to redact it there:")
         for command in _commands(result.also_in, options):
             print(printable(f"  {command}"))

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.event_options import add_filters, choice_of, first_moment, last_moment
-from holdlog.adapters.cli.moments import EXAMPLES
-from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, named_location, typed, workspaces_of
+from holdlog.adapters.cli.event_options import add_filters, add_range, choice_of, first_moment, last_moment
+from holdlog.adapters.cli.existing_store import location_to_read, open_engine
+from holdlog.adapters.cli.moments import MOMENT_HELP
+from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.settings import typed
 from holdlog.adapters.cli.store import Bar
 from holdlog.adapters.operating_system.options import Rule
-from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.events.ranges import LogRange
@@ -30,8 +30,7 @@ _DESCRIPTION: Final = f"""\
 Print the events of a range in the order in which they happened, and with --state what they led to: values, claims,
 queues and threads, as `holdlog at` shows them. With filters, only what they select. Times are in UTC.
 
-MOMENT is {EXAMPLES}.
-A time without an offset is in your time zone."""
+{MOMENT_HELP}."""
 _EXAMPLES: Final = """\
 examples:
   holdlog replay --from 14:00 --to 14:10
@@ -42,7 +41,6 @@ examples:
 
 
 def add_replay(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "replay",
         parents=[store, locations],
@@ -50,8 +48,7 @@ def add_replay(commands: Commands, store: argparse.ArgumentParser, locations: ar
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
-    parser.add_argument("--from", dest="first", metavar="MOMENT", help="begin with this event or time (default: first)")
-    parser.add_argument("--to", dest="last", metavar="MOMENT", help="end with this event or time (default: the last)")
+    add_range(parser)
     add_filters(parser)
     parser.add_argument(
         "--speed", type=typed(SPEED), metavar="N", help="N times as fast as it happened (default: without waiting)"
@@ -86,43 +83,34 @@ class Pace:
 def run_replay(options: argparse.Namespace) -> int:
     """Run `holdlog replay`. Raises HoldlogError, LocationError."""
     from holdlog.adapters.api.past.requests import PointInTime
-    from holdlog.adapters.api.settings import Settings
-    from holdlog.adapters.cli.texts import no_store, print_note
-    from holdlog.adapters.compose import open_holdlog, store_exists
+    from holdlog.adapters.cli.texts import print_note
 
     first, last = first_moment(options.first, "from"), last_moment(options.last, "to")
-    location = location_of(options.db)
-    if not store_exists(location):
-        return no_store(location, expected=named_location(options.db) is not None)
-    settings = Settings(workspaces=workspaces_of(options))
-    engine = open_holdlog(location, settings, what="holdlog replay", report=print_note)
-    try:
+    with open_engine(options, location_to_read(options)) as engine:
         if last is not None:  # found once, so that the state is that of the events
             last = last._replace(as_of=engine.read(engine.requests.past.resolved(last)))
         found = engine.read(engine.requests.events.range(first, last))
-        replay(engine, found, options, None if options.speed is None else Pace(options.speed))
+        count = replay(engine, found, options, None if options.speed is None else Pace(options.speed))
+        if not (count or options.state or options.json):
+            print_note("no event of the range matches")
         if options.state:
             from holdlog.adapters.cli.replay_state import ReplayedState, print_state
 
             point = PointInTime(found.upto, None) if last is None else last
             print_state(ReplayedState(engine, point, options), options.json)
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), {})) from None
-    finally:
-        engine.close()
     return 0
 
 
-def replay(engine: "Engine", found: "LogRange", options: argparse.Namespace, pace: Pace | None) -> None:
+def replay(engine: "Engine", found: "LogRange", options: argparse.Namespace, pace: Pace | None) -> int:
     """Print the events of a range, part by part. Each part is read on its own, so that a slow replay keeps no
-    transaction open. Raises InvalidError."""
+    transaction open. Returns their number. Raises InvalidError."""
     requests, choice = engine.requests.events, choice_of(engine, options)
     show = _as_json(engine) if options.json else _as_text(engine)
-    bar, rest = Bar(sys.stderr, "replay"), found
-    try:
+    rest, count = found, 0
+    with Bar("replay") as bar:
         while rest.after < rest.upto:
             lines, after = engine.read(requests.part(choice, rest, show))
-            rest = rest._replace(after=after)
+            rest, count = rest._replace(after=after), count + len(lines)
             if pace is None:
                 sys.stdout.writelines(line for _, line in lines)
             else:
@@ -132,8 +120,7 @@ def replay(engine: "Engine", found: "LogRange", options: argparse.Namespace, pac
                     sys.stdout.flush()
             if not sys.stdout.isatty():
                 bar.draw(after - found.after, found.upto - found.after)
-    finally:
-        bar.clear()
+    return count
 
 
 def _as_text(engine: "Engine") -> "Show":

@@ -1,11 +1,9 @@
 """`holdlog retention`: how long former values of a namespace are kept."""
 
 import argparse
-import re
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.commands import user
+from holdlog.adapters.cli.commands import add_by
 from holdlog.adapters.cli.existing_store import run_call
 from holdlog.adapters.cli.parsers import Commands, duration_of
 from holdlog.adapters.cli.store import Bar
@@ -21,11 +19,10 @@ examples:
   holdlog retention build none            keep former values again
   holdlog retention --run                 remove now what is due; servers do so every minute
 """
-_NAMES: Final = {"namespace": "NAMESPACE", "by": "--by", "reason": "--reason", "seconds": "TIME"}
+_NAMES: Final = {"namespace": "NAMESPACE", "seconds": "TIME"}
 
 
 def add_retention(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "retention",
         parents=[store, locations],
@@ -37,9 +34,7 @@ def add_retention(commands: Commands, store: argparse.ArgumentParser, locations:
     )
     parser.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="a group of keys (default: list all)")
     parser.add_argument("time", nargs="?", type=_time, metavar="TIME", help="such as 30d, 12h or none")
-    parser.add_argument(
-        "--by", default=user(), metavar="NAME", help="who decides (default: HOLDLOG_AGENT, or else your user name)"
-    )
+    add_by(parser, "who decides")
     parser.add_argument("--run", dest="now", action="store_true", help="remove what is due now (default: list)")
     parser.add_argument("--reason", metavar="TEXT", help="why, for the log (default: none)")
     parser.add_argument("--json", action="store_true", help="print the response as JSON (default: text)")
@@ -71,11 +66,8 @@ def _changed(engine: "Engine", options: argparse.Namespace) -> Any:
 def _removed(engine: "Engine", options: argparse.Namespace) -> Any:
     from holdlog.adapters.runtime.redacting import run_retention
 
-    bar = Bar(sys.stderr, "retention")
-    try:
+    with Bar("retention") as bar:
         return run_retention(engine, bar.draw)
-    finally:
-        bar.clear()
 
 
 def _show(result: Any) -> None:
@@ -97,4 +89,4 @@ def _show(result: Any) -> None:
 
 def _time(text: str) -> float:
     """Seconds; 0: no retention."""
-    return 0 if re.fullmatch("none", text) else duration_of(text, least=1)
+    return 0 if text == "none" else duration_of(text, least=1)

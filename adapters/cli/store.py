@@ -6,9 +6,11 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, Self, TextIO
 
+from holdlog.adapters.cli.existing_store import require_store
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import location_of, named_location
 from holdlog.domain.refusals import StoreError
@@ -27,7 +29,6 @@ _MARKS: Final = {"ok": ("âœ“", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("â
 
 
 def add_rebuild(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "rebuild",
         parents=[shared],
@@ -40,7 +41,6 @@ def add_rebuild(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 
 def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = commands.add_parser(
         "doctor",
         parents=[shared],
@@ -55,7 +55,7 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 def run_rebuild(options: argparse.Namespace) -> int:
     """Run `holdlog rebuild`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import no_store, print_note
+    from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_shadow_tables
     from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.stores.event_log.rebuild import rebuild
@@ -63,19 +63,13 @@ def run_rebuild(options: argparse.Namespace) -> int:
     from holdlog.adapters.stores.event_log.tree import rebuild_tree
 
     location = stored_location(options.db)
-    engine = open_shadow_tables(location, print_note)
-    if engine is None:
-        return no_store(location)
-    store, shadow = engine
-    bar = Bar(sys.stderr, "rebuild")
+    require_store(location)
+    store, shadow = open_shadow_tables(location, print_note)
     started = time.monotonic()
-    try:
+    with closing(store), Bar("rebuild") as bar:
         report = rebuild(shadow, bar.draw)
         snapshots = rebuild_snapshots(store)
         roots = rebuild_tree(store)
-    finally:
-        bar.clear()
-        store.close()
     seconds = time.monotonic() - started
     if options.json:
         facts = {**report._asdict(), "snapshots": snapshots, "roots": roots, "seconds": round(seconds, 3)}
@@ -94,14 +88,11 @@ def run_doctor(options: argparse.Namespace) -> int:
     from holdlog.adapters.stores.event_log.findings import Finding
 
     location = stored_location(options.db)
-    bar = Bar(sys.stderr, "doctor")
-    try:
-        if named_location(options.db) is None and not store_exists(location):  # a new repository
-            findings = [Finding("file", "ok", f"there is no store yet; {NEXT_STEP}")]
-        else:
+    if named_location(options.db) is None and not store_exists(location):  # a new repository
+        findings = [Finding("file", "ok", f"there is no store yet; {NEXT_STEP}")]
+    else:
+        with Bar("doctor") as bar:
             findings = examine(location, bar.draw)
-    finally:
-        bar.clear()
     sound = all(finding.level != "bad" for finding in findings)
     if options.json:
         rows = [finding._asdict() for finding in findings]
@@ -114,18 +105,29 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 
 class Bar:
-    """A progress bar on a terminal; nothing elsewhere. `unit`: what it counts. `clock`: in seconds."""
+    """A progress bar while a block runs, on a terminal; nothing elsewhere. `unit`: what it counts. `stream`: None:
+    standard error. `clock`: in seconds."""
 
     def __init__(
-        self, stream: TextIO, title: str, unit: str = "events", clock: Callable[[], float] = time.monotonic
+        self,
+        title: str,
+        unit: str = "events",
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream = stream
+        self._stream = stream = sys.stderr if stream is None else stream
         self._title = title
         self._unit = unit
         self._clock = clock
         self._shown = stream.isatty()
         self._began = self._drawn = clock()
         self._is_drawn = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def draw(self, done: int, total: int) -> None:
         now = self._clock()

@@ -6,10 +6,8 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
-from holdlog.adapters.operating_system.location import without_password
 from holdlog.domain.names import appears_blank, mixed_scripts
 from holdlog.domain.times import microseconds, utc
 
@@ -36,13 +34,6 @@ def positions(first: int, last: int) -> str:
 def print_json(body: object) -> None:
     """Print a response as JSON, on one line."""
     print(printable(json.dumps(body, ensure_ascii=False)), flush=True)
-
-
-def no_store(location: Path | str, expected: bool = True) -> int:
-    """Report that the store does not exist, and what to do next. Returns the exit code: 1 if the command needs the
-    store, else 0."""
-    print_note(f"there is no store at {without_password(location)} yet; {NEXT_STEP}")
-    return 1 if expected else 0
 
 
 def is_coloured() -> bool:

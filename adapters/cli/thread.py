@@ -5,9 +5,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.parsers import Commands, add_action, as_option
-from holdlog.adapters.cli.settings import location_of, named_location, one_or_more
-from holdlog.domain.refusals import HoldlogError, InvalidError, NotFoundError, StoreError, UnavailableError
+from holdlog.adapters.cli.existing_store import existing_location, location_to_read, open_engine
+from holdlog.adapters.cli.parsers import Commands, add_action
+from holdlog.adapters.cli.settings import one_or_more
+from holdlog.domain.refusals import NotFoundError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.threads.responses import ThreadData
@@ -40,7 +41,6 @@ _NAMES_HERE: Final = {
 
 
 def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "thread",
         help="list and read threads: the messages, results and data of a run",
@@ -77,29 +77,18 @@ def add_thread(commands: Commands, store: argparse.ArgumentParser) -> None:
 def _run(ask: Ask, options: argparse.Namespace) -> int:
     """Run the command. Raises HoldlogError for a bad argument and for a store that cannot be read."""
     from holdlog.adapters.cli import texts, thread_texts
-    from holdlog.adapters.compose import open_holdlog, store_exists
 
-    location = location_of(options.db)
-    if not store_exists(location):
-        may_be_new = options.action == "list" and named_location(options.db) is None
-        if not (may_be_new and options.json):
-            return texts.no_store(location, expected=not may_be_new)
-        location = ":memory:"  # an empty list, in the usual shape
-    engine = open_holdlog(location, what="holdlog thread", report=texts.print_note)
-    try:
-        body = ask(engine, options)
-    except InvalidError as error:
-        raise InvalidError(as_option(str(error), _NAMES_HERE)) from None
-    except (StoreError, UnavailableError):
-        raise
-    except HoldlogError as refusal:
-        if options.json:
-            texts.print_json(engine.requests.expected(refusal).body())
-        else:
-            texts.print_note(_what_to_do(refusal))
-        return 1
-    finally:
-        engine.close()
+    is_list = options.action == "list"
+    location = location_to_read(options, is_list=True) if is_list else existing_location(options)
+    with open_engine(options, location, _NAMES_HERE) as engine:
+        try:
+            body = ask(engine, options)
+        except NotFoundError as missing:
+            if options.json:
+                texts.print_json(engine.requests.expected(missing).body())
+            else:
+                texts.print_note(_what_to_do(missing))
+            return 1
     if options.json:
         texts.print_json(body)
         return 0
@@ -109,14 +98,12 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
     return 0
 
 
-def _what_to_do(refusal: HoldlogError) -> str:
-    """Advice for a missing thread: look for another name, or in another store."""
-    if isinstance(refusal, NotFoundError) and "key" not in refusal.facts:
-        missing = refusal.facts["thread_id"]
-        return f"there is no thread {missing}; to see all: holdlog thread list (use --db for another store)"
-    if isinstance(refusal, NotFoundError):
-        return f"{refusal}; to see all keys: holdlog thread data {refusal.facts['thread_id']}"
-    return str(refusal)
+def _what_to_do(missing: NotFoundError) -> str:
+    """Advice for a missing thread or key: look for another name, or in another store."""
+    thread = missing.facts["thread_id"]
+    if "key" in missing.facts:
+        return f"{missing}; to see all keys: holdlog thread data {thread}"
+    return f"there is no thread {thread}; to see all: holdlog thread list (use --db for another store)"
 
 
 def _more(body: Body) -> str:

@@ -1,15 +1,12 @@
 """`holdlog timeline`: who did what when, in lanes: in the terminal, or as a picture."""
 
 import argparse
-import os
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.event_options import add_window, first_moment, last_moment
 from holdlog.adapters.cli.existing_store import run_call
-from holdlog.adapters.cli.moments import EXAMPLES
+from holdlog.adapters.cli.moments import MOMENT_HELP
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import picture_file
 from holdlog.domain.refusals import InvalidError, NotFoundError
@@ -24,8 +21,7 @@ Show when claims were held and waited for, and when values were written, as lane
 NAMESPACE and KEY: one lane for each agent. With AGENT: one for each resource and value; without --since, of the last
 100,000 events. A name that was claimed is taken for a resource; --agent NAME is always an agent.
 
-MOMENT is {EXAMPLES}.
-A time without an offset is in your time zone."""
+{MOMENT_HELP}."""
 _EXAMPLES: Final = """\
 examples:
   holdlog timeline src/parser.py
@@ -36,7 +32,6 @@ examples:
 
 
 def add_timeline(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the command; `run` of its namespace returns the exit code."""
     parser = commands.add_parser(
         "timeline",
         parents=[store, locations],
@@ -86,20 +81,10 @@ def _show(found: "TimelineResult", options: argparse.Namespace) -> None:
         print(timeline_texts.describe(found, sys.stdout))
     else:
         from holdlog.adapters.cli.drawing.picture import picture
+        from holdlog.adapters.operating_system.private import new_private_file
 
-        _write(options.svg, picture(timeline_texts.drawn(found)))
+        with new_private_file(options.svg, replaces=True) as file:
+            file.write(picture(timeline_texts.drawn(found)).encode())
         print_note(f"drawn: {options.svg}")
     if found.more:
         print_note("there is more: --limit N shows the newest N entries, --since and --until others")
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the file as a whole, readable only by this user."""
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(number, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -118,8 +118,9 @@ def _axis(found: TimelineResult, scale: _Scale, left: int, marks: _Marks) -> lis
     for at, label in clock.marks(milliseconds, milliseconds / scale.width * (clock.width + 2)):
         column = min(scale.width - 1, int(at / milliseconds * scale.width))
         ticks[column] = "+"
-        words = words[:column] + label + words[column + len(label) :]
-    return [" " * left + "".join(ticks), f"{'UTC':<{left}}{words[: scale.width + 1].rstrip()}"]
+        if column + len(label) <= scale.width:  # a label that is cut would be another time
+            words = words[:column] + label + words[column + len(label) :]
+    return [" " * left + "".join(ticks), f"{'UTC':<{left}}{words.rstrip()}"]
 
 
 def _title(found: TimelineResult) -> str:

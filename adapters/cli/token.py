@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.commands import user
+from holdlog.adapters.cli.commands import add_by
+from holdlog.adapters.cli.existing_store import location_to_read, open_engine, require_store
 from holdlog.adapters.cli.parsers import Commands, add_action, duration_of
-from holdlog.adapters.cli.settings import named_location
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ examples:
 
 
 def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "token",
         help="create, list, revoke and rotate tokens for HTTP",
@@ -97,12 +96,7 @@ def add_token(commands: Commands, store: argparse.ArgumentParser) -> None:
             help="write the secret to this new file, which only you can read (default: print it)",
         )
     for action in (create, revoke, rotate):
-        action.add_argument(
-            "--by",
-            default=user(),
-            metavar="WHO",
-            help="who does it, for the log (default: HOLDLOG_AGENT, or else your user name)",
-        )
+        add_by(action, "who does it, for the log")
 
 
 def _create(options: argparse.Namespace) -> int:
@@ -176,20 +170,10 @@ def _list(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.store import stored_location
     from holdlog.adapters.cli.token_texts import described, row
-    from holdlog.adapters.compose import open_holdlog, store_exists
 
-    location: Path | str = stored_location(options.db)
-    if not store_exists(location):
-        may_be_new = named_location(options.db) is None
-        if not (may_be_new and options.json):
-            return texts.no_store(location, expected=not may_be_new)
-        location = ":memory:"  # an empty list, in the usual shape
-    engine = open_holdlog(location, what="holdlog token", report=texts.print_note)
-    try:
-        with engine.store.reader() as reader:
-            tokens, now = reader.tokens(None, -1), reader.at
-    finally:
-        engine.close()
+    stored_location(options.db)  # refuses a store in memory
+    with open_engine(options, location_to_read(options, is_list=True)) as engine, engine.store.reader() as reader:
+        tokens, now = reader.tokens(None, -1), reader.at
     if options.json:
         texts.print_json({"tokens": [described(token, now) for token in tokens]})
     else:
@@ -249,11 +233,11 @@ def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: b
     """Change a token. Returns the result, or the exit code if there is no store or the change was refused."""
     from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.store import stored_location
-    from holdlog.adapters.compose import open_holdlog, store_exists
+    from holdlog.adapters.compose import open_holdlog
 
     location = stored_location(options.db)
-    if must_exist and not store_exists(location):
-        return texts.no_store(location)
+    if must_exist:
+        require_store(location)
     engine: Engine = open_holdlog(location, what="holdlog token", report=texts.print_note)
     try:
         return engine.change_token(command, engine.caller)

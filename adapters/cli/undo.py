@@ -1,12 +1,11 @@
 """`holdlog diff`, `blame` and `revert`: what changed, who changed it, and how to undo it."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.commands import add_address, user
+from holdlog.adapters.cli.commands import add_address, add_by
 from holdlog.adapters.cli.existing_store import Call, run_call
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import one_or_more
@@ -35,7 +34,7 @@ _NAMES: Final = {
 }
 _MOMENTS: Final = """\
 A moment is a version of the key (v3), a time (14:03, "yesterday 9:00", 2026-11-23T14:03:00Z, "10 minutes ago", now) or
-a position in the log (1234)."""
+a position in the log (1234). 14:03 is 14:03:00, so it does not show a write of 14:03:25."""
 _OF_DIFF: Final = """\
 examples:
   holdlog diff campaign budget v1 v3
@@ -64,7 +63,6 @@ The session is that of `holdlog blame`, or the text that its client named, such 
 
 
 def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argparse.ArgumentParser) -> None:
-    """Add the commands; `run` of their namespace returns the exit code."""
 
     def add(
         name: str, help_text: str, description: str, epilog: str, call: Call, describe: str
@@ -132,9 +130,7 @@ def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argp
     revert.add_argument(
         "--dry-run", action="store_true", help="change nothing; show what would be done (default: do it)"
     )
-    revert.add_argument(
-        "--by", default=user(), metavar="NAME", help="the author (default: HOLDLOG_AGENT, or else your user name)"
-    )
+    add_by(revert)
     revert.add_argument("--reason", metavar="TEXT", help="why, for the history (default: none)")
     revert.add_argument(
         "--request-id", metavar="ID", help="repeat the command with the same ID within 24 hours: it is done once"
@@ -181,16 +177,13 @@ def _revert(engine: "Engine", options: argparse.Namespace) -> "RevertResult":
     from holdlog.adapters.api.validation import caller
     from holdlog.adapters.cli.store import Bar
 
-    bar = Bar(sys.stderr, "revert")
     who, requests = engine.caller, engine.requests.reverts
     who = caller(who, reason=options.reason, request_id=options.request_id)
     since = None if options.since is None else _since(options.since)
-    try:
+    with Bar("revert") as bar:
         writes = engine.read(
             requests.find(options.session, options.correlation, options.agent, since, options.namespace, bar.draw)
         )
-    finally:
-        bar.clear()
     if options.dry_run:
         return engine.read(requests.preview(writes, options.by, who))
     return engine.write(requests.revert(writes, options.by), who)

@@ -33,7 +33,6 @@ _NEXT: Final = (
 
 
 def add_up(commands: Commands) -> None:
-    """Add the command."""
     parser = commands.add_parser(
         "up",
         help="run PostgreSQL and NATS to try holdlog with, until Ctrl-C",

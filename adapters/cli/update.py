@@ -41,7 +41,6 @@ with move.json:
 
 
 def add_updates(add: Add) -> None:
-    """Add the commands."""
     update = add("update", "change a value where it is stored, without reading it first", _update)
     add_address(update)
     which = update.add_mutually_exclusive_group(required=True)

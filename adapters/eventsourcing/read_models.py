@@ -1,6 +1,5 @@
 """The read models of holdlog: activity of agents, and collisions. Commands catch up before they read them."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from eventsourcing.dispatch import singledispatchmethod
@@ -24,10 +23,9 @@ from holdlog.adapters.eventsourcing.mapper import LogMapper
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.stores.read_models.view import ReadModelView
 from holdlog.adapters.stores.sql.recorder import LogRecorder
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.projections.activity import HOUR
 from holdlog.projections.collisions import RecordedHold, RecordedTicket, blockers
-
-Draw = Callable[[int, int], None]
 
 PAGE: Final = 1_000
 """Events per transaction of the view."""
@@ -99,11 +97,10 @@ class ReadModels(Projection[ReadModelView]):
 
 
 def catch_up(
-    recorder: LogRecorder, application_name: str, view: ReadModelView, draw: Draw = lambda done, total: None
+    recorder: LogRecorder, application_name: str, view: ReadModelView, progress: Progress = ignore_progress
 ) -> int:
     """Bring the view up to the end of the log; return the position. Starts again from the beginning if the log is not
-    the one that the view has read, such as one restored from a backup. `draw`: called with the events read so far, and
-    all."""
+    the one that the view has read, such as one restored from a backup. `progress`: counts events."""
     mapper, models = LogMapper(), ReadModels(view)
     position, digest = view.reached(application_name)
     if position:
@@ -117,17 +114,17 @@ def catch_up(
             for stored in page:
                 models.process_event(mapper.to_domain_event(stored), Tracking(application_name, stored.id))
         position = page[-1].id
-        draw(position - start, max(end, position) - start)
+        progress(position - start, max(end, position) - start)
     return position
 
 
-def run_report(engine: Engine, report: ModelReport[Answered], draw: Draw = lambda done, total: None) -> Answered:
-    """Bring the read models of a store up to the end of its log, then answer from them. `draw`: as for `catch_up`.
+def run_report(engine: Engine, report: ModelReport[Answered], progress: Progress = ignore_progress) -> Answered:
+    """Bring the read models of a store up to the end of its log, then answer from them. `progress`: as for `catch_up`.
     Raises HoldlogError."""
     period = engine.read(report.period)
     with engine.store.reader() as reader:
         store_id = reader.meta("store_id") or ""
     with open_read_models(engine.location, store_id) as view:
-        position = catch_up(recorder_of(engine), f"holdlog/{store_id}", view, draw)
+        position = catch_up(recorder_of(engine), f"holdlog/{store_id}", view, progress)
         with engine.store.reader() as reader:
             return report.answer(reader, view, period, position)

@@ -1,6 +1,7 @@
 """Questions about what happened: `/history`, `/timeline`, `/conflicts` and `/activity`."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pydantic import TypeAdapter
@@ -10,7 +11,8 @@ from holdlog.adapters.api.claims.responses import NeverClaimed
 from holdlog.adapters.api.questions.reports import CONFLICTS_PAGE, ModelReport
 from holdlog.adapters.api.questions.requests import HISTORY_PAGE
 from holdlog.adapters.api.questions.responses import Activity, Conflicts, ResourceHistory, TimelineResult
-from holdlog.adapters.api.questions.timelines import TIMELINE_PAGE, Timespan
+from holdlog.adapters.api.questions.timelines import TIMELINE_PAGE, TimelineRequests, Timespan
+from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.validation import STORED_AGENT
 from holdlog.adapters.api.values.responses import NotFound, Result
 from holdlog.adapters.eventsourcing.read_models import run_report
@@ -27,22 +29,16 @@ async def _history(request: HttpRequest) -> Response:
     return answer(await request.context.engine.read_async(call))
 
 
-async def _of_resource(request: HttpRequest) -> Response:
-    (resource,) = request.names
-    call = request.context.requests.timelines.of_resource(resource, _timespan(request))
-    return answer(await request.context.engine.read_async(call))
+def _timeline(timeline_of: Callable[..., Query[TimelineResult]]) -> Callable[[HttpRequest], Awaitable[Response]]:
+    """The handler of a timeline. `timeline_of`: the method of `TimelineRequests` that gets the names in the path."""
 
+    async def handle(request: HttpRequest) -> Response:
+        limit = request.query.get("limit", TIMELINE_PAGE)
+        span = Timespan(request.point("since"), request.point("until"), limit)
+        call = timeline_of(request.context.requests.timelines, *request.names, span)
+        return answer(await request.context.engine.read_async(call))
 
-async def _of_value(request: HttpRequest) -> Response:
-    group, key = request.names
-    call = request.context.requests.timelines.of_value(group, key, _timespan(request))
-    return answer(await request.context.engine.read_async(call))
-
-
-async def _of_agent(request: HttpRequest) -> Response:
-    (agent,) = request.names
-    call = request.context.requests.timelines.of_agent(agent, _timespan(request))
-    return answer(await request.context.engine.read_async(call))
+    return handle
 
 
 async def _activity(request: HttpRequest) -> Response:
@@ -62,10 +58,6 @@ async def _report(request: HttpRequest, call: ModelReport[Result]) -> Response:
     may take long, and occupies one thread."""
     async with request.app.state.reports:
         return answer(await asyncio.to_thread(run_report, request.context.engine, call))
-
-
-def _timespan(request: HttpRequest) -> Timespan:
-    return Timespan(request.point("since"), request.point("until"), request.query.get("limit", TIMELINE_PAGE))
 
 
 _WINDOW: Final = (
@@ -98,7 +90,7 @@ routes: Final = [
         "/timeline/claims/{resource:path}",
         (RESOURCE,),
         GET=HttpOperation(
-            _of_resource,
+            _timeline(TimelineRequests.of_resource),
             "Who held a resource and waited for it, by agent",
             {200: Answer("A lane for each agent.", TimelineResult)} | _NEVER_CLAIMED,
             "",
@@ -110,7 +102,7 @@ routes: Final = [
         "/timeline/kv/{group}/{key}",
         (GROUP, KEY),
         GET=HttpOperation(
-            _of_value,
+            _timeline(TimelineRequests.of_value),
             "Who changed a value, by agent",
             {
                 200: Answer("A lane for each agent.", TimelineResult),
@@ -125,7 +117,7 @@ routes: Final = [
         "/timeline/agents/{agent:path}",
         (Parameter("agent", "The agent; its sub-agents are included", STORED_AGENT),),
         GET=HttpOperation(
-            _of_agent,
+            _timeline(TimelineRequests.of_agent),
             "What an agent held, waited for and changed",
             {200: Answer("A lane for each resource and value.", TimelineResult)},
             "Covers at most 100,000 events of the log: without `since`, the last ones.",

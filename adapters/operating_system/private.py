@@ -96,12 +96,12 @@ def open_private(path: Path, flags: int) -> int:
 
 
 @contextmanager
-def new_private_file(path: Path) -> Iterator[BinaryIO]:
+def new_private_file(path: Path, replaces: bool = False) -> Iterator[BinaryIO]:
     """A new file with mode 0600. It appears at `path`, complete and synced, when the block ends without an error.
-    Raises FileExistsError if there is anything at `path`, OSError."""
+    Raises FileExistsError if there is anything at `path`, which `replaces` replaces instead; OSError."""
     from tempfile import mkstemp
 
-    if os.path.lexists(path):
+    if not replaces and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     descriptor, partial = mkstemp(prefix=".holdlog-", suffix=".partial", dir=path.parent)
     try:
@@ -110,7 +110,7 @@ def new_private_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(descriptor)
         try:
-            os.link(partial, path)  # unlike a rename, this never replaces a file
+            (os.replace if replaces else os.link)(partial, path)  # a link never replaces a file
         except FileExistsError:
             raise
         except OSError:  # this file system has no hard links

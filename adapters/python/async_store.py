@@ -34,7 +34,8 @@ from holdlog.adapters.python.calls import (
     require_function_alone,
 )
 from holdlog.domain.message import Caller
-from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
+from holdlog.domain.record import NOT_UPDATED
+from holdlog.domain.refusals import ConflictError, HoldlogError, InapplicableError, NotFoundError
 
 
 class AsyncStateStore:
@@ -467,15 +468,17 @@ class AsyncStateStore:
         try:
             record = await self._engine.read_async(self._requests.values.get(namespace, key))
             value, version = record.value, record.version
+            if record.redacted:
+                raise InapplicableError(NOT_UPDATED)
         except NotFoundError:
             value, version = None, 0
-        value = function(value)
+        value, redacted = function(value), None
         call = self._requests.values.set(namespace, key, value, by, version, guard)
         done = await self._engine.write_async(computed(call), who)
         if done.version <= version:  # the response to the first request; another value may be current
             (first,) = await self.history(namespace, key, 1, done.version + 1)
-            value = first.value
-        return responses.UpdateResult(**done.__dict__, value=value)
+            value, redacted = first.value, first.redacted
+        return responses.UpdateResult(**done.__dict__, value=value, redacted=redacted)
 
 
 def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from holdlog.adapters.compose import MEMORY, file_of, require_database
 from holdlog.adapters.operating_system.location import is_url
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
     from holdlog.adapters.stores.agenthold.importing import ImportReport
     from holdlog.adapters.stores.copying.copy import CopyReport
     from holdlog.adapters.stores.copying.source import CopySource
-    from holdlog.adapters.stores.copying.writing import Progress, Target
+    from holdlog.adapters.stores.copying.writing import Target
 
 _log = logging.getLogger("holdlog")
 
@@ -35,24 +36,24 @@ def copy(
 
     destination = _copy_target(target)
     with _copy_source(source, tell) as found:
-        return copy_between(found, destination, seal, progress or (lambda done, total: None), tell)
+        return copy_between(found, destination, seal, progress or ignore_progress, tell)
 
 
 def export_log(
     source: str | Path,
     write: Callable[[bytes], object],
-    progress: "Progress | None" = None,
-    tell: Callable[[str], None] = _log.info,
+    progress: Progress = ignore_progress,
+    report: Callable[[str], None] = _log.info,
 ) -> int:
     """Write the log of a store as `stores.copying.exported` describes, line by line. Returns the number of events.
-    Opening the source migrates an older schema first, and calls `tell` with a line about it.
+    Opening the source migrates an older schema first, and calls `report` with a line about it.
     Raises StoreError, UnavailableError."""
     from holdlog.adapters.stores.copying.exported import export_lines
 
     lines = 0
     with (
-        _copy_source(source, tell) as found,
-        closing(export_lines(found, progress or (lambda done, total: None))) as exported,
+        _copy_source(source, report) as found,
+        closing(export_lines(found, progress)) as exported,
     ):
         for line in exported:
             write(line)
@@ -61,21 +62,21 @@ def export_log(
 
 
 def import_log(
-    source: BufferedReader, name: str, target: str | Path, progress: "Progress | None" = None
+    source: BufferedReader, name: str, target: str | Path, progress: Progress = ignore_progress
 ) -> "CopyReport":
     """Create a store with the log of an export, as described in `stores.copying.exported.import_log`. `name`: of the
     export, for messages. Raises StoreError, UnavailableError."""
     from holdlog.adapters.stores.copying import exported
 
     destination, export = _copy_target(target), exported.LogExport(source, name)
-    return exported.import_log(export, destination, progress or (lambda done, total: None))
+    return exported.import_log(export, destination, progress)
 
 
 def import_agenthold(
     source: str | Path,
     target: str | Path,
     claim_ttl: float | None = None,
-    progress: "Progress | None" = None,
+    progress: Progress = ignore_progress,
 ) -> "ImportReport":
     """Import a file of agenthold into a new store, as described in `stores.agenthold.importing.import_into`. Does not
     change the file. Raises StoreError, UnavailableError."""
@@ -84,7 +85,7 @@ def import_agenthold(
 
     destination = _copy_target(target)
     with open_agenthold(Path(source), str(source)) as found:
-        return import_into(destination, found, claim_ttl, progress or (lambda done, total: None))
+        return import_into(destination, found, claim_ttl, progress)
 
 
 def _copy_source(location: str | Path, report: Callable[[str], None]) -> "AbstractContextManager[CopySource]":

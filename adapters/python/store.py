@@ -35,7 +35,8 @@ from holdlog.adapters.python.changes import EventIterator
 from holdlog.adapters.python.held import held
 from holdlog.adapters.python.past_store import PastStore
 from holdlog.domain.message import Caller
-from holdlog.domain.refusals import ConflictError, HoldlogError, NotFoundError
+from holdlog.domain.record import NOT_UPDATED
+from holdlog.domain.refusals import ConflictError, HoldlogError, InapplicableError, NotFoundError
 
 
 class StateStore:
@@ -464,15 +465,17 @@ class StateStore:
         try:
             record = self._engine.read(self._requests.values.get(namespace, key))
             value, version = record.value, record.version
+            if record.redacted:
+                raise InapplicableError(NOT_UPDATED)
         except NotFoundError:
             value, version = None, 0
-        value = function(value)
+        value, redacted = function(value), None
         call = self._requests.values.set(namespace, key, value, by, version, guard)
         done = self._engine.write(computed(call), who)
         if done.version <= version:  # the response to the first request; another value may be current
             (first,) = self.history(namespace, key, 1, done.version + 1)
-            value = first.value
-        return responses.UpdateResult(**done.__dict__, value=value)
+            value, redacted = first.value, first.redacted
+        return responses.UpdateResult(**done.__dict__, value=value, redacted=redacted)
 
 
 def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:

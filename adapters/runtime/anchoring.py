@@ -11,14 +11,16 @@ _log = logging.getLogger("holdlog.anchor")
 
 
 class Anchoring:
-    """`checkpoint`: computes the current one. `keep`: hands its signed text over. `every`: seconds between two; a
+    """`checkpoint`: computes the current one; `hand_over`: gives it to the command. `every`: seconds between two; a
     log without new events is skipped. Failures are logged and retried at the next interval."""
 
-    def __init__(self, checkpoint: Callable[[], Checkpoint], keep: Callable[[Checkpoint], None], every: float) -> None:
+    def __init__(
+        self, checkpoint: Callable[[], Checkpoint], hand_over: Callable[[Checkpoint], None], every: float
+    ) -> None:
         self._checkpoint = checkpoint
-        self._keep = keep
+        self._hand_over = hand_over
         self._every = every
-        self._kept: Checkpoint | None = None
+        self._last: Checkpoint | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdlog-anchor", daemon=True)
 
@@ -33,17 +35,17 @@ class Anchoring:
     def _run(self) -> None:
         while True:
             is_last = self._ended.is_set()
-            self._hand_over()
+            self._run_once()
             if is_last:
                 return
             self._ended.wait(self._every)
 
-    def _hand_over(self) -> None:
+    def _run_once(self) -> None:
         try:
             found = self._checkpoint()
-            if found != self._kept:
-                self._keep(found)
-                self._kept = found
+            if found != self._last:
+                self._hand_over(found)
+                self._last = found
         except HoldlogError as error:
             _log.warning("no checkpoint was kept: %s", error)
         except Exception:

@@ -1,8 +1,6 @@
 """Redacts texts: from the log, then from the files of the store; and finds out where else they are. Also applies the
 retention of namespaces."""
 
-from collections.abc import Callable
-
 from holdlog.adapters.api.redaction.requests import FoundTexts
 from holdlog.adapters.api.redaction.responses import RedactionResult
 from holdlog.adapters.api.request import Query
@@ -10,6 +8,7 @@ from holdlog.adapters.api.retention.responses import RetentionRun
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Scrubbed
+from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import HoldlogError
 
 _AGAIN = "{}; then run: holdlog redact --finish"
@@ -34,7 +33,7 @@ def finish(engine: Engine) -> RedactionResult:
     return RedactionResult(redacted=[], position=position, also_in=[], **_scrubbed(engine)._asdict())
 
 
-def run_retention(engine: Engine, progress: Callable[[int, int], None]) -> RetentionRun:
+def run_retention(engine: Engine, progress: Progress) -> RetentionRun:
     """Remove all former values that are due now. `progress`: called with the position that it
     reached, and the last one."""
     removed, more = 0, True

@@ -293,8 +293,24 @@ CRAFTED: dict[str, tuple[dict[str, Any], str]] = {
         {"originator_id": "record:n/%61"},
         "line 2: the stream 'record:n/%61' is not spelled as holdlog spells it",
     ),
+    "a time after the year 9999": ({"at": 2**60}, "line 2: this is not an event as holdlog exports it"),
+    "a time before the year 1": ({"at": -(2**60)}, "line 2: this is not an event as holdlog exports it"),
+    "an expiry after the year 9999": (
+        {"state": b'{"by":"ann","expires_at":1152921504606846976}'},
+        "line 2: this is not an event as holdlog exports it",
+    ),
+    "a value that is no JSON": ({"payload": "NaN"}, "line 2: this is not an event as holdlog exports it"),
+    "a value that is too deep": ({"payload": "[" * 9999 + "]" * 9999}, "line 2: this is not an event as"),
+    "fencing conditions of another form": ({"guard": '[{"claim":1}]'}, "its fencing conditions are not JSON"),
     "a first version of 2": ({"originator_version": 2}, "line 2: event record:n/a@2 follows version 0"),
 }
+
+
+def line_of(event: EncodedEvent) -> bytes:
+    """A line of an export, whatever the time of its event."""
+    line = json.loads(format_of_exports.event_line("", event._replace(at=0)))
+    line["data"]["at"] = event.at
+    return json.dumps(line).encode() + b"\n"
 
 
 @pytest.mark.parametrize("fields", CRAFTED)
@@ -306,7 +322,7 @@ def test_event_that_verifies_but_that_no_holdlog_writes_is_refused(fields: str, 
     root.add(leaf(event.digest))
     header, trailer = changed(0, in_data(events=1))(lines), changed(4, in_data(events=1, root=root.root().hex()))(lines)
     with pytest.raises(StoreError) as refusal:
-        imported([header[0], format_of_exports.event_line("", event), trailer[4]], tmp_path / "target.db")
+        imported([header[0], line_of(event), trailer[4]], tmp_path / "target.db")
     assert message in str(refusal.value)
     assert "see holdlog doctor" not in str(refusal.value)
 

@@ -22,7 +22,7 @@ from holdlog.domain.record import Record
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.rebuild import replay
-from tests.support.commands import did, run
+from tests.support.commands import did, redact, run
 from tests.support.kinds import InDatabase, InFile, Kind
 from tests.support.slow import check
 from tests.support.threads import append, change_data, fork, message, replace, results, start
@@ -321,6 +321,26 @@ def test_second_rebuild_takes_over_from_the_first(kind: Kind) -> None:
     assert reports[0].events == 84
     assert kind.views() == before
     assert kind.tables() == schema
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_rebuild_stops_when_a_text_is_redacted_which_it_may_have_read(kind: Kind) -> None:
+    schema, redacted = kind.tables(), list[int]()
+
+    def redact_a_value(done: int, total: int) -> None:
+        if not redacted and done:
+            [(position,)] = kind.ask(f"SELECT MIN({kind.position}) FROM stored_events WHERE topic = 'ValueWritten'")
+            redacted.append(position)
+            with engine(kind) as store:
+                redact(store, position)
+                store.scrub()
+
+    with pytest.raises(UnavailableError, match="a text was redacted"):
+        kind.rebuilt(redact_a_value)
+    assert kind.bad() == {}
+    assert kind.tables() == schema
+    kind.rebuilt()
+    assert kind.bad() == {}
 
 
 @pytest.mark.check

@@ -223,14 +223,14 @@ def test_contents_of_a_damaged_row_cannot_forge_lines_of_the_doctor(path: Path) 
 
 def test_doctor_reports_a_payload_that_nobody_redacted(path: Path) -> None:
     removed(path, "payload", "salt", position=3)
-    assert bad(path) == {"redactions": "1 lack a text that nobody redacted: record:n/a@2"}
+    assert bad(path) == {"redactions": "1 differ from the log: record:n/a@2 lacks a text that nobody redacted"}
 
 
 def test_doctor_accepts_redacted_texts_in_the_chain(path: Path) -> None:
     removed(path, "payload", "salt", position=3)
     removed(path, "reason", "reason_salt", position=3)
     redacted(path, PayloadRedacted(target="record:n/a", versions=((2, 2),), by="boss"))
-    assert bad(path) == {"redactions": "1 lack a text that nobody redacted: record:n/a@2"}
+    assert bad(path) == {"redactions": "1 differ from the log: record:n/a@2 lacks a text that nobody redacted"}
     redacted(path, PayloadRedacted(target="record:n/a", versions=((2, 2),), part="reason", by="boss"), after=1)
     assert bad(path) == {}
 

@@ -217,7 +217,7 @@ def test_doctor_accepts_a_text_that_is_missing_only_if_it_was_redacted(kind: InD
             "UPDATE stored_events SET salt = NULL, payload = NULL, payload_hash = %s WHERE notification_id = 3",
             (payload_hash(salt, payload),),
         )
-    assert kind.bad() == {"redactions": "1 lack a text that nobody redacted: record:n/a@2"}
+    assert kind.bad() == {"redactions": "1 differ from the log: record:n/a@2 lacks a text that nobody redacted"}
 
 
 @pytest.mark.check

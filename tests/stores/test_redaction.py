@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from holdlog import StateStore
 from holdlog.adapters.api.redaction.responses import RedactionResult
 from holdlog.adapters.api.validation import caller
 from holdlog.adapters.compose import open_holdlog
@@ -23,7 +24,7 @@ from holdlog.domain.agent import Register
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
 from holdlog.domain.message import Caller
 from holdlog.domain.record import Merge, Transact
-from holdlog.domain.refusals import InvalidError
+from holdlog.domain.refusals import InapplicableError, InvalidError, StoreError
 from holdlog.domain.threads.commands import Append, ChangeData, NewMessage, StartThread
 from holdlog.domain.value import Json
 from tests.support.commands import HERE, drop, put, transact
@@ -130,6 +131,19 @@ def test_repeated_request_reports_that_its_value_was_redacted(path: Path) -> Non
         assert (again.version, again.value, again.redacted) == (1, None, True)
 
 
+def test_function_does_not_update_a_redacted_value(path: Path) -> None:
+    with StateStore(path) as store:
+        store.update("n", "k", lambda value: [SECRET], updated_by="ann", request_id="r-1")
+        store.set("n", "other", 1, updated_by="ann")
+        with opened(path) as engine:
+            redact_all(engine, 1)
+        with pytest.raises(InapplicableError, match="redacted"):
+            store.update("n", "k", lambda value: [value], updated_by="ann")
+        store.set("n", "k", 2, updated_by="ann")
+        again = store.update("n", "k", lambda value: [value], updated_by="ann", request_id="r-1")
+        assert (again.version, again.value, again.redacted) == (1, None, True)
+
+
 def test_rebuild_of_a_redacted_store_gives_the_same_views(path: Path) -> None:
     from tests.support.kinds import InFile
 
@@ -216,6 +230,37 @@ def test_backup_next_to_the_store_is_named(path: Path) -> None:
         assert finish(engine).remaining == []
 
 
+def test_backup_that_others_can_read_is_named_and_a_damaged_one_is_ignored(path: Path) -> None:
+    with opened(path) as engine:
+        engine.writer.run(transact(put("a", SECRET)), HERE)
+        engine.store.scrub()  # so that the file has it
+    for name, mode in (("state.db.backup-1", 0o644), ("state.db.backup-2", 0o600), ("other.backup", 0o600)):
+        path.with_name(name).write_bytes(b"no database")
+        path.with_name(name).chmod(mode)
+    path.with_name("link.backup").symlink_to("missing")
+    with opened(path) as engine:
+        (result,) = redact_all(engine, 1)
+    assert [line.partition(" ")[0].rpartition("/")[2] for line in result.remaining] == [
+        "link.backup",
+        "state.db.backup-1",
+    ]
+    assert result.unfinished == []
+
+
+def test_backup_that_cannot_be_rewritten_leaves_the_redaction_unfinished(path: Path) -> None:
+    migrated(path)
+    backup = path.with_name("state.db.backup-1")
+    with closing(sqlite3.connect(backup, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with opened(path) as engine:
+            query = engine.requests.redactions.of_events([1])
+            result = redact(engine, query, "boss", caller(engine.caller, reason="leaked"))
+        assert [backup.name in line for line in result.unfinished] == [True]
+    with opened(path) as engine:
+        done = finish(engine)
+    assert (done.rewritten, done.unfinished) == ([str(backup)], [])
+
+
 def test_reader_of_an_earlier_state_delays_the_end_of_a_redaction(path: Path) -> None:
     with opened(path) as engine:
         engine.writer.run(transact(put("a", SECRET)), HERE)
@@ -230,6 +275,69 @@ def test_reader_of_an_earlier_state_delays_the_end_of_a_redaction(path: Path) ->
         assert finish(engine).unfinished == []
         assert files_with(path.parent, SECRET.encode()) == []
     assert "redaction" not in {it.name for it in examine(path)}
+
+
+@pytest.mark.parametrize("damage", ["salt = NULL", "salt = 'text'", "salt = x'00'"])
+def test_text_without_its_salt_is_not_redacted(path: Path, damage: str) -> None:
+    with opened(path) as engine:
+        engine.writer.run(transact(put("a", SECRET)), HERE)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE stored_events SET {damage}")
+        connection.commit()
+    with opened(path) as engine, pytest.raises(StoreError, match="event 1 was changed"):
+        redact_all(engine, 1)
+
+
+IS_LOCKED = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)  # WAL_NSHM: who has the store open shares this byte
+    except OSError:
+        print("locked")
+"""
+
+
+def test_redaction_keeps_the_locks_of_its_process_on_the_files_of_the_store(path: Path) -> None:
+    back_up_beside(path)
+    with opened(path) as engine:
+        engine.writer.run(transact(put("b", SECRET)), HERE)
+        redact_all(engine, 2)
+        shared = path.with_name("state.db-shm")
+        found = subprocess.run(
+            [sys.executable, "-c", IS_LOCKED, str(shared)], capture_output=True, text=True, check=True
+        )
+        assert found.stdout == "locked\n"
+
+
+WRITER = """
+import sys
+from holdlog import StateStore
+with StateStore(sys.argv[1]) as store:
+    for number in range(200):
+        store.set("w", f"k{number % 20}", str(number) * 500, updated_by="ann")
+"""
+
+
+@pytest.mark.check
+def test_processes_write_while_others_redact_and_nothing_is_lost(path: Path) -> None:
+    with opened(path) as engine:
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) as writer:
+            for version in range(1, 21):
+                engine.writer.run(transact(put("a", SECRET)), HERE)
+                reason = caller(engine.caller, reason="leaked")
+                redact(engine, engine.requests.redactions.of_values("n", [f"a@{version}"]), "boss", reason)
+        assert writer.returncode == 0
+        assert finish(engine).unfinished == []
+        assert files_with(path.parent, SECRET.encode()) == []
+        assert len(_log(engine)) == 200 + 2 * 20
+    assert bad(path) == {}
+
+
+def back_up_beside(path: Path) -> None:
+    with opened(path) as engine:
+        engine.writer.run(transact(put("a", 1)), HERE)
+    back_up(path, path.parent, 1)
 
 
 KILLED = """

@@ -1,7 +1,9 @@
 """holdlog verify finds every kind of tampering: without a checkpoint where the log contradicts itself, with one in any
 case."""
 
+import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +18,9 @@ from holdlog.adapters.stores.event_log.rebuild import rebuild
 from holdlog.adapters.stores.event_log.snapshots import rebuild_snapshots
 from holdlog.adapters.stores.event_log.tree import checkpoint_of, rebuild_tree
 from holdlog.domain.checkpoint import Checkpoint
-from holdlog.domain.envelope import NO_DIGEST
+from holdlog.domain.envelope import NO_DIGEST, payload_hash
+from holdlog.domain.refusals import StoreError
+from tests.support.command_line import run_command
 from tests.support.commands import digest_of
 from tests.support.kinds import InDatabase, InFile, Kind
 
@@ -103,6 +107,72 @@ def test_verify_names_the_first_event_that_differs(kind: Kind, damage: str, name
     assert found.text.startswith("not consistent (")
     assert named in found.text
     assert f"the first event that differs is at position {position}" in found.text
+
+
+def test_value_whose_beginning_was_moved_into_its_salt_does_not_verify(kind: Kind) -> None:
+    with StateStore(kind.place) as store:
+        store.set("n", "a", 1500, updated_by="ann")
+    kept = checkpoint(kind)
+    [(salt,)] = kind.ask(f"SELECT salt FROM stored_events WHERE {kind.position} = {EVENTS + 1}")
+    longer = kind.bytes_of(bytes(salt) + b"1")
+    kind.doctored(
+        f"UPDATE stored_events SET salt = {longer}, payload = '500' WHERE POSITION = {EVENTS + 1}",
+        "UPDATE current SET value = '500' WHERE key = 'a'",
+    )
+    assert (verify(kind, kept).consistent, verify(kind).position) == (False, EVENTS + 1)
+
+
+def test_log_is_unchanged_only_up_to_the_first_text_that_differs(kind: Kind) -> None:
+    """The checkpoint commits to digests, which somebody left as they were."""
+    kept = checkpoint(kind)
+    kind.doctored("UPDATE stored_events SET payload = '7' WHERE POSITION = 5")
+    found = verify(kind, kept)
+    assert (found.consistent, found.unchanged_to) == (False, 4)
+    assert found.text.endswith("the first event that differs is at position 5; unchanged up to position 4")
+
+
+def test_kept_roots_of_another_type_are_reported_and_not_used(in_file: InFile) -> None:
+    kept = checkpoint(in_file)
+    in_file.doctored("UPDATE tree SET root = 'text' WHERE position = 4", "INSERT INTO tree VALUES ('abc', x'00')")
+    assert "tree" in verify(in_file).text
+    assert checkpoint(in_file) == kept
+
+
+@pytest.mark.parametrize("store_id", ["", "\x1b[31m", "a b", "a+b", f"1f6c\n9\n{'A' * 43}="])
+def test_store_id_that_is_the_text_of_another_checkpoint_is_refused(in_file: InFile, store_id: str) -> None:
+    with closing(sqlite3.connect(in_file.place)) as connection:
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'store_id'", (store_id,))
+        connection.commit()
+    with pytest.raises(StoreError, match="has no id"):
+        checkpoint(in_file)
+    assert "contents" in in_file.bad()
+
+
+def test_log_that_cannot_be_read_is_not_called_inconsistent(in_file: InFile) -> None:
+    kept = checkpoint(in_file)
+    Path(in_file.place).write_bytes(b"x" * 4096)
+    assert verify(in_file, kept) == Verdict(False, 0, None, "the log cannot be read; nothing is proven")
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="needs permissions")
+def test_store_in_a_read_only_folder_is_named_with_what_to_do(in_file: InFile) -> None:
+    folder = Path(in_file.place).parent
+    folder.chmod(0o500)
+    try:
+        (found,) = [it for it in examine(in_file.place) if it.level == "bad"]
+    finally:
+        folder.chmod(0o700)
+    assert found.text.endswith("examine a copy of it elsewhere")
+
+
+@pytest.mark.parametrize("left", ["salt", "payload_hash"])
+def test_text_and_its_hash_do_not_stand_for_each_other(kind: Kind, left: str) -> None:
+    """An event has a text with its salt, or the hash of a redacted text: readers must not see something between."""
+    [(salt, payload)] = kind.ask(f"SELECT salt, payload FROM stored_events WHERE {kind.position} = 5")
+    hashed = kind.bytes_of(payload_hash(bytes(salt), payload))
+    removed = f"payload_hash = {hashed}" + (", payload = NULL" if left == "salt" else "")
+    kind.doctored(f"UPDATE stored_events SET {removed} WHERE POSITION = 5")
+    assert "digests" in verify(kind).text
 
 
 def test_cut_tail_is_found_by_the_tree_or_a_checkpoint(kind: Kind) -> None:
@@ -213,3 +283,18 @@ def test_checkpoint_of_the_source_holds_for_its_copy_up_to_where_they_part(in_fi
     assert (found.consistent, found.unchanged_to) == (False, 0)
     forge(copied, changed)
     assert verify(copied).text == "not consistent (source); not proven unchanged"
+
+
+def literal(kind: Kind, data: bytes) -> str:
+    return f"x'{data.hex()}'" if isinstance(kind, InFile) else f"'\\x{data.hex()}'::bytea"
+
+
+def test_redacted_text_that_is_put_back_is_found(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    [(salt, payload)] = kind.ask("SELECT salt, payload FROM stored_events WHERE originator_id = 'record:n/b' LIMIT 1")
+    assert run_command(capsys, "redact", "n", "b@1", "--reason", "private", "--db", str(kind.place))[0] == 0
+    assert verify(kind).consistent
+    kind.doctored(
+        f"UPDATE stored_events SET payload = '{payload}', payload_hash = NULL, salt = {literal(kind, bytes(salt))}"
+        " WHERE originator_id = 'record:n/b' AND originator_version = 1"
+    )
+    assert verify(kind).text.startswith("not consistent (redactions); the first event that differs is at position 2")

@@ -25,9 +25,12 @@ digest_of = _PROGRAM["digest_of"]
 Files = dict[str, bytes]
 
 
-def verified(bundle: Path, *words: str | Path) -> tuple[bool, str]:
-    """Whether the program exits with 0, and the line that it prints. It runs without any package."""
+def verified(bundle: Path, *words: str | Path, limit: int | None = None) -> tuple[bool, str]:
+    """Whether the program exits with 0, and the line that it prints. It runs without any package. `limit`: bytes of
+    memory."""
     command = [sys.executable, "-I", "-S", str(VERIFIER), str(bundle), *map(str, words)]
+    if limit is not None:
+        command = ["prlimit", f"--as={limit}", *command]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     (line,) = (done.stdout + done.stderr).splitlines()
     assert done.returncode in (0, 1)

@@ -12,7 +12,8 @@ import psycopg
 
 from holdlog.adapters.compose import examine, open_shadow_tables
 from holdlog.adapters.stores.event_log.findings import Finding
-from holdlog.adapters.stores.event_log.rebuild import Progress, RebuildReport, rebuild
+from holdlog.adapters.stores.event_log.rebuild import RebuildReport, rebuild
+from holdlog.domain.progress import Progress
 from holdlog.projections import fold
 
 Rows = list[tuple[Any, ...]]
@@ -35,6 +36,10 @@ class Kind:
 
     def blob(self, text: str) -> str:
         """An expression for these bytes."""
+        raise NotImplementedError
+
+    def bytes_of(self, data: bytes) -> str:
+        """As `blob`, for any bytes."""
         raise NotImplementedError
 
     def ask(self, question: str) -> Rows:
@@ -91,6 +96,9 @@ class InFile(Kind):
     def blob(self, text: str) -> str:
         return f"CAST('{text}' AS BLOB)"
 
+    def bytes_of(self, data: bytes) -> str:
+        return f"X'{data.hex()}'"
+
 
 class InDatabase(Kind):
     position = "notification_id"
@@ -117,3 +125,6 @@ class InDatabase(Kind):
 
     def blob(self, text: str) -> str:
         return f"'{text}'::bytea"
+
+    def bytes_of(self, data: bytes) -> str:
+        return f"'\\x{data.hex()}'::bytea"

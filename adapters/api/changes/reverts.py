@@ -1,7 +1,7 @@
 """Requests to undo what a run wrote: find its writes, then show or make the revert."""
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple, get_args
 
@@ -20,6 +20,7 @@ from holdlog.domain.commands import Outcome
 from holdlog.domain.message import Caller
 from holdlog.domain.names import acts_for
 from holdlog.domain.ports import Reader
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.revert import MAX_KEYS, Revert, Reverted, Run, RunBlock
@@ -29,8 +30,6 @@ SCANNED_AT_ONCE: Final = 50_000
 """Positions of the log that one statement reads."""
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of JSON that one revert may restore: other writers wait meanwhile."""
-
-Progress = Callable[[int, int], None]
 
 
 class RunWrites(NamedTuple):
@@ -55,7 +54,7 @@ class RevertRequests:
         agent: str | None = None,
         since: datetime | str | None = None,
         namespace: str | None = None,
-        progress: Progress = lambda done, total: None,
+        progress: Progress = ignore_progress,
     ) -> Query[RunWrites]:
         """Find what a run wrote, for `preview` and `revert`. `session`: as responses show it, or as its client named
         it. `progress`: gets the positions that were read, and those that will be. The query raises InvalidError if the

@@ -15,13 +15,13 @@ class LogRange(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A time: microseconds UTC, both ends included; None: from the first event, or to the present."""
+    """A span of time: microseconds UTC, both ends included; None: from the first event, or to the present."""
 
     since: int | None
     until: int | None
 
     def includes(self, began: int, ended: int | None) -> bool:
-        """Whether something overlaps the time; `ended` None: it has not ended."""
+        """Whether something happened in part within the window; `ended` None: it has not ended."""
         return (self.until is None or began <= self.until) and (
             self.since is None or ended is None or ended >= self.since
         )
@@ -46,8 +46,8 @@ def range_of(reader: Reader, first: PointInTime | None, last: PointInTime | None
 
 
 def window_of(reader: Reader, found: LogRange, first: PointInTime | None, last: PointInTime | None) -> Window:
-    """The time of a range. `first`, `last`: the moments that it was made of; without a first one, the events above its
-    beginning."""
+    """The times of a range. `first`, `last`: the moments that it was made of; without `first`, it begins after
+    the event below it."""
     since = _time(reader, found.after + (first is not None)) if first is None or first.at is None else first.at
     until = None if last is None else _time(reader, found.upto) if last.at is None else last.at
     return Window(since, until)

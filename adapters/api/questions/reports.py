@@ -28,7 +28,7 @@ HOURS: Final = 24
 CODES: Final = ("busy", "conflict", "deadlock", "fenced")
 """Codes of refusals that another agent caused."""
 _FOREVER: Final = 2**62
-"""Microseconds UTC: for a time that has no end."""
+"""Microseconds UTC: later than every event."""
 
 
 class ReadModelRows(Protocol):
@@ -44,7 +44,7 @@ class ReadModelRows(Protocol):
 
 
 class Period(NamedTuple):
-    """A time: microseconds UTC, both ends included."""
+    """A span of time: microseconds UTC, both ends included."""
 
     since: int
     until: int

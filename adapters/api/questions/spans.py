@@ -2,20 +2,16 @@
 
 from collections.abc import Iterator
 from heapq import heappush, heappushpop
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.domain.claims.board import Key
-from holdlog.domain.envelope import Recorded
-from holdlog.domain.message import Event
+from holdlog.domain.history import oldest_first
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import NotFoundError
 from holdlog.projections.past_board import Ending
 from holdlog.projections.spans import ClaimSpan, HoldSpan, OpenSpans
-
-_CHUNK: Final = 500
-"""Events of a stream read at once."""
 
 Found = TypeVar("Found")
 
@@ -41,7 +37,7 @@ class SpanReader:
         if not self._grants.sees_claim(resource):
             return
         spans = OpenSpans()
-        for recorded in events_of(self._reader, claim_stream(resource)):
+        for recorded in oldest_first(self._reader, claim_stream(resource)):
             for span in spans.apply(recorded):
                 yield self._visible(span) if isinstance(span, HoldSpan) else span
         due = self._due(resource) if spans.holds or spans.waits else {}
@@ -61,13 +57,6 @@ class SpanReader:
         """Without the new name of what was moved, unless the caller may see that, too."""
         moved = hold.moved_to
         return hold if moved is None or self._grants.sees_claim(moved) else hold._replace(moved_to=None)
-
-
-def events_of(reader: Reader, stream: str, after: int = 0) -> Iterator[Recorded[Event]]:
-    """The events of a stream above a version, oldest first."""
-    while page := reader.following(stream, after, _CHUNK):
-        yield from page
-        after = page[-1].envelope.version
 
 
 class Newest(Generic[Found]):

@@ -1,6 +1,5 @@
 """Requests for timelines: lanes of what one agent did, or of who did something with one resource or value."""
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, get_args
 
 from holdlog.adapters.api.authors import principal_of
@@ -9,12 +8,13 @@ from holdlog.adapters.api.events.ranges import LogRange, range_of, window_of
 from holdlog.adapters.api.past.requests import PointInTime
 from holdlog.adapters.api.questions.presenter import change_entry, hold_entry, wait_entry
 from holdlog.adapters.api.questions.responses import Lane, TimelineResult
-from holdlog.adapters.api.questions.spans import Newest, SpanReader, events_of
+from holdlog.adapters.api.questions.spans import Newest, SpanReader
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.rules import RequestRules
 from holdlog.adapters.api.validation import NAME, STORED_AGENT, page_size, text
 from holdlog.domain.claims.claim import ClaimGranted, ClaimQueued, ClaimResumed
 from holdlog.domain.envelope import Recorded
+from holdlog.domain.history import of_topics, oldest_first
 from holdlog.domain.message import Event
 from holdlog.domain.names import acts_for, record_stream
 from holdlog.domain.ports import Reader
@@ -27,8 +27,6 @@ from holdlog.projections.spans import ClaimSpan, HoldSpan
 TIMELINE_PAGE: Final = 500
 SCANNED: Final = 100_000
 """Events of the log that the timeline of an agent covers at most."""
-_CHUNK: Final = 1_000
-"""Events of the log in memory at once."""
 _TOPICS: Final = (*CLAIM_TOPICS, *(event.topic for event in get_args(RecordEvent)))
 
 Subject = tuple[tuple[str, str | None], ...]
@@ -75,7 +73,7 @@ class TimelineRequests:
             draft, stream = _Draft(reader, self._rules, part, size), record_stream(namespace, key)
             if not reader.record(namespace, key).version:
                 raise NotFoundError.of_record(namespace, key)
-            for recorded in events_of(reader, stream, reader.version_at(stream, draft.range.after, None)):
+            for recorded in oldest_first(reader, stream, reader.version_at(stream, draft.range.after, None)):
                 if recorded.envelope.position > draft.range.upto:
                     break
                 draft.add_change(recorded, (("agent", done_by(recorded)), ("principal", principal_of(recorded))))
@@ -92,7 +90,7 @@ class TimelineRequests:
             draft, sees = _Draft(reader, self._rules, part, size), self._rules.sees
             draft.shorten(reader)
             resources = _held_at(reader, draft.range.after, agent)
-            for recorded in _scanned(reader, draft.range):
+            for recorded in of_topics(reader, _TOPICS, *draft.range):
                 event, stream = recorded.event, recorded.envelope.stream
                 if isinstance(event, ClaimGranted | ClaimResumed | ClaimQueued) and acts_for(event.agent, agent):
                     resources.add(resource_of(stream))
@@ -171,16 +169,8 @@ def _held_at(reader: Reader, position: int, agent: str) -> set[str]:
     after, claims, tickets = reader.snapshot_before(position)
     found = {claim.resource for claim in claims for grant in claim.grants if acts_for(grant.agent, agent)}
     found |= {ticket.resource for ticket in tickets if acts_for(ticket.agent, agent)}
-    for recorded in _scanned(reader, LogRange(after, position), CLAIM_TOPICS):
+    for recorded in of_topics(reader, CLAIM_TOPICS, after, position):
         event = recorded.event
         if isinstance(event, ClaimGranted | ClaimResumed | ClaimQueued) and acts_for(event.agent, agent):
             found.add(resource_of(recorded.envelope.stream))
     return found
-
-
-def _scanned(reader: Reader, found: LogRange, topics: tuple[str, ...] = _TOPICS) -> Iterator[Recorded[Event]]:
-    """The events of these topics in a range."""
-    after, upto = found
-    while page := reader.log_of(topics, after, upto, _CHUNK):
-        yield from page
-        after = page[-1].envelope.position

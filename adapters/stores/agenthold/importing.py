@@ -8,9 +8,10 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.agenthold.conversion import Conversion, LiveClaim, plain_addresses
 from holdlog.adapters.stores.agenthold.file import AgentholdFile
 from holdlog.adapters.stores.copying.carried import BEFORE_COPY
-from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Progress, Target, write_log
+from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Target, write_log
 from holdlog.adapters.stores.sql.tables import LEASES
 from holdlog.domain.claims.lease import SECOND, Lease
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.projections.projection import Row
 
 UNTIMED_SECONDS: Final = 300.0
@@ -37,7 +38,7 @@ class ImportReport(NamedTuple):
 
 
 def import_into(
-    target: Target, source: AgentholdFile, claim_ttl: float | None, progress: Progress = lambda done, total: None
+    target: Target, source: AgentholdFile, claim_ttl: float | None, progress: Progress = ignore_progress
 ) -> ImportReport:
     """Create a store with the whole history of a file. `claim_ttl`: that of agenthold's server, in seconds; None: its
     claims do not expire, and get `UNTIMED_SECONDS` here. Either all is imported and verified, or no store is created.

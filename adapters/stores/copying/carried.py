@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
-from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
-from holdlog.adapters.stores.sql.inspection import UNREADABLE
+from holdlog.adapters.stores.event_log.codec import UNREADABLE, event_of, is_intact
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
@@ -131,33 +130,30 @@ def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:
     for row in events:
         if row[1] != stream:
             stream, previous = row[1], NO_DIGEST
-        problem = f"the digest of event {stream}@{row[2]} does not verify"
         try:
-            expected: Any = expected_digest(row, previous)
+            problem = "" if is_intact(row, previous) else f"the digest of event {stream}@{row[2]} does not verify"
         except StoreError as error:
-            expected, problem = None, str(error)
-        except UNREADABLE:
-            expected = None
-        if expected != row[11]:
+            problem = str(error)
+        if problem:
             raise BadEventError(row[0], problem)
         previous = row[11]
         found.add(row)
         yield row
 
 
-def at_target(rows: Sequence[Row], elapsed: int, ended_at: int, moved: bool) -> list[Row]:
+def shifted_leases(rows: Sequence[Row], offset: int, ended_at: int, moved: bool) -> list[Row]:
     """Leases with as much time left as they had in the source. Their sessions have ended, so another session with the
     holder's name can resume the claims.
 
-    `elapsed`: what the target's clock of leases is ahead of the source's; `ended_at`: microseconds UTC. `moved`: as in
-    `without_sessions`."""
-    return without_sessions(
+    `offset`: from the source's clock of leases to the target's; `ended_at`: microseconds UTC. `moved`: as
+    in `without_servers`."""
+    return without_servers(
         [
             it._replace(
                 waiting_until=0,
-                deadline=it.deadline + elapsed,
-                last_call_at=it.last_call_at + elapsed,
-                last_seen_at=it.last_seen_at + elapsed,
+                deadline=it.deadline + offset,
+                last_call_at=it.last_call_at + offset,
+                last_seen_at=it.last_seen_at + offset,
                 ended_at=it.ended_at or ended_at,
             )
             for it in map(Lease._make, rows)
@@ -166,7 +162,7 @@ def at_target(rows: Sequence[Row], elapsed: int, ended_at: int, moved: bool) -> 
     )
 
 
-def without_sessions(rows: Sequence[Lease | Loss], moved: bool) -> list[Row]:
+def without_servers(rows: Sequence[Lease | Loss], moved: bool) -> list[Row]:
     """Leases or losses without the source's servers, which do not serve the copy. `moved`: the copy has the salt of its
     source. Otherwise receipts are dropped, because none would match its hash here."""
     return [

@@ -9,17 +9,18 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import (
     REQUESTS,
     Fingerprint,
-    at_target,
     pages,
+    shifted_leases,
     verified,
     view_pages,
-    without_sessions,
+    without_servers,
 )
 from holdlog.adapters.stores.copying.source import Contents, CopySource
-from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, OccupiedError, Progress, Target, write_log
+from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, OccupiedError, Target, write_log
 from holdlog.adapters.stores.event_log.sealing import elsewhere, is_same
 from holdlog.adapters.stores.sql.tables import LEASES, LOSSES, REFUSALS, SESSION_SALT
 from holdlog.domain.claims.lease import Loss
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 
 
@@ -45,7 +46,7 @@ def copy_between(
     source: CopySource,
     target: Target,
     seal: bool = False,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = ignore_progress,
     report: Callable[[str], None] = lambda line: None,
 ) -> CopyReport:
     """Copy a snapshot of `source` to `target`, verify it, and publish it as a store. Servers of the source can continue
@@ -105,11 +106,11 @@ def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool
     for table in (REQUESTS, REFUSALS):
         for page in pages(contents.rows(table)):
             target.put(table, page)
-    elapsed = target.steady() - then
+    offset = target.steady() - then
     for page in pages(contents.rows(LEASES)):
-        target.put(LEASES, at_target(page, elapsed, platform.now(), moved))
+        target.put(LEASES, shifted_leases(page, offset, platform.now(), moved))
     for page in pages(contents.rows(LOSSES)):
-        target.put(LOSSES, without_sessions(list(map(Loss._make, page)), moved))
+        target.put(LOSSES, without_servers(list(map(Loss._make, page)), moved))
 
 
 def _there_already(source: CopySource, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:

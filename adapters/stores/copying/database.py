@@ -107,7 +107,7 @@ def open_source(url: str) -> Iterator[CopySource]:
     if not store_exists(url):
         raise StoreError(f"there is no store at {name_of(url)}")
     with closing(open_postgres(url)) as store:
-        yield CopySource(name_of(url), store, _begin, _lay)
+        yield CopySource(name_of(url), store, _begin, _create_triggers)
 
 
 def _begin(reader: PostgresReader) -> int:
@@ -115,7 +115,7 @@ def _begin(reader: PostgresReader) -> int:
     return _now(reader.connection)
 
 
-def _lay(transaction: PostgresTransaction, line: str) -> None:
+def _create_triggers(transaction: PostgresTransaction, line: str) -> None:
     connection = transaction.connection
     body = "; ".join(schema_triggers(sql.Literal(line).as_string(connection)))
     # One DO block: after a separate DROP, psycopg would forget the prepared statements of this connection.

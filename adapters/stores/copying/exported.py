@@ -15,10 +15,10 @@ from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import BadEventError
 from holdlog.adapters.stores.copying.copy import CopyReport
 from holdlog.adapters.stores.copying.source import CopySource
-from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Progress, Target, write_log
-from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, EncodedEvent
-from holdlog.adapters.stores.sql.inspection import UNREADABLE
+from holdlog.adapters.stores.copying.writing import CopySteps, LogTally, Target, write_log
+from holdlog.adapters.stores.event_log.codec import COLUMNS, REQUIRED, UNREADABLE, EncodedEvent, decode
 from holdlog.domain.cloud_event import CALLER_ATTRIBUTES, TYPE_PREFIX, caller_attributes, moment, source_of
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.projection import Row
 
@@ -39,6 +39,8 @@ _IN_DATA: Final = (
     *("salt", "payload_hash", "reason_salt", "reason_hash"),
 )
 """Columns that are members of the `data` of an event, under their names."""
+_TIMES: Final = ("expires_at", "due")
+"""Fields of events that are times."""
 _HEX: Final = tuple(name for name in _IN_DATA if COLUMNS[name] is bytes)
 _KINDS: Final[dict[type, Any]] = {int: Annotated[int, Field(ge=-(2**63), lt=2**63)], str: str, bytes: bytes}
 _CELLS: Final = (int, *(_KINDS[it] if name in REQUIRED else _KINDS[it] | None for name, it in COLUMNS.items()))
@@ -46,7 +48,7 @@ _ROW: Final = TypeAdapter[Row](cast(Any, tuple.__class_getitem__(_CELLS)), confi
 """Checks the types of the cells of an event."""
 
 
-def export_lines(source: CopySource, progress: Progress = lambda done, total: None) -> Generator[bytes]:
+def export_lines(source: CopySource, progress: Progress = ignore_progress) -> Generator[bytes]:
     """The lines of an export of one snapshot, read one at a time. Raises StoreError, UnavailableError."""
     with source.contents() as contents:
         count, tally = contents.count(), LogTally()
@@ -62,7 +64,7 @@ def export_lines(source: CopySource, progress: Progress = lambda done, total: No
         yield _line(f"export-end@{count}", store, _ENDS, platform.now(), {"data": end})
 
 
-def import_log(export: "LogExport", target: Target, progress: Progress = lambda done, total: None) -> CopyReport:
+def import_log(export: "LogExport", target: Target, progress: Progress = ignore_progress) -> CopyReport:
     """Create a store with the log of an export, under a new store id. Verifies it before anybody sees it.
 
     Raises StoreError that names the damaged line, OccupiedError, UnavailableError; then there is no store."""
@@ -111,6 +113,9 @@ class LogExport:
                 break
             try:
                 row = row_of(found)
+                _require_readable(EncodedEvent._make(row))
+            except StoreError as error:
+                raise self.refusal(str(error)) from None
             except UNREADABLE:
                 raise self.refusal("this is not an event as holdlog exports it") from None
             yield row
@@ -167,6 +172,20 @@ def event_line(source: str, event: EncodedEvent) -> bytes:
     if event.payload is not None:
         _put_json(data, "payload", event.payload.encode())
     return _line(f"{stream}@{version}", source, TYPE_PREFIX + event.topic, event.at, {**more, "data": data})
+
+
+def _require_readable(event: EncodedEvent) -> None:
+    """Require what the fold does not: a digest says nothing about whether calls can show the event. Raises one of
+    `UNREADABLE`, or StoreError."""
+    moment(event.at)
+    if b"expires_at" in event.state or b"due" in event.state:
+        body = from_json(event.state)
+        for name in _TIMES:
+            moment(body.get(name) or 0)
+    if event.payload is not None:
+        from_json(event.payload, allow_inf_nan=False)
+    if event.guard is not None:
+        decode(event)
 
 
 def _put_json(data: dict[str, Any], name: str, text: bytes) -> None:

@@ -35,7 +35,7 @@ def open_file_source(path: Path, report: Report = lambda line: None) -> Iterator
     if not os.path.lexists(path):
         raise StoreError(f"there is no store at {path}; check the path")
     with closing(open_sqlite(path, report=report)) as store:
-        yield CopySource(shown(path), store, lambda reader: platform.steady(), _lay)
+        yield CopySource(shown(path), store, lambda reader: platform.steady(), _create_triggers)
 
 
 class FileTarget:
@@ -139,6 +139,6 @@ class FileTarget:
             remove_database(self._partial)
 
 
-def _lay(transaction: SqliteTransaction, line: str) -> None:
+def _create_triggers(transaction: SqliteTransaction, line: str) -> None:
     for statement in file_triggers(line):
         transaction.connection.execute(statement)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
-from holdlog.adapters.stores.event_log.sealing import LOCK_TIMEOUT, SEAL, Lay, Seal, give, seal, seal_of
+from holdlog.adapters.stores.event_log.sealing import LOCK_TIMEOUT, SEAL, CreateTriggers, Seal, give, seal, seal_of
 from holdlog.adapters.stores.sql.reader import SqlReader
 from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.adapters.stores.sql.text import NONE
@@ -56,13 +56,13 @@ class Contents:
 
 class CopySource:
     """An open store to copy from. `name`: its location, without passwords. `begin`: called with the reader of a
-    snapshot; returns the time on the store's clock of leases. `lay` creates the triggers of its kind of store."""
+    snapshot; returns the time on the store's clock of leases. `create_triggers`: those of a sealed store."""
 
-    def __init__(self, name: str, store: Store, begin: Callable[[Any], int], lay: Lay) -> None:
+    def __init__(self, name: str, store: Store, begin: Callable[[Any], int], create_triggers: CreateTriggers) -> None:
         self.name = name
         self._store = store
         self._begin = begin
-        self._lay = lay
+        self._create_triggers = create_triggers
 
     @contextmanager
     def contents(self) -> Iterator[Contents]:
@@ -83,9 +83,9 @@ class CopySource:
         """Seal the store: nothing can be appended once this returns. Raises StoreError if another store already got its
         id."""
         with self._store.transaction(time.monotonic() + LOCK_TIMEOUT) as transaction:
-            return seal(transaction, to, self._lay)
+            return seal(transaction, to, self._create_triggers)
 
     def give(self, to: str, done: bool) -> None:
         """Give the store's id to the store at `to`. Raises StoreError if another store already got it."""
         with self._store.transaction(time.monotonic() + LOCK_TIMEOUT) as transaction:
-            give(transaction, to, self._lay, done)
+            give(transaction, to, self._create_triggers, done)

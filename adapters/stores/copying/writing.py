@@ -1,6 +1,6 @@
 """Writes a log and its views to a new store, and verifies them before anybody sees it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -9,8 +9,9 @@ from holdlog.adapters.stores.copying.carried import BadEventError, Fingerprint, 
 from holdlog.adapters.stores.copying.source import CopySource
 from holdlog.adapters.stores.event_log.codec import encode
 from holdlog.domain.envelope import NO_BASIS, NO_DIGEST
-from holdlog.domain.merkle import SUBTREE, Frontier, leaf, subtree_root
+from holdlog.domain.merkle import SUBTREE, log_root, subtree_root
 from holdlog.domain.message import NOBODY
+from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import STORE_STREAM, LogForked
 from holdlog.projections.projection import Row, Table
@@ -18,9 +19,6 @@ from holdlog.projections.tree import TREE
 
 REPORT_EVERY: Final = 1_000
 """Events between two calls of `progress`."""
-
-Progress = Callable[[int, int], None]
-"""Called with the number of events copied so far, and the total."""
 
 
 class OccupiedError(StoreError):
@@ -98,12 +96,7 @@ class LogTally:
 
     def root(self) -> bytes:
         """The root of the tree."""
-        tree = Frontier()
-        for root in self.roots.values():
-            tree.add(root, SUBTREE)
-        for digest in self._digests:
-            tree.add(leaf(digest))
-        return tree.root()
+        return log_root(self.roots.values(), self._digests)
 
 
 class CopySteps:

@@ -1,15 +1,16 @@
 """Audit of a log: is it consistent, and do the views agree with it? One pass by stream, in little memory. Repairs
 nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
-from holdlog.adapters.stores.sql.inspection import UNREADABLE, SqlInspection
+from holdlog.adapters.stores.event_log.codec import UNREADABLE, event_of, is_intact
+from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.ports import State
+from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import Part, Redactions
 from holdlog.projections import fold
@@ -52,7 +53,7 @@ class Faults:
 class Audit:
     """Checks a log in one pass, and collects the faults that it finds."""
 
-    def __init__(self, inspection: SqlInspection, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, inspection: SqlInspection, progress: Progress) -> None:
         self.events = 0
         self.streams = 0
         self.positions = Faults()
@@ -94,6 +95,7 @@ class Audit:
         last: object = 0
         previous: Any = NO_DIGEST
         added = DetailRows()
+        has_redactions = self._redactions.concern(stream)
         for row in rows:
             self._count()
             version = row[2]
@@ -101,8 +103,8 @@ class Audit:
                 self.versions.add(f"{stream}@{version} follows version {last}", row[0])
             if not _verifies(row, previous):
                 self.digests.add(f"{stream}@{version}", row[0])
-            if row[14] is not None or row[22] is not None:
-                self._require_redacted(stream, row)
+            if row[14] is not None or row[22] is not None or has_redactions:
+                self._compare_redactions(stream, row)
             last, previous = version, row[11]
             if folded is not None:
                 folded = self._evolved(folded.state, row, stream, added)
@@ -111,15 +113,15 @@ class Audit:
                 self._collect(stream, put)
         return folded
 
-    def _require_redacted(self, stream: str, row: Row) -> None:
-        """Check that a text of which only the hash is left was redacted."""
-        parts: dict[Part, bool] = {
-            "payload": row[13] is None and row[14] is not None,
-            "reason": row[9] is None and row[22] is not None,
-        }
-        for part, is_missing in parts.items():
-            if is_missing and not self._redactions.cover(stream, row[2], part):
-                self.redactions.add(f"{stream}@{row[2]}", row[0])
+    def _compare_redactions(self, stream: str, row: Row) -> None:
+        """Check that only the hash is left of what was redacted, and of nothing else."""
+        parts: dict[Part, tuple[Any, Any]] = {"payload": (row[13], row[14]), "reason": (row[9], row[22])}
+        for part, (text, hashed) in parts.items():
+            was_redacted = self._redactions.cover(stream, row[2], part)
+            if text is None and hashed is not None and not was_redacted:
+                self.redactions.add(f"{stream}@{row[2]} lacks a text that nobody redacted", row[0])
+            elif text is not None and was_redacted:
+                self.redactions.add(f"{stream}@{row[2]} has a text that was redacted", row[0])
 
     def _initial(self, stream: str) -> Folded | None:
         try:
@@ -217,8 +219,8 @@ class Audit:
 
 def _verifies(row: Row, previous: bytes) -> bool:
     try:
-        return bool(expected_digest(row, previous) == row[11])
-    except (StoreError, *UNREADABLE):
+        return is_intact(row, previous)
+    except StoreError:
         return False
 
 

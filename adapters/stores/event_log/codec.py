@@ -26,6 +26,8 @@ from holdlog.domain.value import REDACTED, Json
 from holdlog.projections.fold import EVENTS
 
 SALT_BYTES = 16
+UNREADABLE: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
+"""Exceptions that code which trusts column types may raise for a row that another program wrote."""
 
 _REMEMBERED: Final = 1024
 """Callers kept while events are decoded."""
@@ -179,10 +181,10 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
     """The digest that a row (as for `decode`) must have after `previous`; for auditors and `doctor`.
 
     A payload or reason that is present is hashed again; the stored hash is used only if the text was redacted. Raises
-    StoreError for the format of a newer version of holdlog.
+    StoreError for the format of a newer version of holdlog, ValueError for a text and salt that do not belong together.
     """
     _position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id = row[:11]
-    hashed = _hash_of(*row[12:15])
+    hashed = text_hash(*row[12:15])
     body = bytes(state).decode()
     number, clock, operation, based_on, forced, guard, reason_salt, reason_hash = row[15:23]
     if number is None:
@@ -192,7 +194,7 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
         return digest(previous, stream, version, topic, at, caller, body, hashed)
     if number != FORMAT:
         raise _unknown_format(stream, version, number)
-    reason_hashed = _hash_of(reason_salt, reason, reason_hash)
+    reason_hashed = text_hash(reason_salt, reason, reason_hash)
     return digest_2(
         previous,
         Digested(
@@ -216,8 +218,24 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
     )
 
 
-def _hash_of(salt: bytes, text: str | None, redacted: bytes | None) -> bytes | None:
-    return redacted if text is None else payload_hash(salt, text)
+def is_intact(row: Any, previous: bytes) -> bool:
+    """Whether a row has its expected digest; False also for what cannot be read. Raises StoreError as
+    `expected_digest`."""
+    try:
+        return bool(expected_digest(row, previous) == row[11])
+    except UNREADABLE:
+        return False
+
+
+def text_hash(salt: bytes | None, text: str | None, redacted: bytes | None) -> bytes | None:
+    """The hash of a text; the stored one if it was redacted. None: there is no text. Raises ValueError for a text and
+    salt that do not belong together, TypeError if they have other types."""
+    if text is None and salt is None:
+        return redacted
+    # Salt and text are hashed as one: without the exact length, the end of one could become the beginning of the other.
+    if text is None or salt is None or redacted is not None or len(salt) != SALT_BYTES:
+        raise ValueError("a text has exactly one salt, or it was redacted and only its hash is left")
+    return payload_hash(salt, text)
 
 
 def _guard_text(guard: Sequence[CheckedClaim]) -> str:

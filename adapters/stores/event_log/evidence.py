@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.codec import COLUMNS, EncodedEvent, expected_digest
+from holdlog.adapters.stores.event_log.codec import COLUMNS, EncodedEvent, is_intact
 from holdlog.adapters.stores.sql.reader import SqlReader
 from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.envelope import NO_DIGEST, payload_hash
 from holdlog.domain.merkle import Frontier, leaf, node, subtrees
+from holdlog.domain.progress import Progress
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.tree import LogTree
 
@@ -15,12 +16,8 @@ PROGRESS_EVERY: Final = 500
 """Events between two reports of progress."""
 
 Fits = Callable[[EncodedEvent], bool]
-Progress = Callable[[int, int], None]
-"""Reports how many events are done, of how many."""
 
 _BYTES: Final = tuple(name for name, kind in COLUMNS.items() if kind is bytes and name != "state")
-_BROKEN: Final = (ValueError, TypeError, AttributeError)
-"""Exceptions of code that trusts column types, for a row that another program wrote."""
 
 
 class ProvenEvents:
@@ -62,7 +59,7 @@ class ProvenEvents:
             if event.id != position + 1:
                 break
             position += 1
-            if not _verifies(event, previous):
+            if not is_intact(event, previous):
                 raise StoreError(f"event {position:,} was changed after it was recorded; run: holdlog verify")
             yield event, previous
         if position != self._upto:
@@ -110,10 +107,3 @@ def fields_of(event: EncodedEvent, previous: bytes, before: Sequence[bytes]) -> 
             fields[name] = bytes(value).hex()
     hashes = [it.hex() for it in before]
     return {"position": position, **fields, "previous": previous.hex(), "before": hashes}
-
-
-def _verifies(event: EncodedEvent, previous: bytes) -> bool:
-    try:
-        return expected_digest(event, previous) == event.digest
-    except _BROKEN:
-        return False

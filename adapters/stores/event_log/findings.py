@@ -9,8 +9,9 @@ from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.event_log.snapshots import check_snapshots
 from holdlog.adapters.stores.event_log.tree import check_tree
 from holdlog.adapters.stores.sql.inspection import SqlInspection
-from holdlog.domain.checkpoint import Checkpoint
+from holdlog.domain.checkpoint import Checkpoint, is_store_id
 from holdlog.domain.merkle import SUBTREE
+from holdlog.domain.progress import Progress
 from holdlog.domain.redaction import UNFINISHED
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import LogForked
@@ -64,8 +65,8 @@ REDACTION_LEFT = Finding(
 def contents(inspection: SqlInspection, size: int) -> list[Finding]:
     """Findings about the store's contents. `size`: bytes."""
     store_id = inspection.meta("store_id")
-    if store_id is None:
-        return [Finding("contents", "bad", "the store has no id")]
+    if not is_store_id(store_id):
+        return [Finding("contents", "bad", "the store has no id, or one that holdlog did not write")]
     events, live, deleted = inspection.counts()
     counts = f"{counted(events, 'event')}, {counted(live, 'record')} ({deleted:,} deleted)"
     text = f"store {shown(store_id)}: {counts}, {size / 1e6:,.1f} MB"
@@ -81,9 +82,20 @@ def _seal(text: str | None) -> Iterator[Finding]:
         yield Finding("seal", "bad", "the store is sealed, but its seal cannot be read")
 
 
-def log(
-    inspection: SqlInspection, progress: Callable[[int, int], None], checkpoints: Sequence[Checkpoint] = ()
-) -> list[Finding]:
+def checks_of(
+    inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Checkpoint]
+) -> dict[str, Callable[[], list[Finding]]]:
+    """The checks of the log and of what depends on it, by name. They raise what the database raises."""
+    return {
+        "log": lambda: _log(inspection, progress, checkpoints),
+        "snapshots": lambda: [_snapshots(inspection)],
+        "tree": lambda: [_tree(inspection)],
+        "leases": lambda: [_leases(inspection)],
+        "kept": lambda: [_retained(inspection)],
+    }
+
+
+def _log(inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Checkpoint]) -> list[Finding]:
     audit = Audit(inspection, progress)
     audit.run()
     proof = [] if audit.digests.count and not checkpoints else _proof(inspection, checkpoints)
@@ -93,7 +105,7 @@ def log(
         _judged("times", audit.times, "never run backwards", "are earlier than the event before"),
         _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
         *proof,
-        _judged("redactions", audit.redactions, "no text is missing without one", "lack a text that nobody redacted"),
+        _judged("redactions", audit.redactions, "every missing text was redacted", "differ from the log"),
         _judged("events", audit.unreadable, "all can be read", "cannot be read"),
         _judged(
             "views",
@@ -105,7 +117,7 @@ def log(
 
 
 def _proof(inspection: SqlInspection, checkpoints: Sequence[Checkpoint]) -> list[Finding]:
-    """Compare the log with checkpoints of it, or of logs that it was copied from, and with what it says about those."""
+    """Compare the log with checkpoints, of it or of the logs that it was copied from, and with its LogForked events."""
     forks = [it for it in inspection.facts() if isinstance(it, LogForked)]
     if not checkpoints and not forks:
         return [NOT_PROVEN]
@@ -116,7 +128,7 @@ def _proof(inspection: SqlInspection, checkpoints: Sequence[Checkpoint]) -> list
     for fork in forks:
         if (root := _root(tree, fork.at_position)) is None or root.hex() != fork.root:
             faults.add(f"up to position {fork.at_position:,}")
-    source = _judged("source", faults, "of a copied log: its events are as copied", "copied logs were changed")
+    source = _judged("source", faults, "the copied events are unchanged", "copied logs were changed")
     is_known = [it.origin == store_id or it.size <= copied.get(it.origin, 0) for it in checkpoints]
     found = [_compared(tree, it, known) for it, known in zip(checkpoints, is_known, strict=True)]
     return [*([source] if forks else []), *(found or [NOT_PROVEN])]
@@ -149,13 +161,17 @@ def verdict_of(findings: Sequence[Finding], checkpoints: Sequence[Checkpoint]) -
     unchanged_to = max(
         (it.size for it, found in zip(checkpoints, compared, strict=False) if found.level == "ok"), default=0
     )
-    unchanged = f"unchanged up to position {unchanged_to:,}" if unchanged_to else "not proven unchanged"
     bad = [it for it in findings if it.level == "bad"]
     position = min((it.position for it in bad if it.position is not None), default=None)
+    if position is not None:  # a checkpoint commits to digests; a text that does not have its digest was changed
+        unchanged_to = min(unchanged_to, position - 1)
+    unchanged = f"unchanged up to position {unchanged_to:,}" if unchanged_to else "not proven unchanged"
     where = "" if position is None else f"; the first event that differs is at position {position:,}"
     unchecked = next((it.text for it in findings if (it.name, it.level) == ("log", "warn")), None)
     if unchecked is not None:
         return Verdict(False, 0, None, f"the log was {unchecked}")
+    if not any(it.name == "digests" for it in findings):
+        return Verdict(False, 0, None, "the log cannot be read; nothing is proven")
     if any(it.name != "checkpoint" for it in bad):
         names = ", ".join(dict.fromkeys(it.name for it in bad))
         return Verdict(False, unchanged_to, position, f"not consistent ({names}){where}; {unchanged}")
@@ -164,7 +180,7 @@ def verdict_of(findings: Sequence[Finding], checkpoints: Sequence[Checkpoint]) -
     return Verdict(True, unchanged_to, None, f"consistent; {unchanged}{'' if checkpoints else ' (see --checkpoint)'}")
 
 
-def snapshots(inspection: SqlInspection) -> Finding:
+def _snapshots(inspection: SqlInspection) -> Finding:
     """Compare the snapshots of the board with the log."""
     faults = Faults()
     count = check_snapshots(inspection.reader(), faults)
@@ -173,15 +189,15 @@ def snapshots(inspection: SqlInspection) -> Finding:
     )
 
 
-def tree(inspection: SqlInspection) -> Finding:
+def _tree(inspection: SqlInspection) -> Finding:
     """Compare the kept roots of the Merkle tree with the events."""
     faults = Faults()
     count = check_tree(inspection.reader(), faults)
-    text = "differ from the events, which were changed after the roots were kept, or `holdlog rebuild` makes them again"
+    text = "do not match the events: these were changed later, or the roots are damaged (then run: holdlog rebuild)"
     return _judged("tree", faults, f"{counted(count, 'root')} of {SUBTREE:,} events each", text)
 
 
-def leases(inspection: SqlInspection) -> Finding:
+def _leases(inspection: SqlInspection) -> Finding:
     """Compare claims and leases. A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the
     grace period."""
     kept = {(resource, version): who for resource, version, *who in inspection.leases()}
@@ -219,7 +235,7 @@ def leases(inspection: SqlInspection) -> Finding:
     )
 
 
-def retained(inspection: SqlInspection) -> Finding:
+def _retained(inspection: SqlInspection) -> Finding:
     requests, refusals = inspection.kept()
     return Finding("kept", "ok", f"responses to {counted(requests, 'request')}, {counted(refusals, 'refusal')}")
 

@@ -1,12 +1,13 @@
 """Rebuild the views from the log into shadow tables, then swap them (docs/decisions/0011-rebuild.md)."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Final, NamedTuple, Protocol
 
 from holdlog.adapters.stores.event_log.codec import event_of
 from holdlog.domain.envelope import NO_DIGEST
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.fold import STATES, VIEWS, Folded
@@ -19,10 +20,6 @@ PAGE_CHARACTERS: Final = 16 * 1024 * 1024
 """Characters of events read at once; a page ends after the event that exceeds it."""
 TURN_TIMEOUT: Final = 10.0
 """Seconds that a rebuild waits for the write lock."""
-
-Progress = Callable[[int, int], None]
-"""Called with the position reached and the last position known."""
-
 
 RowsByView = Mapping[str, Mapping[Row, Row | None]]
 """For each view, rows by their keys; None: the row is removed."""
@@ -89,7 +86,7 @@ class _Page(NamedTuple):
         return self.steps[-1].stream, self.steps[-1].version
 
 
-def rebuild(shadow: ShadowTables, progress: Progress = lambda done, total: None) -> RebuildReport:
+def rebuild(shadow: ShadowTables, progress: Progress = ignore_progress) -> RebuildReport:
     """Rebuild all views from the log, while other processes read and write.
 
     Pages of the log are folded while others write, and stored in short transactions: first stream by stream, so that
@@ -125,7 +122,8 @@ def fold_all(tables: Tables) -> None:
 
 def taken_over() -> UnavailableError:
     return UnavailableError(
-        "another rebuild started and continues; this one stopped, and the views in use are complete"
+        "another rebuild started and continues, or a text was redacted; this one stopped, and the views in use are"
+        " complete"
     )
 
 

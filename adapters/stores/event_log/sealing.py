@@ -63,11 +63,11 @@ def line_of(text: str | None) -> str | None:
     return None if found is None else found.line
 
 
-Lay = Callable[[Any, str], None]
+CreateTriggers = Callable[[Any, str], None]
 """Creates the triggers, which refuse with a given line, in a transaction of the store."""
 
 
-def seal(transaction: Transaction, to: str, lay: Lay) -> Seal:
+def seal(transaction: Transaction, to: str, create_triggers: CreateTriggers) -> Seal:
     """Seal the store, which moves to `to`. A sealed store stays sealed; the caller may name another target until the id
     is given.
 
@@ -78,14 +78,14 @@ def seal(transaction: Transaction, to: str, lay: Lay) -> Seal:
         raise elsewhere(found)
     sealed = found._replace(to=to) if found is not None else Seal(transaction.at, transaction.steady, shown(to))
     if sealed != found:
-        lay(transaction, sealed.line)
+        create_triggers(transaction, sealed.line)
         transaction.put_meta(SEAL, sealed.text)
     return sealed
 
 
-def give(transaction: Transaction, to: str, lay: Lay, done: bool) -> None:
+def give(transaction: Transaction, to: str, create_triggers: CreateTriggers, done: bool) -> None:
     """Give the id of a sealed store to the one at `to`. Raises StoreError if another store has it."""
-    sealed = seal(transaction, to, lay)
+    sealed = seal(transaction, to, create_triggers)
     transaction.put_meta(SEAL, sealed._replace(given=True, done=sealed.done or done).text)
 
 

@@ -1,9 +1,9 @@
 """Snapshots of the board: computed again from the log, and checked against it."""
 
 import time
-from typing import Final
 
 from holdlog.adapters.stores.event_log.audit import Faults
+from holdlog.adapters.stores.event_log.codec import UNREADABLE
 from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT
 from holdlog.domain.claims.board import Key
 from holdlog.domain.claims.claim import Claim, Ticket
@@ -11,9 +11,6 @@ from holdlog.domain.ports import Reader, Store
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.claims import SNAPSHOT_EVERY
 from holdlog.projections.past_board import CLAIM_TOPICS, fold_board
-
-_BROKEN: Final = (StoreError, ValueError, TypeError, AttributeError, KeyError)
-"""Exceptions that rows which another program wrote may raise."""
 
 
 def rebuild_snapshots(store: Store) -> int:
@@ -48,7 +45,7 @@ def check_snapshots(reader: Reader, faults: Faults) -> int:
             _, claims, tickets = reader.snapshot_before(position)
             if sorted(claims) != sorted(folded.active()) or sorted(tickets) != sorted(folded.tickets.values()):
                 faults.add(f"position {position:,}")
-        except _BROKEN:
+        except (StoreError, *UNREADABLE):
             faults.add(f"position {position:,} cannot be read")
     return len(positions)
 

@@ -1,38 +1,32 @@
 """The Merkle tree of a store: checkpoints of it, and the roots that are kept."""
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from holdlog.adapters.stores.event_log.audit import Faults
 from holdlog.adapters.stores.event_log.rebuild import TURN_TIMEOUT
+from holdlog.domain import checkpoint
 from holdlog.domain.checkpoint import Checkpoint
 from holdlog.domain.merkle import SUBTREE
 from holdlog.domain.ports import Reader, Store
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.tree import LogTree
 
 TURN_SUBTREES: Final = 256
 """Roots that are written at once."""
 
-Progress = Callable[[int, int], None]
-"""Called with the number of events done and of all."""
 
-
-def _ignore(done: int, total: int) -> None:
-    """No progress is shown."""
-
-
-def checkpoint_of(store: Store, progress: Progress = _ignore) -> Checkpoint:
+def checkpoint_of(store: Store, progress: Progress = ignore_progress) -> Checkpoint:
     """The checkpoint of all events; keeps roots that are missing. Raises UnavailableError."""
     complete_tree(store, progress)
     with store.snapshot() as reader:
         tree = LogTree(reader)
-        return Checkpoint(reader.meta("store_id") or "", tree.size, tree.root())
+        return checkpoint.checkpoint_of(reader.meta("store_id"), tree.size, tree.root())
 
 
-def complete_tree(store: Store, progress: Progress = _ignore) -> int:
+def complete_tree(store: Store, progress: Progress = ignore_progress) -> int:
     """Keep the roots that are missing, unless the store is sealed, while other processes read and write. Returns how
     many. If it is interrupted, some are still missing, and readers compute them. Raises UnavailableError."""
     with store.reader() as reader:
@@ -63,9 +57,10 @@ def check_tree(reader: Reader, faults: Faults) -> int:
     """Compare each kept root with the events. Returns how many there are."""
     tree = LogTree(reader, trusts_view=False)
     roots = reader.subtree_roots()
-    for end, root in sorted(roots.items()):
-        if end % SUBTREE or not SUBTREE <= end <= tree.size:
-            faults.add(f"position {end:,}, where no subtree ends")
+    ends = set(range(SUBTREE, tree.size + 1, SUBTREE))
+    for end, root in roots.items():
+        if end not in ends:  # in a file it can also be something other than a number
+            faults.add(f"position {end}, where no subtree ends")
             continue
         with suppress(StoreError):  # events are missing
             if tree.subtree(end) == root:

@@ -6,17 +6,7 @@ from typing import Final
 import psycopg
 
 from holdlog.adapters.operating_system.location import shown
-from holdlog.adapters.stores.event_log.findings import (
-    REBUILD_LEFT,
-    Finding,
-    contents,
-    counted,
-    leases,
-    log,
-    retained,
-    snapshots,
-    tree,
-)
+from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, checks_of, contents, counted
 from holdlog.adapters.stores.postgres.catalog import (
     INDEXES,
     KEYS,
@@ -36,6 +26,7 @@ from holdlog.adapters.stores.postgres.session import connected
 from holdlog.adapters.stores.postgres.shadow_tables import REBUILD
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.checkpoint import Checkpoint
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 
@@ -46,9 +37,7 @@ PAUSE_SECONDS: Final = 600
 vacuumed."""
 
 
-def examine(
-    url: str, progress: Callable[[int, int], None] = lambda done, total: None, checkpoints: Sequence[Checkpoint] = ()
-) -> list[Finding]:
+def examine(url: str, progress: Progress = ignore_progress, checkpoints: Sequence[Checkpoint] = ()) -> list[Finding]:
     """Report all findings about the store; `progress` counts events. Never raises for what it finds."""
     findings: list[Finding] = []
     try:
@@ -77,7 +66,7 @@ def examine(
 def _snapshot(
     connection: Connection,
     inspection: PostgresInspection,
-    progress: Callable[[int, int], None],
+    progress: Progress,
     checkpoints: Sequence[Checkpoint],
 ) -> Iterator[Finding]:
     """Yield the findings from one snapshot."""
@@ -89,11 +78,8 @@ def _snapshot(
     if any(finding.name == "schema" and finding.level != "ok" for finding in schema):
         yield Finding("log", "warn", "not checked: its schema has another version")
     else:
-        yield from _guarded(connection, "log", lambda: log(inspection, progress, checkpoints))
-        yield from _guarded(connection, "snapshots", lambda: [snapshots(inspection)])
-        yield from _guarded(connection, "tree", lambda: [tree(inspection)])
-        yield from _guarded(connection, "leases", lambda: [leases(inspection)])
-        yield from _guarded(connection, "kept", lambda: [retained(inspection)])
+        for name, check in checks_of(inspection, progress, checkpoints).items():
+            yield from _guarded(connection, name, check)
     connection.execute("ROLLBACK")
 
 

@@ -106,7 +106,7 @@ class PostgresStore:
 
     def scrub(self) -> Scrubbed:
         with self.transaction(time.monotonic() + CONNECT_SECONDS) as transaction:
-            transaction.put_meta(UNFINISHED, "")
+            transaction.later("DELETE FROM meta WHERE name = :name", {"name": UNFINISHED})
         return Scrubbed(remaining=(_VACUUM,))
 
     def rollback_interrupted(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from holdlog.adapters.stores.event_log.codec import decode
+from holdlog.adapters.stores.event_log.codec import UNREADABLE, decode
 from holdlog.adapters.stores.sql.reader import SqlReader
 from holdlog.adapters.stores.sql.tables import select_from
 from holdlog.adapters.stores.sql.text import NONE
@@ -14,8 +14,6 @@ from holdlog.domain.store_log import STORE_STREAM
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.projection import Row, Table
 
-UNREADABLE: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
-"""Exceptions that code which trusts column types may raise for a row that another program wrote."""
 _SELECT_COUNTS: Final = """
 SELECT (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
 _SELECT_KEPT: Final = "SELECT (SELECT COUNT(*) FROM requests), (SELECT COUNT(*) FROM refusals)"

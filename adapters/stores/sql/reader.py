@@ -102,7 +102,7 @@ class SqlReader(SqlThreads):
 
     def __init__(self, recorder: LogRecorder, now: int) -> None:
         self.recorder = recorder
-        self._now = now
+        self.clock = now
         self._at: int | None = None
 
     def state(self, view: Table, row: Row) -> Any:
@@ -115,7 +115,7 @@ class SqlReader(SqlThreads):
     def at(self) -> int:
         # Read on demand: most records never expire.
         if self._at is None:
-            self._at = max(self._now, self.recorder.last_time(self))
+            self._at = max(self.clock, self.recorder.last_time(self))
         return self._at
 
     @property

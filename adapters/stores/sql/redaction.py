@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from holdlog.adapters.stores.sql.text import Parameters, PendingStatements
+from holdlog.adapters.stores.sql.text import NONE, Parameters, PendingStatements
 from holdlog.domain.agent import Profile
 from holdlog.domain.record import Record
 from holdlog.domain.store_log import SearchText
@@ -24,6 +24,7 @@ _FORGET_NOTES: Final = {
     + [f"DELETE FROM refusals WHERE {found.format('what')}"]
     for within, found in _FOUND.items()
 }
+_STOP_REBUILD: Final = "DELETE FROM meta WHERE name = 'rebuild'"
 _SELECT_OUTCOMES: Final = (
     "SELECT principal, session, request_id, outcome FROM requests WHERE strpos(outcome, :text) > 0"
 )
@@ -55,7 +56,9 @@ def redact_view(stream: str, version: int, redacted: str | None = None) -> ViewC
 
 
 def forget_texts(unit: PendingStatements, texts: Sequence[SearchText]) -> None:
-    """Remove texts from notes of leases and losses, refusals, and outcomes, whose value then reads as redacted."""
+    """Remove texts from notes of leases and losses, refusals, and outcomes, whose value then reads as redacted. Stop a
+    rebuild that runs: it may have read them."""
+    unit.later(_STOP_REBUILD, NONE)
     for text in texts:
         for statement in _FORGET_NOTES[text.within]:
             unit.later(statement, {"text": text.text})

@@ -5,7 +5,7 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, cast
 
-from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.event_log.codec import EncodedEvent, text_hash
 from holdlog.adapters.stores.event_log.recording import ChangeRecorder
 from holdlog.adapters.stores.sql.leases import SqlLeaseWrites
 from holdlog.adapters.stores.sql.reader import SELECT_DUE, SqlReader
@@ -14,12 +14,11 @@ from holdlog.adapters.stores.sql.redaction import forget_texts, redact_view
 from holdlog.adapters.stores.sql.tables import IS_ACTIVE, REFUSALS, copy_at_position
 from holdlog.adapters.stores.sql.text import NONE, PendingStatements, bound
 from holdlog.domain.claims.claim import Claim, Ticket
-from holdlog.domain.envelope import payload_hash
 from holdlog.domain.merkle import SUBTREE, subtree_root
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
-from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.refusals import HoldlogError, StoreError
 from holdlog.domain.store_log import Part, SearchText
 from holdlog.projections import fold
 from holdlog.projections.claims import (
@@ -169,10 +168,7 @@ class SqlTransaction(SqlReader, PendingStatements):
 
     def redact(self, stream: str, versions: Sequence[int], part: Part) -> None:
         for event in self.recorder.select_versions(stream, versions, self).values():
-            salt, text = (event.salt, event.payload) if part == "payload" else (event.reason_salt, event.reason)
-            assert salt is not None
-            assert text is not None
-            self.recorder.remove_text(part, event, payload_hash(salt, text), self)
+            self.recorder.remove_text(part, event, self._hash_of(event, part), self)
             if part == "payload" and (change := redact_view(stream, event.originator_version)) is not None:
                 self.later(change.statement, change.parameters)
         if isinstance(claim := fold.initial(stream), Claim):
@@ -202,6 +198,16 @@ class SqlTransaction(SqlReader, PendingStatements):
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:
         self.put(REFUSALS, list(refusals))
         self.later(_DROP_REFUSALS, {"kept": REFUSALS_KEPT})
+
+    def _hash_of(self, event: EncodedEvent, part: Part) -> bytes:
+        salt, text = (event.salt, event.payload) if part == "payload" else (event.reason_salt, event.reason)
+        try:
+            hashed = text_hash(salt, text, None)
+        except (ValueError, TypeError, AttributeError):
+            hashed = None
+        if hashed is None:
+            raise StoreError(f"event {event.id:,} was changed, so nothing was redacted; run: holdlog verify")
+        return hashed
 
     def _fold_again(self, claim: Claim) -> None:
         """Write the rows of a claim as its events are now. `claim`: in its initial state."""

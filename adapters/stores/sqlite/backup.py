@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.operating_system.private import is_private, require_own, sync_folder
 from holdlog.adapters.operating_system.write_lock import WriteLock
-from holdlog.adapters.stores.sqlite.files import Progress, copy_database, remove_database
+from holdlog.adapters.stores.sqlite.files import copy_database, remove_database
 from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours, write_locked
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 _NAME: Final = re.compile(r"holdlog-(?P<store>[0-9a-z]{8})-(?P<time>\d{8}T\d{6}Z)-(?P<position>\d+)\.backup")
@@ -40,7 +41,7 @@ class BackupReport(NamedTuple):
     removed: list[str]
 
 
-def back_up(path: Path, folder: Path, keep: int, progress: Progress = lambda done, total: None) -> BackupReport:
+def back_up(path: Path, folder: Path, keep: int, progress: Progress = ignore_progress) -> BackupReport:
     """Back up the store `path` into `folder`, and remove the oldest of its backups there, so that `keep` remain.
 
     The write lock is held only until the snapshot has begun; writers then continue. A kill at any moment leaves at most

@@ -13,25 +13,16 @@ from holdlog.adapters.operating_system import platform as host
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.operating_system.presence import connected
 from holdlog.adapters.operating_system.private import require_own, why_open
-from holdlog.adapters.stores.event_log.findings import (
-    REBUILD_LEFT,
-    Finding,
-    contents,
-    counted,
-    leases,
-    log,
-    retained,
-    snapshots,
-    tree,
-)
+from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, checks_of, contents, counted
 from holdlog.adapters.stores.sqlite.database import file_id, size_of
-from holdlog.adapters.stores.sqlite.faults import is_damage
+from holdlog.adapters.stores.sqlite.faults import code_of, is_damage
 from holdlog.adapters.stores.sqlite.inspection import SqliteInspection, any_text
 from holdlog.adapters.stores.sqlite.opening import require_ours
 from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR, version_of
 from holdlog.adapters.stores.sqlite.shadow_tables import left_over
 from holdlog.domain.checkpoint import Checkpoint
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError
 
 MAX_PROBLEMS: Final = 3
@@ -39,7 +30,7 @@ MAX_PROBLEMS: Final = 3
 
 def examine(
     path: Path,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = ignore_progress,
     checkpoints: Sequence[Checkpoint] = (),
 ) -> list[Finding]:
     """Report all findings about the store `path`; `progress` counts events. Never raises for what it finds."""
@@ -58,15 +49,14 @@ def examine(
             if version_of(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # an older minor has other views
                 findings.append(Finding("log", "warn", "not checked: its schema is older"))
             else:
-                findings += _guarded("log", lambda: log(inspection, progress, checkpoints))
-                findings += _guarded("snapshots", lambda: [snapshots(inspection)])
-                findings += _guarded("tree", lambda: [tree(inspection)])
-                findings += _guarded("leases", lambda: [leases(inspection)])
-                findings += _guarded("kept", lambda: [retained(inspection)])
+                for name, check in checks_of(inspection, progress, checkpoints).items():
+                    findings += _guarded(name, check)
     except StoreError as error:
         findings.append(Finding("file", "bad", str(error)))
     except sqlite3.Error as error:
-        findings.append(Finding("file", "bad", f"{shown(path)} cannot be read: {error}"))
+        is_read_only = code_of(error) & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+        advice = "; if you cannot write to its folder, examine a copy of it elsewhere" if is_read_only else ""
+        findings.append(Finding("file", "bad", f"{shown(path)} cannot be read: {error}{advice}"))
     return [*findings, _connected(path)]
 
 

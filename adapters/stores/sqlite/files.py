@@ -2,24 +2,21 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.operating_system.private import open_private
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
+from holdlog.domain.progress import Progress, ignore_progress
 
 SIDE_FILES: Final = ("-journal", "-wal", "-shm")
 """Suffixes of files that SQLite would apply to a new database of the same name."""
 STEP_PAGES: Final = 256
 """Pages that SQLite copies between two calls of `progress`."""
 
-Progress = Callable[[int, int], None]
-"""Called with the number of pages copied so far, and the total."""
 
-
-def copy_database(source: sqlite3.Connection, target: Path, progress: Progress = lambda done, total: None) -> None:
+def copy_database(source: sqlite3.Connection, target: Path, progress: Progress = ignore_progress) -> None:
     """Copy all pages to a new file, which is complete and on the disk when this returns. After a failure there is no
     such file."""
     remove_database(target)  # left by a killed attempt

@@ -17,9 +17,10 @@ from holdlog.adapters.stores.sqlite.backup import connect, contents_of
 from holdlog.adapters.stores.sqlite.database import kept_names
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.faults import is_busy
-from holdlog.adapters.stores.sqlite.files import SIDE_FILES, Progress, copy_database, remove_database
+from holdlog.adapters.stores.sqlite.files import SIDE_FILES, copy_database, remove_database
 from holdlog.adapters.stores.sqlite.opening import require_ours, write_locked
 from holdlog.adapters.stores.sqlite.recorder import missing_events
+from holdlog.domain.progress import Progress, ignore_progress
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 
@@ -44,7 +45,7 @@ class RestoreReport(NamedTuple):
     unchecked: bool
 
 
-def restore(path: Path, backup: Path, progress: Progress = lambda done, total: None) -> RestoreReport:
+def restore(path: Path, backup: Path, progress: Progress = ignore_progress) -> RestoreReport:
     """Replace the store `path` by `backup`, after verifying all of it.
 
     Requires that no process has the store open. A kill at any moment leaves the old store or the new one. Raises

@@ -7,6 +7,7 @@ from itertools import chain, groupby
 from typing import Final
 
 from holdlog.adapters.stores.event_log.codec import EncodedEvent
+from holdlog.adapters.stores.event_log.rebuild import shadow_name
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.sql.reader import BorrowingReader, ReadStore
 from holdlog.adapters.stores.sql.text import NONE, Parameters, for_sqlite
@@ -15,8 +16,9 @@ from holdlog.adapters.stores.sqlite.faults import require_major
 from holdlog.adapters.stores.sqlite.recorder import MANY, SqliteEventRecorder
 from holdlog.adapters.stores.sqlite.schema import DROP, PUT, version_of
 from holdlog.domain.record import Record
-from holdlog.domain.store_log import Part
+from holdlog.domain.store_log import Part, SearchText
 from holdlog.projections.current import CURRENT
+from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Put, Row, RowChange, Table
 
 MAX_NAMES: Final = 500
@@ -117,6 +119,11 @@ class SqliteTransaction(SqliteStatements, SqlTransaction):
     def redact(self, stream: str, versions: Sequence[int], part: Part) -> None:
         self.connection.execute("PRAGMA secure_delete = ON")  # from here on: it overwrites what it deletes
         super().redact(stream, versions, part)
+
+    def forget_texts(self, texts: Sequence[SearchText]) -> None:
+        super().forget_texts(texts)
+        for view in VIEWS:
+            self.connection.execute(f'DROP TABLE IF EXISTS "{shadow_name(view.name)}"')
 
     def insert(self, events: Sequence[EncodedEvent], rows: Sequence[RowChange]) -> Sequence[int]:
         self.last_time = None

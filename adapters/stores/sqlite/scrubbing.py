@@ -12,13 +12,12 @@ from holdlog.adapters.operating_system.private import is_private
 from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.sql.redaction import redact_view
 from holdlog.adapters.stores.sql.text import for_sqlite
-from holdlog.adapters.stores.sqlite.files import remove_database
+from holdlog.adapters.stores.sqlite.files import SIDE_FILES, remove_database
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, kept_texts, remove_kept_text, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader
 from holdlog.adapters.stores.sqlite.schema import APPLICATION_ID, MAJOR, MINORS_PER_MAJOR, tables_there, version_of
 from holdlog.domain.ports import Scrubbed
 from holdlog.domain.redaction import UNFINISHED
-from holdlog.domain.refusals import StoreError
 from holdlog.domain.store_log import STORE_STREAM, PayloadRedacted
 
 AGAIN: Final = "run: holdlog redact --finish"
@@ -27,6 +26,10 @@ _READ: Final = (
     f" (a backup, copy or export), then {AGAIN}"
 )
 _NAMED: Final = "{} is a copy of this store from before a redaction; if you do not need it, remove it"
+_UNREAD: Final = (
+    "{} may be a copy of this store, but is not private, so it was not read; if you do not need it, remove it"
+)
+_UNCHANGED: Final = f"{{}} cannot be rewritten ({{}}); remove it, then {AGAIN}"
 _FORGET: Final = {
     ("requests", "outcome"): "DELETE FROM requests",
     ("leases", "note"): "UPDATE leases SET note = NULL",
@@ -49,17 +52,16 @@ def scrub(path: Path, connection: sqlite3.Connection) -> Scrubbed:
         unfinished.append(f"{shown(path)} still has redacted texts ({error}); correct this, then {AGAIN}")
     redactions = _redactions(connection)
     for copy in _copies(path, connection):
-        if not copy.name.startswith(f"{path.name}.backup-"):
-            if _has_texts(copy, connection, redactions):
-                remaining.append(_NAMED.format(shown(copy)))
-            continue
+        is_ours = copy.name.startswith(f"{path.name}.backup-")
         try:
-            if _rewrite(copy, connection, redactions):
+            if not is_private(copy):
+                remaining.append(_UNREAD.format(shown(copy)))
+            elif is_ours and _rewrite(copy, connection, redactions):
                 rewritten.append(str(copy))
-        except (sqlite3.Error, OSError, StoreError) as error:
-            unfinished.append(
-                f"the backup {shown(copy)} cannot be rewritten ({shown(str(error))}); remove it, then {AGAIN}"
-            )
+            elif not is_ours and _has_texts(copy, connection, redactions):
+                remaining.append(_NAMED.format(shown(copy)))
+        except (sqlite3.Error, OSError) as error:
+            unfinished.append(_UNCHANGED.format(shown(copy), shown(str(error))))
     if not unfinished:
         connection.execute("DELETE FROM meta WHERE name = ?", (UNFINISHED,))
     return Scrubbed(tuple(rewritten), tuple(remaining), tuple(unfinished))
@@ -72,17 +74,27 @@ def _redactions(connection: sqlite3.Connection) -> list[PayloadRedacted]:
 
 
 def _copies(path: Path, connection: sqlite3.Connection) -> Iterator[Path]:
-    """Files in the folder of the store that contain the same store. Removes those that a killed process left half
-    written: the processes that write them hold the write lock."""
+    """Files in the folder of the store that contain the same store, or cannot be read. Removes those that a killed
+    process left half written: the processes that write them hold the write lock."""
     store_id = _store_id(connection)
     for found in sorted(path.parent.iterdir()):
         if found.name.startswith(f"{path.name}.") and found.suffix in (".partial", ".restoring"):
             remove_database(found)
-        elif found.is_file() and not found.samefile(path) and is_private(found):
-            # Never by `open`: closing a file drops the locks that this process has on it through SQLite.
+        elif _is_copy(found.name, path.name) and not (found.exists() and found.samefile(path)):
+            if not is_private(found):
+                yield found
+                continue
             with suppress(sqlite3.Error), closing(_connect(found, "ro", "&immutable=1")) as other:
                 if _store_id(other) == store_id:
                     yield found
+
+
+def _is_copy(name: str, store: str) -> bool:
+    """Whether a file may be a copy, by its name. No other file is opened: closing one drops the locks that this process
+    has on it, such as those of SQLite on the shared memory of the store (https://www.sqlite.org/howtocorrupt.html)."""
+    if name.startswith((f"{store}.backup-", f"{store}.before-restore-")):
+        return not name.endswith(SIDE_FILES)
+    return name.endswith(".backup")
 
 
 def _connect(path: Path, mode: str, more: str = "") -> sqlite3.Connection:

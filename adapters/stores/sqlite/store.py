@@ -112,6 +112,8 @@ class SqliteStore:
         self.write_lock.acquire(time.monotonic() + SCRUB_SECONDS)
         try:
             return self.database.scrub()
+        except sqlite3.Error as error:
+            raise refusal_of(error, damage_check=self.database.damage_check) from error
         finally:
             self.end()
 

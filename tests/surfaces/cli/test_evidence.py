@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from html.parser import HTMLParser
@@ -20,6 +21,7 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.cli import evidence_report
 from holdlog.adapters.cli.main import main
+from holdlog.domain.merkle import Frontier, leaf, subtrees
 from tests.support.command_line import run_command
 from tests.support.evidence import (
     Files,
@@ -87,7 +89,7 @@ def rehashed(files: Files) -> Files:
     """A forger who changes a value computes its digest again."""
     events = events_of(files)
     events[-1]["payload"] = '"forged"'
-    events[-1] |= {"salt": "00", "payload_hash": None}
+    events[-1] |= {"salt": "00" * 16, "payload_hash": None}
     events[-1]["digest"] = digest_of(events[-1]).hex()
     return with_events(files, events)
 
@@ -109,11 +111,26 @@ def with_line(old: bytes, new: bytes) -> Change:
     return lambda files: {**files, "events.jsonl": files["events.jsonl"].replace(old, new, 1)}
 
 
+def shifted(event: dict[str, Any]) -> None:
+    """Salt and text are hashed as one: their border is moved."""
+    event["salt"] += event["payload"][:1].encode().hex()
+    event["payload"] = event["payload"][1:]
+
+
 CHANGES: dict[str, tuple[Change, str]] = {
-    "a value": (on_event(-2, payload='"forged"', salt="00", payload_hash=None), "was changed"),
+    "the beginning of a value": (on_events(lambda it: shifted(next(each for each in it if each["payload"]))), "salt"),
+    "the spelling of a salt": (on_events(lambda it: it[-1].update(reason_salt=f" {it[-1]['reason_salt']}")), "salt"),
+    "the type of the format": (on_event(-1, format=2.0), "unknown format"),
+    "the spelling of a node": (
+        on_events(lambda it: it[0].update(before=[f" {node}" for node in it[0]["before"]])),
+        "malformed",
+    ),
+    "the store of the manifest": (lambda files: with_manifest(files, store="x"), "two stores"),
+    "another file": (lambda files: {**files, "values.csv": b"budget,1\n"}, "does not belong"),
+    "a value": (on_event(-2, payload='"forged"', salt="00" * 16, payload_hash=None), "was changed"),
     "a value with its digest": (rehashed, "do not lead to the root"),
     "an author": (on_event(0, state='{"by":"eve"}'), "was changed"),
-    "a reason": (on_event(-1, reason="forged", reason_salt="00"), "was changed"),
+    "a reason": (on_event(-1, reason="forged", reason_salt="00" * 16), "was changed"),
     "a time": (on_event(1, at=1), "was changed"),
     "the basis": (on_event(2, operation="merge"), "was changed"),
     "a session": (on_event(2, session="shell-0"), "was changed"),
@@ -177,7 +194,12 @@ def test_verifier_finds_every_change_of_a_bundle(
 
 def test_verifier_finds_a_checkpoint_of_another_store(bundles: dict[str, Files], tmp_path: Path) -> None:
     other = {name: data for name, data in bundles["other"].items() if name.startswith("checkpoint")}
-    is_proven, line = verified(write_files(tmp_path / "case.zip", bundles["complete"] | other))
+    files = bundles["complete"] | other
+    is_proven, line = verified(write_files(tmp_path / "case.zip", files))
+    assert not is_proven
+    assert "two stores" in line
+    store = other["checkpoint.body"].decode().split("\n")[0]
+    is_proven, line = verified(write_files(tmp_path / "case.zip", with_manifest(files, store=store)))
     assert not is_proven
     assert "root of the checkpoint" in line
 
@@ -198,6 +220,34 @@ def test_change_of_what_is_not_proven_is_named_as_not_proven(bundles: dict[str, 
     is_proven, line = verified(write_files(tmp_path / "case.zip", files))
     assert is_proven
     assert {"unproven/", "report.html"} < set(line.partition("Not proven: ")[2].split(", "))
+
+
+def test_bundle_without_any_event_proves_nothing(bundles: dict[str, Files]) -> None:
+    files = bundles["other"]
+    leaves = [leaf(bytes.fromhex(event["digest"])) for event in events_of(files)]
+    nodes = []
+    for first, last in subtrees(0, len(leaves)):
+        tree = Frontier()
+        for each in leaves[first:last]:
+            tree.add(each)
+        nodes.append(tree.root().hex())
+    emptied = {**files, "events.jsonl": b""}
+    assert not is_proven(with_manifest(emptied, first=1, last=9, events=0, complete=False, after=nodes))
+
+
+@pytest.mark.check
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
+def test_huge_files_are_not_read_whole(bundles: dict[str, Files], tmp_path: Path) -> None:
+    bundle = tmp_path / "case.zip"
+    for name in ("events.jsonl", "manifest.json", "checkpoint.note"):
+        with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
+            for other, data in bundles["complete"].items():
+                if other != name:
+                    archive.writestr(other, data)
+            with archive.open(name, "w") as file:
+                for _ in range(600):
+                    file.write(bytes(1 << 20))
+        assert not verified(bundle, limit=512 << 20)[0]
 
 
 @needs_openssl

@@ -50,6 +50,14 @@ def test_export_of_one_namespace_leaves_out_the_others(db: str, capsys: pytest.C
     assert [past["value"] for past in budget["history"]] == [{"left": 2}, {"left": 1}, {"left": 0}]
 
 
+def test_export_of_a_misspelled_namespace_is_reported(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "campain", "--db", db]) == 0
+    assert capsys.readouterr() == (
+        "",
+        "holdlog: there are no values in this namespace; to list namespaces: holdlog list\n",
+    )
+
+
 def test_export_without_a_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "--db", str(tmp_path / "none.db")]) == 1
     assert capsys.readouterr().out == ""

@@ -178,6 +178,13 @@ def test_log_last_of_an_empty_log_prints_nothing(tmp_path: Path, capsys: pytest.
     assert run(capsys, tmp_path / "state.db", "--last", "3") == []
 
 
+def test_log_without_a_match_is_reported_except_with_json(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", "--db", str(db), "--agent", "nobody"]) == 0
+    assert capsys.readouterr() == ("", "holdlog: no event of the store matches\n")
+    assert main(["log", "--db", str(db), "--agent", "nobody", "--json"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 def test_log_last_and_after_exclude_each_other(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["log", "--db", str(db), "--last", "3", "--after", "1"])

@@ -71,6 +71,7 @@ def test_number_is_a_position_of_the_log(text: str, expected: int) -> None:
         ("2026-11-23", 'needs a time of day, such as "2026-11-23 14:03"'),
         ("yesterday", 'needs a time of day, such as "yesterday 14:03"'),
         ("17:00", 'is later today; for the day before, write "yesterday 17:00"'),
+        ("today 17:00:30 utc", 'is later today; for the day before, write "yesterday 17:00:30 UTC"'),
         ("2026-03-29 02:30", 'clocks skipped this time; write "2026-03-29 01:30:00" or "2026-03-29 03:30:00"'),
         ("2026-10-25 02:30", "write 2026-10-25T00:30:00Z or 2026-10-25T01:30:00Z"),
     ],

@@ -65,7 +65,11 @@ def test_lists_agents_and_json_are_those_of_the_moment(capsys: pytest.CaptureFix
         (("2999-01-01 00:00",), 2, "holdlog: MOMENT: is in the future; the last position is 5\n"),
         (("2001-01-01T00:00:00Z",), 2, "holdlog: MOMENT: is before the first event of the log, which begins at 2"),
         (("soon",), 2, "holdlog: MOMENT: must be 14:03, "),
-        (("1", "get", "campaign", "none"), 1, "holdlog: campaign/none does not exist at position 1\n"),
+        (
+            ("1", "get", "campaign", "none"),
+            1,
+            "holdlog: campaign/none does not exist at position 1; to see which keys have a value: holdlog at 1 list",
+        ),
         (("1", "thread", "run-7"), 1, "holdlog: thread run-7 does not exist at position 1\n"),
         (("1", "get", "campaign"), 2, "holdlog at MOMENT get: the following arguments are required: KEY"),
         (("1", "fetch"), 2, "holdlog at: argument ACTION: 'fetch' is not one of get, history, list"),

@@ -87,6 +87,11 @@ def test_replay_applies_the_filters_of_log(
     assert positions(capsys, db, *words) == expected
 
 
+def test_replay_without_a_match_is_reported_except_with_json(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, db, "--agent", "nobody") == (0, "", "holdlog: no event of the range matches\n")
+    assert run(capsys, db, "--agent", "nobody", "--json") == (0, "", "")
+
+
 def test_replay_state_is_the_state_at_its_end(db: str, capsys: pytest.CaptureFixture[str]) -> None:
     *events, state = shown(capsys, db, "--from", "3", "--to", "4", "--state")
     assert [event["position"] for event in events] == [3, 4]
@@ -272,7 +277,7 @@ class Terminal(StringIO):
 
 def test_progress_bar_shows_rate_and_time_left() -> None:
     clock, terminal = Clock(now=0), Terminal()
-    bar = Bar(terminal, "replay", clock=lambda: clock.now / SECOND)
+    bar = Bar("replay", stream=terminal, clock=lambda: clock.now / SECOND)
     bar.draw(1, 400_000)
     assert terminal.getvalue() == ""
     clock.move(2)

@@ -3,9 +3,10 @@
 import io
 import json
 import os
+import re
 import stat
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -70,6 +71,20 @@ def test_lanes_of_a_resource_a_value_and_an_agent(place: str, capsys: pytest.Cap
     assert "◆" in lanes[1]
 
 
+@pytest.mark.parametrize("seconds", range(1, 40))
+def test_axis_has_no_label_that_is_cut(seconds: int) -> None:
+    begin = datetime(2026, 11, 25, 23, 59, 50, tzinfo=UTC)
+    found = TimelineResult(
+        agent="ann",
+        begins_at=begin,
+        ends_at=begin + timedelta(seconds=seconds),
+        lanes=[Lane(namespace="n", key="k", holds=[], waits=[], changes=[])],
+    )
+    labels = describe(found, io.StringIO()).splitlines()[4].split()[1:]
+    assert labels
+    assert [it for it in labels if not re.fullmatch(r"\d\d:\d\d:\d\d(\.\d{3})?", it)] == []
+
+
 def test_json_has_the_whole_response(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(run(capsys, place, "src/", "--json")[1])
     assert (found["status"], found["resource"]) == ("ok", "src/")
@@ -110,7 +125,7 @@ def test_picture_is_private_and_has_a_lane_for_each_agent(place: str, capsys: py
         ((), 2, "holdlog: NAME: pass a resource, NAMESPACE and KEY, or an agent"),
         (("lib/", "--agent", "ann"), 2, "holdlog: NAME: pass a resource"),
         (("none",), 1, "holdlog: none was never claimed, and no agent of that name"),
-        (("n", "none"), 1, "holdlog: n/none does not exist"),
+        (("n", "none"), 1, "holdlog: n/none does not exist; to see which keys have a value: holdlog list n --db"),
         (("lib/", "--since", "2", "--until", "1"), 2, "holdlog: --until: is earlier than since; swap the two"),
         (("lib/", "--since", "9"), 2, "holdlog: --since: is 9, but the log ends at position 2"),
         (("lib/", "--limit", "0"), 2, "holdlog: --limit: must be a whole number from 1 to 1000"),

@@ -172,9 +172,11 @@ def test_bad_arguments_are_named_as_on_the_command_line(
 def test_missing_key_and_missing_store_are_reported(
     db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert error(capsys, db, "blame", "campaign", "none", code=1) == "holdlog: campaign/none does not exist"
+    hint = f"; to see which keys have a value: holdlog list campaign --db {db}"
+    assert error(capsys, db, "blame", "campaign", "none", code=1) == f"holdlog: campaign/none does not exist{hint}"
     assert (
-        error(capsys, db, "diff", "campaign", "yesteday", "v1", code=1) == "holdlog: campaign/yesteday does not exist"
+        error(capsys, db, "diff", "campaign", "yesteday", "v1", code=1)
+        == f"holdlog: campaign/yesteday does not exist{hint}"
     )
     for words in (["diff", "n", "0"], ["blame", "n", "k"], ["revert", "--session", "s"]):
         assert "there is no store at" in error(capsys, tmp_path / "none.db", *words, code=1)

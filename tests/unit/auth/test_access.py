@@ -122,6 +122,7 @@ def test_events_are_visible_by_grants_on_their_stream() -> None:
     assert seen("claim:src/*") == ["claim:src/x.py", "agent:ann"]
     assert seen("read:src/*", "write:c") == ["record:c/k", "claim:src/x.py", "agent:ann"]
     assert seen("admin:ci") == ["agent:ann", "token:ci"]
+    assert seen("admin:log") == ["agent:ann"]
     assert seen("read:*") == list(streams[:5])
     assert [stream for stream in streams if EVERYTHING.sees(stream)] == list(streams[:7])
 

@@ -1,4 +1,4 @@
-"""The tree over the log is that of RFC 6962, and its proofs hold exactly for what they prove."""
+"""The tree over the log is that of RFC 6962."""
 
 import hashlib
 from collections.abc import Sequence
@@ -38,16 +38,6 @@ def defined_root(leaves: Sequence[bytes]) -> bytes:
     return merkle.node(defined_root(leaves[:split]), defined_root(leaves[split:]))
 
 
-def nodes_of(leaves: Sequence[bytes]) -> merkle.HashOf:
-    def hash_of(first: int, last: int) -> bytes:
-        count = last - first
-        assert count & (count - 1) == 0
-        assert first % count == 0
-        return defined_root(leaves[first:last])
-
-    return hash_of
-
-
 def test_roots_are_those_of_the_published_test_vectors() -> None:
     frontier = Frontier()
     for text, root in zip(INPUTS, ROOTS, strict=True):
@@ -56,16 +46,16 @@ def test_roots_are_those_of_the_published_test_vectors() -> None:
 
 
 def test_empty_tree_has_the_hash_of_nothing() -> None:
-    assert Frontier().root() == EMPTY_ROOT == merkle.root_of(0, 0, nodes_of([]))
+    assert Frontier().root() == EMPTY_ROOT == merkle.log_root([], [])
 
 
 @given(SIZES)
-def test_frontier_and_nodes_give_the_defined_root(size: int) -> None:
+def test_frontier_gives_the_defined_root(size: int) -> None:
     leaves = leaves_of(size)
     frontier = Frontier()
     for one in leaves:
         frontier.add(one)
-    assert frontier.root() == merkle.root_of(0, size, nodes_of(leaves)) == defined_root(leaves)
+    assert frontier.root() == defined_root(leaves)
 
 
 @given(st.integers(0, 12), st.integers(0, 15))
@@ -80,46 +70,15 @@ def test_frontier_accepts_complete_subtrees(subtrees: int, rest: int) -> None:
     assert frontier.root() == (defined_root(leaves) if leaves else EMPTY_ROOT)
 
 
-@given(st.data(), SIZES)
-def test_inclusion_proof_holds_for_its_leaf_and_index_only(data: st.DataObject, size: int) -> None:
-    leaves = leaves_of(size)
-    index = data.draw(st.integers(0, size - 1))
-    proof = merkle.inclusion_proof(index, size, nodes_of(leaves))
-    root = defined_root(leaves)
-    assert merkle.is_included(index, size, leaves[index], proof, root)
-    other = data.draw(st.integers(0, size))
-    assert other == index or not merkle.is_included(other, size, leaves[index], proof, root)
-    assert not merkle.is_included(index, size, merkle.leaf(b"other"), proof, root)
-    assert not merkle.is_included(index, size, leaves[index], [*proof, EMPTY_ROOT], root)
-    assert not proof or not merkle.is_included(index, size, leaves[index], proof[1:], root)
-
-
-@given(st.data(), SIZES)
-def test_consistency_proof_holds_for_its_two_trees_only(data: st.DataObject, new: int) -> None:
-    leaves = leaves_of(new)
-    old = data.draw(st.integers(0, new))
-    old_root = defined_root(leaves[:old]) if old else EMPTY_ROOT
-    root = defined_root(leaves)
-    proof = merkle.consistency_proof(old, new, nodes_of(leaves))
-    assert merkle.is_consistent(old, new, old_root, root, proof)
-    assert not merkle.is_consistent(old, new, merkle.leaf(b"other"), root, proof)
-    assert not merkle.is_consistent(old, new, old_root, merkle.leaf(b"other"), proof) or old == 0
-    assert not merkle.is_consistent(old, new, old_root, root, [*proof, EMPTY_ROOT])
-    if 0 < old < new:
-        changed = [*leaves[: old - 1], merkle.leaf(b"other"), *leaves[old:]]
-        forged = merkle.consistency_proof(old, new, nodes_of(changed))
-        assert not merkle.is_consistent(old, new, old_root, defined_root(changed), forged)
-
-
 @given(st.integers(0, 300), st.integers(0, 300))
 def test_subtrees_around_a_range_and_its_leaves_have_the_root_of_the_tree(one: int, other: int) -> None:
     first, last, size = min(one, other), max(one, other), 300
     leaves = leaves_of(size)
-    hash_of, tree = nodes_of(leaves), Frontier()
+    tree = Frontier()
     for bounds in merkle.subtrees(0, first):
-        tree.add(hash_of(*bounds), bounds[1] - bounds[0])
+        tree.add(defined_root(leaves[slice(*bounds)]), bounds[1] - bounds[0])
     for hashed in leaves[first:last]:
         tree.add(hashed)
     for bounds in merkle.subtrees(last, size):
-        tree.add(hash_of(*bounds), bounds[1] - bounds[0])
+        tree.add(defined_root(leaves[slice(*bounds)]), bounds[1] - bounds[0])
     assert (tree.size, tree.root()) == (size, defined_root(leaves))

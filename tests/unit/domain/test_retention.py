@@ -121,6 +121,20 @@ def test_former_values_are_removed_after_their_time_and_current_ones_stay(store:
     require_views_equal_the_log(store)
 
 
+def test_event_of_a_clock_that_was_ahead_makes_nothing_due(store: Store, clock: Clock) -> None:
+    run(store, ChangeRetention(namespace="n", seconds=KEPT, by="ann"))
+    write(store, "a", 1)
+    write(store, "a", 2)
+    then = clock.now
+    clock.pass_by(KEPT * 10)
+    write(store, "a", 3)
+    clock.now = then
+    assert (is_due_now(store), apply_all(store), redacted(store)) == (False, 0, [])
+    clock.pass_by(KEPT + 1)
+    assert apply_all(store) == 1
+    assert redacted(store) == ["record:n/a@1"]
+
+
 def test_values_of_a_key_that_are_due_together_are_one_event(store: Store, clock: Clock) -> None:
     run(store, ChangeRetention(namespace="n", seconds=KEPT, by="ann"))
     for value in range(6):
