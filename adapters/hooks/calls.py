@@ -60,8 +60,10 @@ def parse(given: object, event: str | None) -> HookCall | None:
     BadInputError."""
     if not isinstance(given, dict):
         raise BadInputError("standard input must be a JSON object")
+    if event is not None and event not in EVENTS:
+        raise BadInputError(f"the event must be one of {', '.join(EVENTS)}")
     name = _text(given, "hook_event_name")
-    found = event if event in EVENTS else _EVENT_OF.get(name.lower())
+    found = event or _EVENT_OF.get(name.lower())
     if found is None:
         if name:
             return None

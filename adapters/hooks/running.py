@@ -182,5 +182,5 @@ def _limited() -> Iterator[None]:
 
 
 def is_direct(words: Sequence[str]) -> bool:
-    """Whether these arguments of `holdlog` are a hook without options, which needs no command line."""
-    return words[:1] == ["hook"] and (len(words) == 1 or (len(words) == 2 and words[1] in EVENTS))
+    """Whether these arguments of `holdlog hook` have no options, so that no command line is needed."""
+    return not any(word.startswith("-") for word in words)

@@ -7,11 +7,16 @@ def main() -> int:
     if sys.argv[1:2] == ["hook"]:
         from holdlog.adapters.hooks.running import is_direct, run
 
-        if is_direct(sys.argv[1:]):
+        if is_direct(sys.argv[2:]):
             return run(sys.argv[2:])
     from holdlog.adapters.cli.main import main as run_command
 
-    return run_command()
+    try:
+        return run_command()
+    except SystemExit:
+        if sys.argv[1:2] == ["hook"]:
+            return 0  # hosts block the edit on exit code 2, that of wrong arguments
+        raise
 
 
 if __name__ == "__main__":

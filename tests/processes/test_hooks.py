@@ -258,6 +258,15 @@ def test_malformed_input_allows_the_edit_and_is_reported_once(host: Callable[[],
 
 
 @pytest.mark.check
+@pytest.mark.parametrize("words", [["pre-edti"], ["--bogus"], ["--db", "postgresql://nobody@127.0.0.1:1/x"]])
+def test_hook_with_wrong_arguments_allows_the_edit(repository: Path, words: list[str]) -> None:
+    edit = {"session_id": "s-1", "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    done = run_hook(repository, json.dumps(edit), *words)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.check
 def test_damaged_store_and_unwritable_notes_allow_the_edit(repository: Path) -> None:
     store = repository / ".git" / "holdlog" / "state.db"
     edit = {"session_id": "s-1", "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
@@ -294,3 +303,18 @@ def test_hook_that_waits_for_its_input_ends_by_itself(repository: Path) -> None:
         assert b"took longer than 4 s" in process.stderr.read()
         assert process.wait() == 0
     assert time.monotonic() - started < 20
+
+
+def test_of_sessions_that_edit_a_file_at_once_one_is_allowed(repository: Path) -> None:
+    edit = {"cwd": str(repository), "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    command = [sys.executable, "-m", "holdlog", "hook"]
+    racers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=repository, env=ENVIRONMENT)
+        for _ in range(4)
+    ]
+    for number, racer in enumerate(racers):
+        assert racer.stdin is not None
+        racer.stdin.write(json.dumps({**edit, "session_id": f"s-{number}"}).encode())
+    outputs = [racer.communicate()[0] for racer in racers]
+    assert sorted(map(bool, outputs)) == [False, True, True, True]
+    assert list(held(repository)) == ["a.py"]
