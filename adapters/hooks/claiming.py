@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import SessionId
-from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, workspaces_of
+from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, given_options, workspaces_of
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import HookCall, context, denial
@@ -43,7 +43,10 @@ def answer(call: HookCall, store: Path, files: HookFiles, server: BoundServer | 
 def _engine(call: HookCall, store: Path) -> Iterator[Engine]:
     options = argparse.ArgumentParser(add_help=False)
     add_options(options, WorkspaceOptions)
-    settings = Settings(workspaces=workspaces_of(options.parse_args([])), max_claims=MAX_CLAIMS)
+    add_options(options, Settings)
+    found = options.parse_args([])
+    given = given_options(Settings, found) | {"workspaces": workspaces_of(found), "max_claims": MAX_CLAIMS}
+    settings = Settings(**given)
     engine = open_holdlog(store, settings, SessionId("hook", call.session), "hook", report=lambda line: None)
     try:
         yield engine

@@ -3,9 +3,12 @@
 import os
 from collections.abc import Set as AbstractSet
 
+from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.notes import HookClaim
 from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.claims.commands import Sweep
 from holdlog.domain.claims.lease import Lease
+from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import Hold, HoldlogError
 
 
@@ -47,6 +50,13 @@ class Holder:
             return holder.agent not in others
         # An agent whose MCP calls go to a server over HTTP has a session of that server.
         return hold.same_name and self.session.startswith("hook-") and holder.session.startswith(("mcp-", "meta-"))
+
+    def lost(self) -> list[Lost]:
+        """What the session lost since it was last asked, including claims whose expiry nobody has noticed yet."""
+        found = self.engine.read_now(lambda reader: reader.leases.of_session(self.session))
+        if any(it.is_due(self.engine.requests.rules.steady()) for it in found):
+            self.engine.writer.run(Sweep(), NOBODY)
+        return self.engine.lost(self.caller)
 
     def leases(self) -> list[Lease]:
         """What the session holds."""

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdlog.adapters.operating_system.pause import hooks_folder, pause_file
+
 MAX_FAILURES: Final = 16 * 1024
 """Bytes of the log of failures; it starts again beyond."""
 MAX_NOTES: Final = 4 * 1024 * 1024
@@ -48,7 +50,8 @@ class HookFiles:
     """The folder of the hooks' files next to the store `path`."""
 
     def __init__(self, path: Path) -> None:
-        self.folder = path.with_name(f"{path.name}.hooks")
+        self.folder = hooks_folder(path)
+        self._store = path
 
     def read(self, session: str) -> Notes:
         """The notes of a session; empty if there are none that can be read."""
@@ -74,6 +77,16 @@ class HookFiles:
                     path.unlink(missing_ok=True)
                 elif (after := _encoded(notes)) != before:
                     self._replace(path, after)
+
+    def set_paused(self, session: str, is_paused: bool) -> None:
+        """Say whether the turn of a session has ended: then its server does not renew its claims
+        (pause.py). Raises OSError."""
+        path = pause_file(self._store, session)
+        if is_paused:
+            self._prepare()
+            os.close(self._open(path, os.O_WRONLY | os.O_CREAT))
+        else:
+            path.unlink(missing_ok=True)
 
     def remove_old(self) -> None:
         """Remove the notes of sessions that nothing has used for long."""

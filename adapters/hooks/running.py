@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
-from holdlog.adapters.hooks.binding import BoundServer, find_server
-from holdlog.adapters.hooks.calls import EVENTS, BadInputError, HookCall, parse
+from holdlog.adapters.hooks.binding import find_server
+from holdlog.adapters.hooks.calls import BadInputError, HookCall, parse
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.session import name_of, session_of
 from holdlog.adapters.operating_system.location import (
@@ -66,28 +66,25 @@ def run(words: Sequence[str]) -> int:
 
 def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     server = find_server(store)
-    if os.path.exists(store) and _needs_nothing(call, store, files, server):
-        return {}
+    if os.path.exists(store):
+        with suppress(sqlite3.Error), lease_file(store) as leases:
+            session = session_of(call, server, Identity(leases.salt)).held_by
+            if server is not None and call.client != "cursor" and call.event != "subagent-end":
+                files.set_paused(session, call.event == "turn-end")
+            if _needs_nothing(call, files.read(session), leases, session):
+                return {}
     from holdlog.adapters.hooks.claiming import answer
 
     return answer(call, store, files, server)
 
 
-def _needs_nothing(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> bool:
+def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
     """Whether the call changes nothing and has nothing to say, as far as known without the whole store."""
-    if call.event == "pre-edit" and not call.paths and call.called_name is None:
-        return True
-    found = False
-    with suppress(sqlite3.Error), lease_file(store) as leases:
-        session = session_of(call, server, Identity(leases.salt))
-        notes = files.read(session.held_by)
-        if call.event == "pre-edit":
-            found = _holds_all(call, notes, leases, session.held_by)
-        elif call.event == "prompt":
-            found = leases.is_idle(session.held_by)
-        elif call.event in ("turn-end", "subagent-end"):
-            found = not notes.claims
-    return found
+    if call.event == "pre-edit":
+        return _holds_all(call, notes, leases, session)
+    if call.event == "prompt":
+        return leases.is_idle(session)
+    return call.event in ("turn-end", "subagent-end") and not notes.claims
 
 
 def _holds_all(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:

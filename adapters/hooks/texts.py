@@ -45,11 +45,16 @@ def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
 def describe_session(holder: Holder, name: str, is_start: bool, failures: Sequence[str]) -> str:
     """What the session lost, who waits for it, and what it holds; empty if there is nothing to say."""
     parts = [f"your agent name is {_shown(name)}; edits claim files by themselves"] if is_start else []
-    losses = holder.engine.lost(holder.caller)
-    lost = [f"{_shown(it.resource)}{f' (now {_shown(it.held_by)})' if it.held_by else ''}" for it in losses]
-    spelled = holder.engine.requests.rules.spelled
+    losses = holder.lost()
     leases = holder.leases()
-    held = [_shown(spelled(it.resource) if spelled else it.resource) for it in leases]
+    spelled = holder.engine.requests.rules.spelled
+    names = [spelled(it.resource) if spelled else it.resource for it in leases]
+    held = list(map(_shown, names))
+    lost = [
+        f"{_shown(it.resource)}{f' (now {_shown(it.held_by)})' if it.held_by else ''}"
+        for it in losses
+        if it.resource not in names
+    ]
     if lost:
         parts.append(f"lost {_listed(lost)}")
     if waiting := _waiting(holder, {it.resource for it in leases}):

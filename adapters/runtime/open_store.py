@@ -72,6 +72,7 @@ class OpenStore:
             settings.grace,
             settings.idle_limit,
             partial(_heirs, server),
+            server.is_paused,
         )
         self._grace = settings.grace
         self.settings = settings

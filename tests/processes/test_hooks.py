@@ -209,6 +209,27 @@ def test_turn_end_releases_what_is_unchanged_or_committed(host: Callable[[], Hos
 
 
 @pytest.mark.check
+def test_server_renews_nothing_after_the_end_of_a_turn(
+    host: Callable[[], Host], repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "HOLDLOG_LEASE_SECONDS", "3")
+    claude = host()
+    claude.serve()
+    began = time.monotonic()
+    assert claude.call("claim", "s-1", resource="a.py", agent="alice")["status"] == "claimed"
+    until(lambda: time.monotonic() - began > 4)
+    assert held(repository) == {"a.py": "alice"}  # its server renewed it
+    claude.hook("s-1", "Stop")
+    until(lambda: held(repository) == {})
+    text = claude.hook("s-1", "UserPromptSubmit", prompt="go on")["additionalContext"]
+    assert text == "holdlog: lost a.py."
+    assert claude.call("claim", "s-1", resource="a.py", agent="alice")["status"] == "claimed"
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 4)
+    assert held(repository) == {"a.py": "alice"}
+
+
+@pytest.mark.check
 def test_claims_of_a_killed_host_end_with_their_lease(host: Callable[[], Host], repository: Path) -> None:
     alone, bound = host(), host()
     bound.serve()
