@@ -16,7 +16,7 @@ from holdlog.adapters.hooks.calls import HookCall, context, denial
 from holdlog.adapters.hooks.files import digest_of, uncommitted
 from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.hooks.notes import HookClaim, HookFiles, Notes
-from holdlog.adapters.hooks.session import HookSession, name_of, session_of
+from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
 from holdlog.adapters.hooks.texts import describe_denial, describe_session
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.lease import BY_LEASE
@@ -67,7 +67,7 @@ class HookWork:
     def adopt(self, files: HookFiles) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what the host's session
         claimed before its server was connected."""
-        own, names = self._session.own, self._notes.names
+        own, names = own_session(self._call, self._engine.identity), self._notes.names
         former = files.read(own)
         if self._main not in names:
             named = Notes(dict(former.names), {})
@@ -79,7 +79,7 @@ class HookWork:
 
     def finish(self, files: HookFiles) -> None:
         """Note the agent's name with the host's session, for its return in another process."""
-        own, names = self._session.own, self._notes.names
+        own, names = own_session(self._call, self._engine.identity), self._notes.names
         if own != self._session.held_by:
             with files.change(own) as former:
                 former.names = {self._main: names[self._main]}

@@ -3,7 +3,6 @@
 Standard library only and quick to import: the hook's fast path uses it.
 """
 
-import hashlib
 from typing import Final, NamedTuple
 
 from holdlog.adapters.auth.identity import Identity
@@ -16,21 +15,24 @@ _CHARACTERS: Final = 6
 
 
 class HookSession(NamedTuple):
-    """`held_by`: the hashed session that holds the claims: that of the host's server, or else `own`, which is that of
-    the host's session id. `server`: keeps it alive; empty: its leases do."""
+    """`held_by`: the hashed session that holds the claims: that of the host's server, or else `own_session`. `server`:
+    keeps it alive; empty: its leases do."""
 
     held_by: str
-    own: str
     server: str
 
 
 def session_of(call: HookCall, server: BoundServer | None, identity: Identity) -> HookSession:
     """The session of a hook call."""
-    own = identity.session("hook", call.session)
     kept_by = server.server if server is not None else ""
     if call.client == "codex":  # it passes its thread with every MCP call (mcp/calling.py)
-        return HookSession(identity.session("meta", f"threadId {call.session}"), own, kept_by)
-    return HookSession(server.session if server is not None else own, own, kept_by)
+        return HookSession(identity.session("meta", f"threadId {call.session}"), kept_by)
+    return HookSession(server.session if server is not None else own_session(call, identity), kept_by)
+
+
+def own_session(call: HookCall, identity: Identity) -> str:
+    """The hashed session of the host's session id."""
+    return identity.session("hook", call.session)
 
 
 def name_of(call: HookCall, notes: Notes) -> str:
@@ -44,4 +46,6 @@ def name_of(call: HookCall, notes: Notes) -> str:
 
 
 def _short(text: str) -> str:
+    import hashlib  # slow to import, and rarely needed (auth/identity.py)
+
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_CHARACTERS]

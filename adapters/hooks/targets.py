@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -27,6 +26,8 @@ def targets(tool: str, given: Mapping[str, Any], folder: str) -> list[str]:
     kind = re.sub(r"[^a-z]", "", tool.lower())
     command = given.get("command")
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
+        import shlex
+
         command = command[-1] if len(command) == 3 and command[1] in ("-c", "-lc") else shlex.join(command)
     if kind == "applypatch":
         patch = command if isinstance(command, str) else given.get("patch", given.get("input"))
@@ -42,6 +43,8 @@ def shell_targets(command: str, folder: str) -> list[str]:
     """The files that a shell command renames, removes or writes by redirection; none if any part is uncertain."""
     if len(command) > MAX_COMMAND or _UNCERTAIN.search(command):
         return []
+    import shlex  # only shell commands need it
+
     reader = shlex.shlex(command, posix=True, punctuation_chars=True)
     reader.whitespace_split = True
     try:
