@@ -1,6 +1,7 @@
 """`holdlog redact` and `holdlog retention`, as a person and as a script use them."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,10 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.api.values.responses import DeleteResult
 from holdlog.adapters.cli.response_texts import remark
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from tests.support.clock import Clock
 from tests.support.command_line import run_command
+from tests.support.commands import change, put
 
 SECRET = "sk-1234567890"
 
@@ -144,11 +148,12 @@ def test_retention_is_set_listed_applied_and_removed(capsys: pytest.CaptureFixtu
     assert json.loads(retention(capsys, db, "--json")[1])["retention"] == []
 
 
-def test_retention_run_removes_what_is_due(capsys: pytest.CaptureFixture[str], db: Path) -> None:
-    retention(capsys, db, "config", "1s")
-    with StateStore(db) as store:  # a later event, because the times of the log count
-        store._engine.store.clock = lambda: 4_000_000_000_000_000  # type: ignore[attr-defined]
-        store.set("other", "k", 1, updated_by="ann")
+def test_retention_run_removes_what_is_due(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    db, clock = tmp_path / "state.db", Clock()  # long ago
+    with closing(open_sqlite(db, clock, clock.steady)) as old:
+        change(old, put("token", SECRET, 0, "config"))
+        change(old, put("token", "safe", 1, "config"))
+    retention(capsys, db, "config", "1d")
     assert retention(capsys, db, "--run")[1] == "removed 1 former value\n"
     assert run_command(capsys, "doctor", "--db", str(db))[0] == 0
     with StateStore(db) as store:
