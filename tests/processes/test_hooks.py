@@ -300,6 +300,27 @@ def test_damaged_store_and_unwritable_notes_allow_the_edit(repository: Path) -> 
 
 
 @pytest.mark.check
+def test_hook_that_cannot_write_to_the_disk_allows_the_edit(repository: Path) -> None:
+    edit = {"session_id": "s-1", "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    command = f"ulimit -f 0; exec {sys.executable} -m holdlog hook"
+    done = subprocess.run(
+        ["sh", "-c", command], input=json.dumps(edit), capture_output=True, text=True, cwd=repository, env=ENVIRONMENT
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("holdlog hook: ")
+    assert done.stderr.count("\n") == 1
+    assert held(repository) == {}
+    run_hook(repository, json.dumps(edit))
+    with open("/dev/full", "w") as full:
+        command = f"exec {sys.executable} -m holdlog hook"
+        denied = json.dumps({**edit, "session_id": "s-2"}).encode()
+        assert (
+            subprocess.run(["sh", "-c", command], input=denied, stdout=full, cwd=repository, env=ENVIRONMENT).returncode
+            == 0
+        )
+
+
+@pytest.mark.check
 def test_two_hundred_hook_calls_leave_no_process_and_no_file(host: Callable[[], Host], repository: Path) -> None:
     claude = host()
     claude.serve()
