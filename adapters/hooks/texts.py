@@ -62,7 +62,9 @@ def describe_session(holder: Holder, name: str, is_start: bool, failures: Sequen
     if held:
         parts.append(f"you hold {_listed(held)}")
     if failures:
-        parts.append(f"{len(failures)} hook calls failed, the last: {_shown(failures[-1])}")
+        parts.append(
+            f"{len(failures)} hook call{'s' if len(failures) > 1 else ''} failed, the last: {_shown(failures[-1])}"
+        )
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 

@@ -127,6 +127,7 @@ def lease_ends(repository: Path) -> dict[str, float]:
         engine.close()
 
 
+@pytest.mark.check
 def test_second_session_is_denied_with_holder_and_remedy(host: Callable[[], Host], repository: Path) -> None:
     one, other = host(), host()
     other.serve()
@@ -274,7 +275,7 @@ def test_malformed_input_allows_the_edit_and_is_reported_once(host: Callable[[],
     assert done.stderr.count(b"\n") == 1
     assert done.stderr.startswith(b"holdlog hook: ")
     text_of_start = claude.hook("s-1", "SessionStart")["additionalContext"]
-    assert "1 hook calls failed" in text_of_start
+    assert "1 hook call failed" in text_of_start
     assert "failed" not in claude.hook("s-1", "SessionStart")["additionalContext"]
 
 
@@ -347,6 +348,7 @@ def test_hook_that_waits_for_its_input_ends_by_itself(repository: Path) -> None:
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.check
 def test_of_sessions_that_edit_a_file_at_once_one_is_allowed(repository: Path) -> None:
     edit = {"cwd": str(repository), "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
     command = [sys.executable, "-m", "holdlog", "hook"]
