@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,11 @@ def modules(folder: str) -> list[Path]:
     return found
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Every module that a file imports, anywhere in it."""
     names = set[str]()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -60,9 +62,15 @@ def imported(path: Path) -> set[str]:
     return names
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def texts(path: Path) -> list[str]:
     """The strings of a file but for its docstrings."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     return [
         node.value
@@ -116,7 +124,7 @@ def test_no_class_name_exists_twice() -> None:
         node.name
         for folder in ("domain", "projections", "adapters")
         for path in modules(folder)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
     ]
     assert len(names) > 300
@@ -165,10 +173,11 @@ NAMES_THE_LOG = {
 """Files that name the log's table besides the recorders. None but the migration runs a statement about its rows."""
 
 
+@cache
 def statements(path: Path) -> list[str]:
     """The strings of a file; names of tables in f-strings are replaced."""
-    found = texts(path)
-    for node in ast.walk(ast.parse(path.read_text())):
+    found = list(texts(path))
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.JoinedStr):
             parts = (it.value if isinstance(it, ast.Constant) else ast.unparse(it) for it in node.values)
             found.append("".join(map(str, parts)).replace("{EVENTS_TABLE}", EVENTS_TABLE))
@@ -176,7 +185,7 @@ def statements(path: Path) -> list[str]:
 
 
 def names_the_log(path: Path) -> bool:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     names = {it.id for it in ast.walk(tree) if isinstance(it, ast.Name)} | imported(path)
     return any(EVENTS_TABLE in text for text in statements(path)) or any(it.endswith("EVENTS_TABLE") for it in names)
 

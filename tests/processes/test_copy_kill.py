@@ -216,6 +216,7 @@ def wait_for_the_database(target: Place, done: bool) -> None:
         until(lambda: connection.execute(lock, (number,)).fetchone() is None)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", ["file", "schema"])
 def test_running_copy_keeps_others_from_creating_its_target(somewhere: Somewhere, kind: str) -> None:
     source, target = somewhere("file"), somewhere(kind)

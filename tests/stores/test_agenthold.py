@@ -368,6 +368,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.check
 @given(steps=st.lists(STEPS, max_size=30), ttl=st.none() | st.floats(1, 10_000))
 def test_any_history_is_imported_completely(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]], ttl: float | None

@@ -247,6 +247,7 @@ def test_backup_that_others_can_read_is_named_and_a_damaged_one_is_ignored(path:
     assert result.unfinished == []
 
 
+@pytest.mark.check
 def test_backup_that_cannot_be_rewritten_leaves_the_redaction_unfinished(path: Path) -> None:
     migrated(path)
     backup = path.with_name("state.db.backup-1")
@@ -261,6 +262,7 @@ def test_backup_that_cannot_be_rewritten_leaves_the_redaction_unfinished(path: P
     assert (done.rewritten, done.unfinished) == ([str(backup)], [])
 
 
+@pytest.mark.check
 def test_reader_of_an_earlier_state_delays_the_end_of_a_redaction(path: Path) -> None:
     with opened(path) as engine:
         engine.writer.run(transact(put("a", SECRET)), HERE)

@@ -78,6 +78,7 @@ def test_log_is_compressed_on_request(source: Path, tmp_path: Path, capsys: pyte
     assert (report["events"], report["position"], report["verified"]) == (3, 4, True)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("compress", [[], ["--compress"]], ids=["plain", "compressed"])
 def test_log_goes_through_a_pipe(source: Path, tmp_path: Path, compress: list[str]) -> None:
     holdlog = [sys.executable, "-m", "holdlog"]

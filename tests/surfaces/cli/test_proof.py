@@ -122,6 +122,7 @@ def test_failed_anchor_command_fails_the_checkpoint(db: str, capsys: pytest.Capt
     assert (code, out, err) == (1, "", "holdlog: the anchor command failed with exit code 3\n")
 
 
+@pytest.mark.check
 def test_server_hands_over_signed_checkpoints_at_intervals_and_at_its_end(
     db: str, keys: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -151,6 +152,7 @@ def test_server_with_a_key_and_no_command_does_not_start(
     )
 
 
+@pytest.mark.check
 def test_failing_anchor_command_is_logged_and_the_server_continues(db: str) -> None:
     with http_server(db, "--anchor-command", "exit 7") as server:
         assert server.stop() == 0

@@ -398,6 +398,7 @@ def test_damaged_view_file_is_named_with_what_to_do(
     assert str(views(db)) in line
 
 
+@pytest.mark.check
 def test_commands_at_once_count_each_event_once(db: Path) -> None:
     command = [sys.executable, "-m", "holdlog", "activity", "--db", str(db), "--json"]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
