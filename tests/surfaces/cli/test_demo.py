@@ -19,7 +19,7 @@ from holdlog.adapters.cli.demo.screen import Screen
 from holdlog.adapters.cli.drawing.picture import WIDTH, picture
 from holdlog.adapters.cli.drawing.timeline import Scene, Span, Tick, Timeline, Wake
 
-pytestmark = pytest.mark.xdist_group("demo")
+pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.check]
 
 SVG = "{http://www.w3.org/2000/svg}"
 
