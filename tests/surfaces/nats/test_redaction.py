@@ -83,14 +83,19 @@ async def test_event_that_was_redacted_before_it_was_published_has_no_value(
     assert sorted(events) == [1, 2, 3]
 
 
-async def test_subscriber_without_the_store_continues_after_removed_messages(
-    engine: Engine, path: Path, options: NatsOptions
-) -> None:
+async def publish_and_redact_the_second(engine: Engine, path: Path, options: NatsOptions) -> None:
+    """Publish three values, redact the second, and publish that."""
     for value in (1, SECRET, 3):
         write(engine, "k", value)
     await publish_all(engine, path, options)
     redact(engine.store, 2)
     await publish_all(engine, path, options)
+
+
+async def test_subscriber_without_the_store_continues_after_removed_messages(
+    engine: Engine, path: Path, options: NatsOptions
+) -> None:
+    await publish_and_redact_the_second(engine, path, options)
     async with asyncio.timeout(PATIENCE), Subscription(replace(options, name=store_id(engine)), after=0) as events:
         assert [(await anext(events)).position for _ in range(3)] == [1, 3, 4]
 
@@ -98,11 +103,7 @@ async def test_subscriber_without_the_store_continues_after_removed_messages(
 async def test_subscriber_with_the_store_reads_a_removed_event_from_the_log(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:
-    for value in (1, SECRET, 3):
-        write(engine, "k", value)
-    await publish_all(engine, path, options)
-    redact(engine.store, 2)
-    await publish_all(engine, path, options)
+    await publish_and_redact_the_second(engine, path, options)
     async with asyncio.timeout(PATIENCE), Subscription(options, after=0, opened=open_holdlog(path)) as events:
         found = [await anext(events) for _ in range(4)]
     assert [(it.position, it.redacted) for it in found] == [(1, False), (2, True), (3, False), (4, False)]
