@@ -10,14 +10,12 @@ from holdlog.domain.merkle import Frontier, leaf
 from holdlog.domain.ports import Store
 from holdlog.projections.tree import LogTree
 from tests.support.commands import PATIENCE, change, put, write
-
-SIZE = 4
+from tests.support.subtrees import SIZE, use_small_subtrees
 
 
 @pytest.fixture(autouse=True)
 def small_subtrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("adapters.stores.sql.transaction", "adapters.stores.event_log.tree", "projections.tree"):
-        monkeypatch.setattr(f"holdlog.{module}.SUBTREE", SIZE)
+    use_small_subtrees(monkeypatch)
 
 
 def kept(store: Store) -> list[int]:

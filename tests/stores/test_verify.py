@@ -23,14 +23,14 @@ from holdlog.domain.refusals import StoreError
 from tests.support.command_line import run_command
 from tests.support.commands import digest_of
 from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.subtrees import use_small_subtrees
 
 EVENTS: Final = 12
 
 
 @pytest.fixture(autouse=True)
 def small_subtrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("adapters.stores.sql.transaction", "adapters.stores.event_log.tree", "projections.tree"):
-        monkeypatch.setattr(f"holdlog.{module}.SUBTREE", 4)
+    use_small_subtrees(monkeypatch)
 
 
 @pytest.fixture(params=["file", "schema"])
