@@ -1,6 +1,7 @@
 """Findings of a doctor that do not depend on the kind of store."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Literal, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
@@ -86,19 +87,22 @@ def checks_of(
     inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Checkpoint]
 ) -> dict[str, Callable[[], list[Finding]]]:
     """The checks of the log and of what depends on it, by name. They raise what the database raises."""
+    tree = cache(lambda: LogTree(inspection.reader(), trusts_view=False))  # computed once, by the first check
     return {
-        "log": lambda: _log(inspection, progress, checkpoints),
+        "log": lambda: _log(inspection, progress, checkpoints, tree),
         "snapshots": lambda: [_snapshots(inspection)],
-        "tree": lambda: [_tree(inspection)],
+        "tree": lambda: [_tree(inspection, tree())],
         "leases": lambda: [_leases(inspection)],
         "kept": lambda: [_retained(inspection)],
     }
 
 
-def _log(inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Checkpoint]) -> list[Finding]:
+def _log(
+    inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Checkpoint], tree: Callable[[], LogTree]
+) -> list[Finding]:
     audit = Audit(inspection, progress)
     audit.run()
-    proof = [] if audit.digests.count and not checkpoints else _proof(inspection, checkpoints)
+    proof = [] if audit.digests.count and not checkpoints else _proof(inspection, checkpoints, tree)
     return [
         _judged("positions", audit.positions, f"1 to {audit.events:,} without a gap", "events are missing"),
         _judged("versions", audit.versions, f"of {audit.streams:,} streams, without a gap", "events are missing"),
@@ -116,12 +120,14 @@ def _log(inspection: SqlInspection, progress: Progress, checkpoints: Sequence[Ch
     ]
 
 
-def _proof(inspection: SqlInspection, checkpoints: Sequence[Checkpoint]) -> list[Finding]:
+def _proof(
+    inspection: SqlInspection, checkpoints: Sequence[Checkpoint], computed: Callable[[], LogTree]
+) -> list[Finding]:
     """Compare the log with checkpoints, of it or of the logs that it was copied from, and with its LogForked events."""
     forks = [it for it in inspection.facts() if isinstance(it, LogForked)]
     if not checkpoints and not forks:
         return [NOT_PROVEN]
-    tree = LogTree(inspection.reader(), trusts_view=False)
+    tree = computed()
     copied = {fork.source: fork.at_position for fork in forks}
     store_id = inspection.meta("store_id")
     faults = Faults()
@@ -189,10 +195,10 @@ def _snapshots(inspection: SqlInspection) -> Finding:
     )
 
 
-def _tree(inspection: SqlInspection) -> Finding:
+def _tree(inspection: SqlInspection, computed: LogTree) -> Finding:
     """Compare the kept roots of the Merkle tree with the events."""
     faults = Faults()
-    count = check_tree(inspection.reader(), faults)
+    count = check_tree(inspection.reader(), computed, faults)
     text = "do not match the events: these were changed later, or the roots are damaged (then run: holdlog rebuild)"
     return _judged("tree", faults, f"{counted(count, 'root')} of {SUBTREE:,} events each", text)
 

@@ -53,9 +53,8 @@ def rebuild_tree(store: Store) -> int:
     return complete_tree(store)
 
 
-def check_tree(reader: Reader, faults: Faults) -> int:
-    """Compare each kept root with the events. Returns how many there are."""
-    tree = LogTree(reader, trusts_view=False)
+def check_tree(reader: Reader, tree: LogTree, faults: Faults) -> int:
+    """Compare each kept root with those of `tree`, which trusts none of them. Returns how many there are."""
     roots = reader.subtree_roots()
     ends = set(range(SUBTREE, tree.size + 1, SUBTREE))
     for end, root in roots.items():
