@@ -254,6 +254,9 @@ class ProcessLiveness(Liveness):
     def _lives(self, server: str) -> bool:
         return server != "" and is_connected(self._path, server)
 
+    def descriptors(self) -> Sequence[int]:
+        return () if self._presence is None else self._presence.descriptors()
+
     def describe(self, what: str) -> None:
         """Describe this process more exactly, once more is known."""
         if self._presence is not None:

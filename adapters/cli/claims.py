@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.runtime.engine import Engine
     from holdlog.domain.message import Caller
 
-_OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
+OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 
 
 def add_claims(add: Add) -> None:
@@ -83,7 +83,7 @@ def add_claims(add: Add) -> None:
         metavar="RESOURCE",
         help="release this one too; repeatable (default: none)",
     )
-    release.add_argument("--outcome", choices=_OUTCOMES, help="what you did to it (default: released)")
+    release.add_argument("--outcome", choices=OUTCOMES, help="what you did to it (default: released)")
     release.add_argument("--moved-to", metavar="RESOURCE", help="its new name, with --outcome moved")
     release.add_argument("--note", metavar="TEXT", help="what the next holder should know (default: none)")
     release.add_argument(

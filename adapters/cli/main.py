@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from holdlog.adapters.cli.backup import add_backup, add_restore
+from holdlog.adapters.cli.check import add_check
 from holdlog.adapters.cli.claims import add_claims
 from holdlog.adapters.cli.commands import add_values, adder
 from holdlog.adapters.cli.completion import add_completion
@@ -28,6 +29,7 @@ from holdlog.adapters.cli.read_models import add_read_models
 from holdlog.adapters.cli.redact import add_redact
 from holdlog.adapters.cli.replay import add_replay
 from holdlog.adapters.cli.retention import add_retention
+from holdlog.adapters.cli.run import add_run
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import StoreOptions, WorkspaceOptions, add_options
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
@@ -50,7 +52,7 @@ _ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
 """The only options before a command that take no value; the parser handles them immediately."""
 
 _GROUPS: Final = {
-    "work with claims": ("claims", "claim", "release", "status", "wait"),
+    "work with claims": ("claims", "claim", "release", "status", "wait", "run", "check"),
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
@@ -76,6 +78,7 @@ examples:
   holdlog demo                                  see two agents share a budget, in ten seconds
   holdlog claims                                list claims and queues
   holdlog claim src/parser.py --note 'renaming parse()'
+  holdlog run --claim custom://merge --wait 600 -- git push origin main
   holdlog log --last 20                         the last 20 events
   holdlog set order-1 status '"paid"' --version 0
   holdlog update stats visits --increment 1     add to a number, without its version
@@ -209,7 +212,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         add_calls(add)
     for add_command in (
         *(add_serve, add_log, add_replay, add_evidence, add_past, add_undo, add_read_models, add_timeline),
-        add_retention,
+        *(add_retention, add_run, add_check),
     ):
         add_command(commands, store, locations)
     for add_command_of_store in (

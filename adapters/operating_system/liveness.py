@@ -43,5 +43,9 @@ class Liveness:
         """Processes connected to the store now, including this one once it joined."""
         return ()
 
+    def descriptors(self) -> Sequence[int]:
+        """File descriptors that keep this process's sessions alive for as long as a child process has them."""
+        return ()
+
     def close(self) -> None:
         """Deregister this process."""

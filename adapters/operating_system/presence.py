@@ -58,6 +58,10 @@ class Presence:
         text = json.dumps(fields, ensure_ascii=False).encode(errors="replace")
         os.pwrite(self._descriptor, text.ljust(MAX_BYTES), 0)
 
+    def descriptors(self) -> tuple[int, ...]:
+        """The locked file: it stays locked for as long as any process has it open (not on Windows)."""
+        return (self._descriptor,) if self._descriptor >= 0 and os.name == "posix" else ()
+
     def close(self) -> None:
         """Deregister this process. Calling it again, or after a fork, does nothing."""
         if self._descriptor >= 0:

@@ -48,6 +48,11 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     "release": (Line(("release", "held.py", "--agent", "bob"), 1),),
     "status": (Line(("status", "held.py")),),
     "wait": (Line(("wait", "held.py", "--timeout", "0.1"), 1),),
+    "run": (
+        Line(("run", "--claim", "held.py", "true"), 1, json=False),
+        Line(("run", "--claim", "other.py", "true"), shows=False, json=False),
+    ),
+    "check": (Line(("check", "held.py", "--agent", "bob", "--strict"), 1), Line(("check", "b.py"), shows=False)),
     "thread": (
         Line(("thread", "list")),
         Line(("thread", "read", "run")),

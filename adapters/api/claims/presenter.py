@@ -126,7 +126,7 @@ def status(
     holds = blocking_holds(resource, board)
     if not holds:
         return available(resource, board, elsewhere=elsewhere)
-    held = _held(resource, holds[0], board, moment)
+    held = held_response(resource, holds[0], board, moment)
     profile = next((it for it in profiles if (it.agent, it.principal) == (held.held_by, held.held_by_principal)), None)
     holders = list(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in holds))
     current = (resource, version) in [(hold.resource, hold.grant.version) for hold in holds]
@@ -174,7 +174,7 @@ def board(
             )
         )
     return responses.Board(
-        claims=[_named(_held(hold.resource, hold, board, moment), hold, profiles) for hold in holds],
+        claims=[_named(held_response(hold.resource, hold, board, moment), hold, profiles) for hold in holds],
         queues=[
             responses.Queue(
                 resource=name, length=len(queue), line=[_waiter(it, moment) for it in queue[:MAX_WAITERS_SHOWN]]
@@ -295,7 +295,7 @@ def busy(hold: Hold, moment: Moment) -> dict[str, Any]:
     }
 
 
-def _held(resource: str, hold: LiveHold, board: ClaimBoard, moment: Moment) -> responses.Held:
+def held_response(resource: str, hold: LiveHold, board: ClaimBoard, moment: Moment) -> responses.Held:
     left = hold.lease.deadline - moment.steady
     if hold.lease.server and not hold.lease.explicit and not moment.connected(hold.lease.server):
         left = min(left, moment.grace)  # the deadline that the next claim would set; a read changes no lease

@@ -1,0 +1,161 @@
+"""Checks whether files are held by others: what a git hook asks before a commit. Reads only."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+from holdlog.adapters.api.claims import presenter
+from holdlog.adapters.api.claims.responses import Held
+from holdlog.adapters.api.request import Query
+from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.values.responses import Part, Result, Time
+from holdlog.domain.claims.board import ClaimBoard, LiveHold
+from holdlog.domain.claims.board_storage import load_board
+from holdlog.domain.claims.lease import Lease
+from holdlog.domain.names import acts_for
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import InvalidError
+
+_PLAIN: Final = "_"
+"""Stands for a name that cannot be claimed."""
+WhyNot = Literal["unknown_caller", "session_ended", "sub_agent", "other_workspace"]
+
+
+class Committer(NamedTuple):
+    """Who wants to change the files. `session`: the hash of one that was named explicitly; claims of other sessions are
+    then those of others, whatever their agent's name. `host`: the hash of the session that the caller's host names.
+    `strict`: also a caller that is not known, and a holder whose session has ended, block."""
+
+    agent: str | None
+    session: str | None
+    host: str | None
+    strict: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        return self.agent is not None or self.session is not None
+
+    def owns(self, lease: Lease) -> bool:
+        if lease.session is not None and lease.session in (self.session, self.host):
+            return True
+        return self.session is None and self.agent is not None and acts_for(self.agent, lease.agent)
+
+    def leads(self, lease: Lease) -> bool:
+        """Whether the holder is a sub-agent of the caller."""
+        return self.agent is not None and lease.agent.startswith(f"{self.agent}/")
+
+
+class CheckedFile(Part):
+    """A file that another session holds. `path`: as it was given; the other fields are those of `status`. `blocks`:
+    whether the file must not be changed; if not, `why_not` is the reason. `workspace`: the other workspace in which the
+    same path is held."""
+
+    path: str
+    blocks: bool
+    why_not: WhyNot | None = None
+    workspace: str | None = None
+    resource: str
+    held_by: str
+    held_by_principal: str | None = None
+    claimed_at: Time
+    held_for_seconds: float
+    expires_in_seconds: float
+    holder_connected: bool
+    covered_by: str | None = None
+    mixed_scripts: bool | None = None
+
+
+class Checked(Result):
+    """`status`: `held` if a file of `files` blocks; `not_checked` if there is no store to read. `checked`: how many
+    files. `positions`: of the caller's own claims on them. `unchecked`: paths that are in no workspace. `warnings`: why
+    nothing was checked."""
+
+    status: Literal["ok", "held", "not_checked"]
+    checked: int
+    files: list[CheckedFile]
+    positions: list[int]
+    unchecked: list[str] | None = None
+    warnings: list[str] | None = None
+
+
+class _File(NamedTuple):
+    """A path, and the resource that it is. `below`: the path itself cannot be claimed, so this is another name in its
+    folder, and only claims of folders count."""
+
+    path: str
+    resource: str
+    below: bool
+
+
+def check(rules: RequestRules, paths: Sequence[tuple[str, str]], who: Committer) -> Query[Checked]:
+    """Check files, each given as the path to show and the path to look up."""
+    found = {path: _file(rules, path, given) for path, given in paths}
+    files = [it for it in found.values() if it is not None]
+    unchecked = [path for path, it in found.items() if it is None]
+    workspaces = rules.settings.workspaces
+    elsewhere = {it: workspaces.elsewhere(it.resource) if workspaces is not None else [] for it in files}
+    names = {it.resource for it in files} | {name for others in elsewhere.values() for _, name in others}
+
+    def answer(reader: Reader) -> Checked:
+        board = load_board(reader, sorted(names), rules.steady(), rules.clock())
+        own: set[int] = set()
+        held = []
+        for file in files:
+            others = []
+            for hold in _holds(board, file.resource, file.below):
+                if who.owns(hold.lease):
+                    own.add(hold.lease.position)
+                else:
+                    others.append(_checked(rules, board, file.path, file.resource, hold, who))
+            for workspace, resource in elsewhere[file]:
+                for hold in _holds(board, resource, file.below):
+                    if not who.owns(hold.lease):
+                        shown = _checked(rules, board, file.path, resource, hold, who)
+                        facts = {"blocks": False, "why_not": "other_workspace", "workspace": workspace}
+                        others.append(shown.model_copy(update=facts))
+            held += sorted(others, key=lambda it: not it.blocks)[:1]
+        status: Literal["ok", "held"] = "held" if any(it.blocks for it in held) else "ok"
+        positions = sorted(own - {0})
+        result = Checked(
+            status=status, checked=len(found), files=held, positions=positions, unchecked=unchecked or None
+        )
+        return rules.shown(result)
+
+    return Query(answer, large=True)
+
+
+def _file(rules: RequestRules, path: str, given: str) -> _File | None:
+    """The resource of a path. Git allows names with characters that a resource must not have. None if the path is in no
+    workspace."""
+    below, name = False, given
+    while True:
+        try:
+            return _File(path, rules.resource(name), below)
+        except InvalidError:
+            folder, slash, _ = (name.removesuffix(_PLAIN) if below else name).rstrip("/").rpartition("/")
+            if below and not slash:
+                return None
+            below, name = True, f"{folder}{slash}{_PLAIN}"
+
+
+def _holds(board: ClaimBoard, resource: str, below: bool) -> Iterator[LiveHold]:
+    for hold in presenter.blocking_holds(resource, board):
+        if not below or (hold.resource.endswith("/") and resource.startswith(hold.resource)):
+            yield hold
+
+
+def _checked(
+    rules: RequestRules, board: ClaimBoard, path: str, resource: str, hold: LiveHold, who: Committer
+) -> CheckedFile:
+    held = presenter.held_response(resource, hold, board, rules.moment())
+    # Without a session nothing shows that a holder has ended; who chose a lease wants the claim to outlive the session.
+    is_live = held.holder_connected or hold.lease.session is None or hold.lease.explicit
+    why_not: WhyNot | None = None
+    if not who.strict:
+        if not who.is_known:
+            why_not = "unknown_caller"
+        elif who.leads(hold.lease):
+            why_not = "sub_agent"
+        elif not is_live:
+            why_not = "session_ended"
+    facts = {name: getattr(held, name) for name in CheckedFile.model_fields if name in Held.model_fields}
+    return CheckedFile(path=path, blocks=why_not is None, why_not=why_not, **facts)
