@@ -21,6 +21,7 @@ from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.liveness import Liveness, Process
 from holdlog.adapters.operating_system.location import is_url, state_location
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
+from holdlog.adapters.operating_system.pause import is_paused
 from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
@@ -247,6 +248,9 @@ class ProcessLiveness(Liveness):
     def others_of(self, session: str) -> list[str]:
         own = self._presence.server if self._presence is not None else ""
         return [it.server for it in connected(self._path) if it.session == session and it.server != own]
+
+    def is_paused(self, session: str) -> bool:
+        return is_paused(self._path, session)
 
     def processes(self) -> list[Process]:
         return [Process(it.server, it.pid, it.what, it.folder) for it in connected(self._path)]

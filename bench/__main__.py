@@ -26,6 +26,7 @@ GROUPS = {
     "wake": "from a commit to a waiter that knows; what idle waiters cost",
     "mcp_calls": "tool calls over stdio against an empty FastMCP tool; start-up",
     "http": "tool calls and REST over HTTP against an empty FastMCP tool, at 1, 16 and 64 clients",
+    "hooks": "what a host waits for before an edit",
     "rebuild": "events per second",
     "past": "reads of an earlier moment: one key of a million events, the board of 1,000 claims",
     "replay": "events per second of `replay`, `verify`, `export` and `import`, their memory; a checkpoint; evidence",

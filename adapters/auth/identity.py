@@ -1,14 +1,16 @@
-"""Hashes of session ids and receipts. Both act as credentials, so only salted hashes are stored and shown."""
+"""Hashes of session ids and receipts. Both act as credentials, so only salted hashes are stored and shown.
 
-import hashlib
+Standard library only and quick to import: the hook's fast path uses it. `hashlib` loads OpenSSL (6 ms), so it is
+imported when it is used.
+"""
+
 import re
-import secrets
 from typing import Final, Literal, NamedTuple
 
-SessionSource = Literal["meta", "mcp", "header", "option", "process", "shell"]
+SessionSource = Literal["meta", "mcp", "header", "option", "process", "shell", "hook"]
 """Where a session id comes from: `_meta` of an MCP request, Mcp-Session-Id, the header Holdlog-Session, `--session` or
-`session=`, the process itself, or a command typed in a shell. Equal texts from different sources are different
-sessions."""
+`session=`, the process itself, a command typed in a shell, or the host that runs a hook. Equal texts from different
+sources are different sessions."""
 
 SALT: Final = "session_salt"
 """Name of the store's entry (`Reader.meta`) that holds the salt."""
@@ -40,6 +42,8 @@ class Identity:
         return self._hash(f"receipt {text}")
 
     def _hash(self, text: str) -> str:
+        import hashlib
+
         return hashlib.sha256(f"{self._salt} {text}".encode()).hexdigest()[:_CHARACTERS]
 
 
@@ -50,4 +54,6 @@ def is_hashed(session: str) -> bool:
 
 def new_receipt() -> str:
     """Generate a random receipt, short enough for an agent to copy."""
+    import secrets
+
     return secrets.token_hex(6)

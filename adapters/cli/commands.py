@@ -165,6 +165,7 @@ def _run(call: Call, options: argparse.Namespace) -> int:
     from holdlog.adapters.auth.identity import SessionId
     from holdlog.adapters.cli import response_texts, texts
     from holdlog.adapters.compose import named_session, open_holdlog, process_session
+    from holdlog.domain.claims.lease import BY_LEASE
     from holdlog.domain.refusals import HoldlogError, InvalidError
 
     is_list = options.command in _LISTS or (options.command == "status" and options.resource is None)
@@ -175,7 +176,7 @@ def _run(call: Call, options: argparse.Namespace) -> int:
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
     session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())
     engine = open_holdlog(location, settings, session, f"holdlog {options.command}", texts.print_note)
-    engine.lives_by_leases = session.source == "option"
+    engine.kept_by = BY_LEASE if session.source == "option" else ""
     try:
         engine.caller = caller(engine.caller, correlation_id=getattr(options, "correlation", None))
         result = call(engine, options)

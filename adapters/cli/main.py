@@ -19,6 +19,7 @@ from holdlog.adapters.cli.evidence import add_evidence
 from holdlog.adapters.cli.existing_store import NoStoreError
 from holdlog.adapters.cli.export import add_export
 from holdlog.adapters.cli.history import add_history
+from holdlog.adapters.cli.hook import add_hook
 from holdlog.adapters.cli.import_log import add_import
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
@@ -62,7 +63,7 @@ _GROUPS: Final = {
     ),
     "servers and stores": (
         *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
-        "completion",
+        *("hook", "completion"),
     ),
 }
 _DESCRIPTION: Final = """\
@@ -217,7 +218,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         add_command(commands, store, locations)
     for add_command_of_store in (
         *(add_thread, add_rebuild, add_doctor, add_proof, add_backup, add_restore, add_export, add_import),
-        *(add_redact, add_token, add_relay, add_subscribe),
+        *(add_redact, add_token, add_relay, add_subscribe, add_hook),
     ):
         add_command_of_store(commands, store)
     for add_other in (add_copy, add_demo, add_up, add_completion):

@@ -39,6 +39,10 @@ class Liveness:
         """The other live processes that serve this session."""
         return ()
 
+    def is_paused(self, session: str) -> bool:
+        """Whether the session's turn has ended, so that its claims are not renewed for now."""
+        return False
+
     def processes(self) -> Sequence[Process]:
         """Processes connected to the store now, including this one once it joined."""
         return ()

@@ -21,7 +21,7 @@ FOLDER_MODE: Final = 0o700
 NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 """Flag for `os.open`: a planted symbolic link must not redirect to another file."""
 
-_SUFFIXES: Final = ("-wal", "-shm", "-journal", ".gate", ".bells", ".sessions", ".spaces")
+_SUFFIXES: Final = ("-wal", "-shm", "-journal", ".gate", ".bells", ".sessions", ".spaces", ".hooks")
 """Name suffixes of files and folders next to a store. Those of relays and backups vary; they are checked where they are
 used."""
 _WITHOUT_OWNERS: Final = frozenset({"vfat", "msdos", "exfat", "ntfs", "ntfs3", "fuseblk"})

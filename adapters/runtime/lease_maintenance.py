@@ -32,8 +32,8 @@ PARTS: Final = 3
 
 
 class LeaseMaintenance:
-    """Maintains leases. `steady`: the clock of leases. `connected`: whether a process is alive. Durations in seconds.
-    Thread-safe."""
+    """Maintains leases. `steady`: the clock of leases. `connected`: whether a process is alive. `paused`: whether the
+    turn of a session has ended, so that nothing renews what it holds. Durations in seconds. Thread-safe."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class LeaseMaintenance:
         grace: float,
         idle_limit: float,
         heirs: Callable[[Sequence[str], Reader], tuple[tuple[str, str, str], ...]] = lambda gone, reader: (),
+        paused: Callable[[str], bool] = lambda session: False,
     ) -> None:
         self._store = store
         self._writer = writer
@@ -52,6 +53,7 @@ class LeaseMaintenance:
         self._grace = grace
         self._idle_limit = idle_limit
         self._heirs = heirs
+        self._paused = paused
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
         self._ended = False
@@ -214,8 +216,9 @@ class LeaseMaintenance:
         now = self._steady()
         with self._news:
             self._last_calls = {it: at for it, at in self._last_calls.items() if now - at < self._idle_limit * SECOND}
-            sessions = tuple(self._last_calls.items())
+            recent = tuple(self._last_calls.items())
             grants = tuple(self._grants)
+        sessions = tuple(it for it in recent if not self._paused(it[0]))
         with self._store.reader() as reader:
             of_sessions = (lease for session, _ in sessions for lease in reader.leases.of_session(session))
             kept = [lease for lease in of_sessions if lease.principal is None]
@@ -226,7 +229,7 @@ class LeaseMaintenance:
         if left or any(at <= now for at in renewal_times):
             self._writer.run(Renew(server=self._server, sessions=sessions, grants=grants), NOBODY)
             renewal_times = [now + lease.duration // PARTS for lease in kept]
-        if not renewal_times and not sessions:
+        if not renewal_times and not recent:
             return threading.TIMEOUT_MAX
         return min(self._grace / PARTS, max(SOONEST, (min(renewal_times, default=now + SECOND * 3600) - now) / SECOND))
 

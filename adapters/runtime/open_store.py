@@ -17,7 +17,7 @@ from holdlog.adapters.runtime.lease_maintenance import LeaseMaintenance
 from holdlog.adapters.runtime.log_tailer import LogTailer
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.domain.claims.commands import EndSession, Queued, StopWaiting, Sweep
-from holdlog.domain.claims.lease import BY_CALLS, BY_LEASE, SECOND
+from holdlog.domain.claims.lease import BY_CALLS, SECOND
 from holdlog.domain.commands import AnyCommand, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Reader, Store
@@ -44,8 +44,9 @@ class OpenStore:
     location: Path | str = ":memory:"
     """What the store was opened by."""
 
-    lives_by_leases = False
-    """Whether the session outlives this process: a named session of the command line, until its leases expire."""
+    kept_by = ""
+    """What keeps the session alive instead of this process: another process, or `BY_LEASE` for a session that lives
+    until its leases expire, such as a named session of the command line."""
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class OpenStore:
             settings.grace,
             settings.idle_limit,
             partial(_heirs, server),
+            server.is_paused,
         )
         self._grace = settings.grace
         self.settings = settings
@@ -234,8 +236,8 @@ class OpenStore:
         """Return `caller` with `server` set to what keeps its session alive: this process, its calls or its leases."""
         if not self.keeps:
             return caller if caller.session is None else caller.model_copy(update={"server": BY_CALLS})
-        if self.lives_by_leases:
-            return caller.model_copy(update={"server": BY_LEASE})
+        if self.kept_by:
+            return caller.model_copy(update={"server": self.kept_by})
         server = self.liveness.join()
         if self.caller.server != server:
             self.caller = self.caller.model_copy(update={"server": server})

@@ -28,7 +28,7 @@ BELOW["nats"] = {"domain", "projections", "operating_system"}
 BELOW["api"] = {"domain", "projections", "operating_system", "auth"}
 BELOW["runtime"] = BELOW["api"] | {"api"}
 BELOW["compose"] = BELOW["runtime"] | {"runtime", "stores", "nats"}
-SURFACES = ("mcp", "http", "cli", "python", "langgraph", "eventsourcing")
+SURFACES = ("mcp", "http", "cli", "python", "langgraph", "eventsourcing", "hooks")
 BELOW |= {surface: BELOW["compose"] | {"compose"} for surface in SURFACES}
 """What each layer may import besides itself."""
 EXCEPTIONS = {
@@ -36,6 +36,8 @@ EXCEPTIONS = {
     ("cli", "http"): "the command line starts servers",
     ("cli", "python"): "the command line copies and subscribes as programs do",
     ("cli", "eventsourcing"): "its read models are built as those of programs",
+    ("cli", "hooks"): "a hook is a command",
+    ("hooks", "cli"): "the store and its workspaces are those of every command",
     ("http", "mcp"): "MCP is one of the routes",
     ("http", "eventsourcing"): "its read models are built as those of programs",
     ("langgraph", "python"): "LangGraph's store is built on StateStore",
@@ -261,6 +263,11 @@ def test_ascii_names_do_not_load_unicode_tables() -> None:
     claims = "from holdlog import StateStore; StateStore(':memory:').claim({!r}, agent='ann')"
     assert "precis_i18n" not in loaded_after(claims.format("src/a b.py"))
     assert "precis_i18n" in loaded_after(claims.format("src/é.py"))
+
+
+def test_hook_that_finds_its_claim_held_imports_the_standard_library_alone() -> None:
+    heavy = {"pydantic", "eventsourcing", "asyncio", "argparse", "dataclasses", "subprocess", "hashlib"}
+    assert not loaded_after("import holdlog.adapters.hooks.running") & heavy
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     "subscribe": (Line(("subscribe", "--nats", "é://"), 2, shows=False, json=False),),
     "demo": (Line(("demo",), shows=False, json=False),),
     "up": (Line(("up", "--help"), shows=False, json=False),),
+    "hook": (Line(("hook", "--help"), shows=False, json=False),),
     "completion": (Line(("completion", "bash"), shows=False, json=False),),
 }
 CASES = [line for lines in COMMANDS.values() for line in lines]

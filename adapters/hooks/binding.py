@@ -1,0 +1,76 @@
+"""The MCP server that the host of this hook started: hooks and MCP calls of one host are one session.
+
+Standard library only and quick to import: the hook's fast path uses it.
+"""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from holdlog.adapters.auth.identity import is_hashed
+from holdlog.adapters.operating_system.ancestry import host_of
+
+MAX_PRESENCE_BYTES: Final = 4096
+_STDIO: Final = "mcp stdio"
+_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+
+
+class BoundServer(NamedTuple):
+    """A live stdio server: its name in leases, and its session, hashed."""
+
+    server: str
+    session: str
+
+
+def find_server(store: Path) -> BoundServer | None:
+    """The newest stdio server of this hook's host that has the store open."""
+    host = host_of(os.getpid())
+    if host is None:
+        return None
+    folder = store.with_name(f"{store.name}.sessions")
+    newest, found = "", None
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(".") or not name.endswith(".json"):
+                continue
+            facts = _read_live(folder / name)
+            if not str(facts.get("what", "")).startswith(_STDIO) or not is_hashed(str(facts.get("session"))):
+                continue
+            started, pid = str(facts.get("started", "")), facts.get("pid")
+            if started >= newest and isinstance(pid, int) and pid > 0 and host_of(pid) == host:
+                newest, found = started, BoundServer(name.removesuffix(".json"), str(facts["session"]))
+    return found
+
+
+def _read_live(path: Path) -> dict[str, object]:
+    """The presence file (presence.py) of a live process; empty if the process ended or the file is another's."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | _NOFOLLOW)
+    except OSError:
+        return {}
+    try:
+        if hasattr(os, "geteuid") and os.fstat(descriptor).st_uid != os.geteuid():
+            return {}
+        if _is_unlocked(descriptor):
+            return {}
+        facts = json.loads(os.read(descriptor, MAX_PRESENCE_BYTES))
+        return facts if isinstance(facts, dict) else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    finally:
+        os.close(descriptor)
+
+
+def _is_unlocked(descriptor: int) -> bool:
+    """Whether the process that wrote the file has ended: the kernel released its lock."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,149 @@
+"""What a host passes to a hook, and what it reads back: Claude Code, Codex, Cursor, and a plain form for others.
+
+Standard library only and quick to import: the hook's fast path uses it. Formats: docs/hosts.md.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from holdlog.adapters.hooks.targets import targets
+
+Event = Literal["pre-edit", "post-edit", "prompt", "start", "turn-end", "subagent-end", "session-end"]
+Client = Literal["claude", "codex", "cursor", "agent"]
+
+EVENTS: Final = ("pre-edit", "post-edit", "prompt", "start", "turn-end", "subagent-end", "session-end")
+MAX_CONTEXT: Final = 300
+"""Characters that a hook adds to the context of an agent."""
+
+_EVENT_OF: Final[Mapping[str, Event]] = {
+    "pretooluse": "pre-edit",
+    "beforeshellexecution": "pre-edit",
+    "beforemcpexecution": "pre-edit",
+    "posttooluse": "post-edit",
+    "afterfileedit": "post-edit",
+    "userpromptsubmit": "prompt",
+    "beforesubmitprompt": "prompt",
+    "sessionstart": "start",
+    "stop": "turn-end",
+    "subagentstop": "subagent-end",
+    "sessionend": "session-end",
+}
+
+_NAMING: Final = ("claim", "release", "register")
+"""Ends of the names of our tools whose argument `agent` is the caller; in others it is a filter."""
+
+
+class HookCall(NamedTuple):
+    """One call of the hook. `name`: the host's name of the event. `agent`: what tells the agents of a session apart,
+    empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
+    of our own tools passes. `folder`: where the agent works. `resumes`: the session continues after its end."""
+
+    event: Event
+    name: str
+    client: Client
+    session: str
+    agent: str
+    folder: str
+    paths: tuple[str, ...] = ()
+    called_name: str | None = None
+    resumes: bool = False
+
+
+class BadInputError(ValueError):
+    """The host's input cannot be read. The message is one line."""
+
+
+def parse(given: object, event: str | None) -> HookCall | None:
+    """Read the host's input; None for an event that needs nothing. `event`: named on the command line. Raises
+    BadInputError."""
+    if not isinstance(given, dict):
+        raise BadInputError("standard input must be a JSON object")
+    if event is not None and event not in EVENTS:
+        raise BadInputError(f"the event must be one of {', '.join(EVENTS)}")
+    name = _text(given, "hook_event_name")
+    found = event or _EVENT_OF.get(name.lower())
+    if found is None:
+        if name:
+            return None
+        raise BadInputError("hook_event_name: is missing; name the event, such as: holdlog hook pre-edit")
+    session = _text(given, "conversation_id") or _text(given, "session_id")
+    if not session:
+        raise BadInputError("session_id: is missing")
+    client = _client_of(given, name)
+    folder = _text(given, "cwd") or next(iter(_texts(given.get("workspace_roots"))), "") or os.getcwd()
+    agent = _text(given, "agent_id") or _text(given, "subagent_id")
+    if client == "cursor" and found != "subagent-end":
+        agent = agent or session  # one process serves many conversations
+    tool_input = _object(given.get("tool_input")) or given
+    tool = _text(given, "tool_name") or ("Bash" if name == "beforeShellExecution" else "")
+    called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
+    paths = targets(tool, tool_input, folder) if tool else _plain_paths(given)
+    return HookCall(
+        event=found,  # type: ignore[arg-type]  # one of EVENTS
+        name=name or found,
+        client=client,
+        session=session,
+        agent=agent,
+        folder=folder,
+        paths=tuple(os.path.abspath(os.path.join(folder, path)) for path in paths if "\0" not in path),
+        called_name=called if isinstance(called, str) else None,
+        resumes=_text(given, "reason") in ("clear", "resume"),
+    )
+
+
+def denial(call: HookCall, reason: str) -> dict[str, Any]:
+    """The output that keeps the host from running the tool."""
+    if call.client == "cursor":
+        return {"permission": "deny", "user_message": reason, "agent_message": reason}
+    if call.client == "agent":
+        return {"decision": "deny", "reason": reason}
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": call.name,
+            "permissionDecision": "deny",
+            "permissionDecisionReason": reason,
+        }
+    }
+
+
+def context(call: HookCall, text: str) -> dict[str, Any]:
+    """The output that adds text to the agent's context."""
+    text = text if len(text) <= MAX_CONTEXT else f"{text[: MAX_CONTEXT - 1]}…"
+    if call.client == "cursor":
+        return {"additional_context": text}
+    if call.client == "agent":
+        return {"context": text}
+    return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
+
+
+def _client_of(given: Mapping[str, Any], name: str) -> Client:
+    if "cursor_version" in given or "workspace_roots" in given or name[:1].islower():
+        return "cursor"
+    if not name:
+        return "agent"
+    return "codex" if "turn_id" in given or given.get("tool_name") == "apply_patch" else "claude"
+
+
+def _plain_paths(given: Mapping[str, Any]) -> list[str]:
+    return [*_texts([given.get("file_path")]), *_texts(given.get("paths"))]
+
+
+def _object(given: object) -> dict[str, Any]:
+    """The input of a tool, which Cursor passes as JSON in a string for MCP."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    found = given.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def _texts(given: object) -> list[str]:
+    return [it for it in given if isinstance(it, str) and it] if isinstance(given, list) else []

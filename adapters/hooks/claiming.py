@@ -1,0 +1,207 @@
+"""Hooks that read or change claims: with the whole store."""
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from holdlog.adapters.api.settings import Settings
+from holdlog.adapters.auth.identity import SessionId
+from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, given_options, workspaces_of
+from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks.binding import BoundServer
+from holdlog.adapters.hooks.calls import HookCall, context, denial
+from holdlog.adapters.hooks.files import digest_of, uncommitted
+from holdlog.adapters.hooks.holder import Holder
+from holdlog.adapters.hooks.notes import HookClaim, HookFiles, Notes
+from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
+from holdlog.adapters.hooks.texts import describe_denial, describe_session
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.claims.lease import BY_LEASE
+from holdlog.domain.names import allowed_agent_name
+from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
+
+MAX_CLAIMS: Final = 1_000
+"""Claims of one session: hooks claim every file that an agent edits."""
+
+
+def answer(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
+    """Do what the event requires, and return the output for the host. Raises HoldlogError, OSError, LocationError."""
+    with _engine(call, store) as engine:
+        session = session_of(call, server, engine.identity)
+        with files.change(session.held_by) as notes:
+            work = HookWork(call, engine, session, notes)
+            work.adopt(files)
+            output = work.run(files)
+            work.finish(files)
+            return output
+
+
+@contextmanager
+def _engine(call: HookCall, store: Path) -> Iterator[Engine]:
+    options = argparse.ArgumentParser(add_help=False)
+    add_options(options, WorkspaceOptions)
+    add_options(options, Settings)
+    found = options.parse_args([])
+    given = given_options(Settings, found) | {"workspaces": workspaces_of(found), "max_claims": MAX_CLAIMS}
+    settings = Settings(**given)
+    engine = open_holdlog(store, settings, SessionId("hook", call.session), "hook", report=lambda line: None)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+class HookWork:
+    """The work of one hook call, while no other hook of its session runs."""
+
+    def __init__(self, call: HookCall, engine: Engine, session: HookSession, notes: Notes) -> None:
+        self._call = call
+        self._engine = engine
+        self._session = session
+        self._notes = notes
+        self._holder = Holder(engine, session.held_by, session.server or BY_LEASE)
+
+    def adopt(self, files: HookFiles) -> None:
+        """Keep the agent's name through /clear, a resumed session and a restarted server. Move what the host's session
+        claimed before its server was connected."""
+        own, names = own_session(self._call, self._engine.identity), self._notes.names
+        former = files.read(own)
+        if self._main not in names:
+            named = Notes(dict(former.names), {})
+            names[self._main] = name_of(self._call._replace(agent=self._main), named)
+        if own != self._session.held_by:
+            for path, claim in former.claims.items():
+                Holder(self._engine, own, BY_LEASE).release(claim)
+                self._claim_again(path, claim)
+
+    def finish(self, files: HookFiles) -> None:
+        """Note the agent's name with the host's session, for its return in another process."""
+        own, names = own_session(self._call, self._engine.identity), self._notes.names
+        if own != self._session.held_by:
+            with files.change(own) as former:
+                former.names = {self._main: names[self._main]}
+                former.claims = {}
+            if self._call.event == "session-end" and not self._call.resumes:
+                for key in [key for key in names if self._is_of_session(key)]:
+                    del names[key]
+        if self._call.event == "session-end":
+            files.remove_old()
+
+    def run(self, files: HookFiles) -> dict[str, Any]:
+        call = self._call
+        match call.event:
+            case "pre-edit":
+                if call.called_name is not None:
+                    self._rename(call.called_name)
+                reason = self._claim_all()
+                return {} if reason is None else denial(call, reason)
+            case "start" | "prompt":
+                self._renew()
+                failures = files.take_failures() if call.event == "start" else []
+                text = describe_session(self._holder, self._name, call.event == "start", failures)
+                return context(call, text) if text and (call.client, call.event) != ("cursor", "prompt") else {}
+            case "post-edit":
+                pass
+            case "turn-end":
+                self._release_unchanged()
+            case "subagent-end":
+                if call.agent:
+                    self._release(lambda path, claim: claim.by == call.agent)
+            case "session-end":
+                self._release(lambda path, claim: self._is_of_session(claim.by))
+        return {}
+
+    @property
+    def _name(self) -> str:
+        return name_of(self._call, self._notes)
+
+    @property
+    def _main(self) -> str:
+        """The main agent, as in `HookCall.agent`."""
+        return self._call.agent if self._call.client == "cursor" else ""
+
+    def _is_of_session(self, agent: str) -> bool:
+        """Whether an agent belongs to the host's session: conversations of Cursor share one."""
+        return self._call.client != "cursor" or agent == self._call.agent
+
+    def _claim_all(self) -> str | None:
+        """Claim what the call is about to change, or nothing. Returns why the edit is denied."""
+        new: list[str] = []
+        for path in self._call.paths:
+            try:
+                if self._claim(path):
+                    new.append(os.path.realpath(path))
+            except InvalidError as error:
+                if not str(error).startswith("resource:"):  # outside of every workspace, or not a name for a claim
+                    raise
+            except BusyError as refusal:
+                if not self._holder.is_own(refusal.hold, self._names_of_others()):
+                    self._release(lambda path, claim: path in new)
+                    bound = self._session.server != "" or self._call.client == "codex"
+                    return describe_denial(self._engine, refusal.hold, self._name, bound)
+        return None
+
+    def _claim(self, path: str) -> bool:
+        """Claim a file, and note it. Returns whether the session did not hold it before."""
+        real = os.path.realpath(path)
+        claim, is_new = self._holder.claim(path, self._name)
+        before = self._notes.claims.get(real)
+        if before is None or (before.version, before.agent) != (claim.version, claim.agent):
+            self._notes.claims[real] = claim._replace(by=self._call.agent, made=is_new, digest=digest_of(real))
+        return is_new
+
+    def _claim_again(self, path: str, claim: HookClaim) -> None:
+        """Claim under the current session and name what was released under another one."""
+        self._notes.claims.pop(path, None)
+        try:
+            again, is_new = self._holder.claim(path, self._name)
+        except HoldlogError:  # somebody waited for it: the next edit is denied
+            return
+        self._notes.claims[path] = again._replace(by=claim.by, made=is_new, digest=claim.digest)
+
+    def _rename(self, name: str) -> None:
+        """The agent calls itself `name` in our tools: its claims get that name, because another name is another
+        holder."""
+        try:
+            name = allowed_agent_name(name)
+        except ValueError:
+            return  # the tool refuses it, too
+        if name == self._notes.names.get(self._call.agent):
+            return
+        self._notes.names[self._call.agent] = name
+        for path, claim in list(self._notes.claims.items()):
+            if claim.by == self._call.agent and claim.agent != name and claim.made:
+                self._holder.release(claim)
+                self._claim_again(path, claim)
+
+    def _names_of_others(self) -> set[str]:
+        """The names of the session's other agents."""
+        names = {name for key, name in self._notes.names.items() if key != self._call.agent}
+        return (names | {it.agent for it in self._notes.claims.values() if it.by != self._call.agent}) - {self._name}
+
+    def _renew(self) -> None:
+        """Renew what the agent holds: one call renews all."""
+        for path, claim in list(self._notes.claims.items()):
+            if claim.agent == self._name:
+                try:
+                    self._claim(path)
+                    return
+                except HoldlogError:  # lost: reported as such
+                    del self._notes.claims[path]
+
+    def _release_unchanged(self) -> None:
+        """Release what the agent did not change, or what git has committed."""
+        own = {path: it for path, it in self._notes.claims.items() if it.by == self._call.agent and it.made}
+        changed = [path for path, claim in own.items() if digest_of(path) != claim.digest]
+        kept = uncommitted(changed)
+        self._release(lambda path, claim: path in own and path not in kept)
+
+    def _release(self, is_released: Callable[[str, HookClaim], bool]) -> None:
+        for path, claim in list(self._notes.claims.items()):
+            if is_released(path, claim):
+                del self._notes.claims[path]
+                if claim.made:
+                    self._holder.release(claim)

@@ -1,0 +1,178 @@
+"""What hooks remember of one session between two calls, and what failed: small private files next to the store.
+
+Standard library only and quick to import: the hook's fast path uses it. The files are not synced: losing one costs a
+slower call, or a claim that lasts until its lease ends.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from holdlog.adapters.operating_system.pause import hooks_folder, pause_file
+
+MAX_FAILURES: Final = 16 * 1024
+"""Bytes of the log of failures; it starts again beyond."""
+MAX_NOTES: Final = 4 * 1024 * 1024
+LOCK_SECONDS: Final = 1.0
+"""How long a hook waits for another one of the session."""
+KEPT_SECONDS: Final = 7 * 24 * 60 * 60
+"""Notes of sessions that did not end are removed this long after their last change."""
+
+_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_FAILURES: Final = "failures"
+
+
+class HookClaim(NamedTuple):
+    """A claim that covers a file. `made`: a hook made it. `digest`: of the file at the grant; `by`: the agent of the
+    session, as in `HookCall.agent`."""
+
+    resource: str
+    version: int
+    agent: str
+    by: str
+    made: bool
+    digest: str
+
+
+class Notes:
+    """`names`: the name of each agent of the session. `claims`: by absolute path."""
+
+    def __init__(self, names: dict[str, str], claims: dict[str, HookClaim]) -> None:
+        self.names = names
+        self.claims = claims
+
+
+class HookFiles:
+    """The folder of the hooks' files next to the store `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = hooks_folder(path)
+        self._store = path
+
+    def read(self, session: str) -> Notes:
+        """The notes of a session; empty if there are none that can be read."""
+        try:
+            given = json.loads(self._read(self.folder / f"{session}.json", MAX_NOTES))
+            claims = {path: HookClaim(*claim) for path, claim in given["claims"].items()}
+            return Notes({key: str(name) for key, name in given["names"].items()}, claims)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return Notes({}, {})
+
+    @contextmanager
+    def change(self, session: str) -> Iterator[Notes]:
+        """Change the notes of a session, while no other hook does. Raises OSError."""
+        self._prepare()
+        with self._locked(session):
+            notes = self.read(session)
+            before = _encoded(notes)
+            path = self.folder / f"{session}.json"
+            try:
+                yield notes
+            finally:  # also what was claimed before something failed
+                if not (notes.names or notes.claims):
+                    path.unlink(missing_ok=True)
+                elif (after := _encoded(notes)) != before:
+                    self._replace(path, after)
+
+    def set_paused(self, session: str, is_paused: bool) -> None:
+        """Say whether the turn of a session has ended: then its server does not renew its claims
+        (pause.py). Raises OSError."""
+        path = pause_file(self._store, session)
+        if is_paused:
+            self._prepare()
+            os.close(self._open(path, os.O_WRONLY | os.O_CREAT))
+        else:
+            path.unlink(missing_ok=True)
+
+    def remove_old(self) -> None:
+        """Remove the notes of sessions that nothing has used for long."""
+        before = time.time() - KEPT_SECONDS
+        with suppress(OSError):
+            for entry in os.scandir(self.folder):
+                if entry.name != _FAILURES and entry.stat(follow_symlinks=False).st_mtime < before:
+                    os.unlink(entry.path)
+
+    def record_failure(self, event: str, problem: str) -> None:
+        """Log one line about what failed. Never raises."""
+        line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {event}: {problem}"
+        text = "".join(it if it.isprintable() else "?" for it in line)[:300] + "\n"
+        with suppress(OSError):
+            self._prepare()
+            path = self.folder / _FAILURES
+            fresh = os.O_TRUNC if path.exists() and path.stat().st_size > MAX_FAILURES else 0
+            descriptor = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh)
+            try:
+                os.write(descriptor, text.encode(errors="replace"))
+            finally:
+                os.close(descriptor)
+
+    def take_failures(self) -> list[str]:
+        """Return and remove the logged lines."""
+        path = self.folder / _FAILURES
+        try:
+            lines = self._read(path, 2 * MAX_FAILURES).decode(errors="replace").splitlines()
+            os.unlink(path)
+        except OSError:
+            return []
+        return lines
+
+    def _prepare(self) -> None:
+        with suppress(FileExistsError):
+            self.folder.mkdir(0o700)
+
+    @contextmanager
+    def _locked(self, session: str) -> Iterator[None]:
+        descriptor = self._open(self.folder / f"{session}.lock", os.O_RDWR | os.O_CREAT)
+        try:
+            _lock(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        unready = path.with_suffix(f".{os.getpid()}")
+        try:
+            descriptor = self._open(unready, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            os.replace(unready, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(unready)
+            raise
+
+    def _read(self, path: Path, most: int) -> bytes:
+        with os.fdopen(self._open(path, os.O_RDONLY), "rb") as file:
+            return file.read(most)
+
+    def _open(self, path: Path, flags: int) -> int:
+        """Open a file that belongs to this user. Raises OSError."""
+        descriptor = os.open(path, flags | os.O_CLOEXEC | _NOFOLLOW, 0o600)
+        if hasattr(os, "geteuid") and os.fstat(descriptor).st_uid != os.geteuid():
+            os.close(descriptor)
+            raise PermissionError(f"{path.name} belongs to another user")
+        return descriptor
+
+
+def _encoded(notes: Notes) -> bytes:
+    return json.dumps({"names": notes.names, "claims": notes.claims}).encode()
+
+
+def _lock(descriptor: int) -> None:
+    """Wait for the lock. A hook that cannot get it continues without: notes may then lose a line, never a claim."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    deadline = time.monotonic() + LOCK_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.005)
+        else:
+            return

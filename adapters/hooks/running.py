@@ -1,0 +1,183 @@
+"""Runs a hook: reads the host's JSON, and writes the host's JSON. It fails open: whatever goes wrong, the edit is
+allowed and the exit code is 0.
+
+Standard library only until a claim must be written: most calls find the claim already held.
+"""
+
+import json
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.hooks.binding import find_server
+from holdlog.adapters.hooks.calls import BadInputError, HookCall, parse
+from holdlog.adapters.hooks.notes import HookFiles, Notes
+from holdlog.adapters.hooks.session import name_of, session_of
+from holdlog.adapters.operating_system.location import (
+    avoided_folders,
+    find_git,
+    find_store,
+    own_location,
+    start_folder,
+    state_location,
+)
+from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
+
+SECONDS: Final = 4.0
+"""A hook ends after this time at the latest: hosts wait for it before each edit."""
+MAX_INPUT: Final = 32 * 1024 * 1024
+"""Bytes of the host's JSON, which contains the whole new file."""
+POLICY_FILE: Final = "holdlog.toml"
+
+
+class OutOfTimeError(BaseException):
+    """The hook took too long. Not an Exception: only the outermost handler catches it."""
+
+
+def run(words: Sequence[str]) -> int:
+    """Run `holdlog hook [EVENT]`. Always returns 0."""
+    event = words[0] if words else None
+    files: HookFiles | None = None
+    output: dict[str, Any] = {}
+    try:
+        with _limited():
+            given = _read()
+            _enter(given)
+            store = _find_opted_in()
+            if store is not None:
+                files = HookFiles(store)
+                call = parse(given, event)
+                if call is not None and call.event != "post-edit":
+                    output = _answer(call, store, files)
+            elif not isinstance(given, dict):
+                raise BadInputError("standard input must be a JSON object")
+    except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
+        _report(event, error, files)
+    if output:
+        _write(output)
+    return 0
+
+
+def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
+    server = find_server(store)
+    if os.path.exists(store):
+        with suppress(sqlite3.Error), lease_file(store) as leases:
+            session = session_of(call, server, Identity(leases.salt)).held_by
+            if server is not None and call.client != "cursor" and call.event != "subagent-end":
+                files.set_paused(session, call.event == "turn-end")
+            if _needs_nothing(call, files.read(session), leases, session):
+                return {}
+    from holdlog.adapters.hooks.claiming import answer
+
+    return answer(call, store, files, server)
+
+
+def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
+    """Whether the call changes nothing and has nothing to say, as far as known without the whole store."""
+    if call.event == "pre-edit":
+        return _holds_all(call, notes, leases, session)
+    if call.event == "prompt":
+        return leases.is_idle(session)
+    return call.event in ("turn-end", "subagent-end") and not notes.claims
+
+
+def _holds_all(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
+    """Whether the agent holds all that the call changes, under the name that it uses."""
+    name = name_of(call, notes)
+    found = [notes.claims.get(os.path.realpath(path)) for path in call.paths]
+    return call.called_name in (None, name) and all(
+        it is not None and it.agent == name and leases.holds(it.resource, it.version, name, session) for it in found
+    )
+
+
+def _read() -> object:
+    text = sys.stdin.buffer.read(MAX_INPUT + 1)
+    if len(text) > MAX_INPUT:
+        raise BadInputError(f"standard input is larger than {MAX_INPUT // 1024 // 1024} MB")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _enter(given: object) -> None:
+    """Go to the folder in which the agent works: it decides which store is used."""
+    folder = given.get("cwd") if isinstance(given, dict) else None
+    roots = given.get("workspace_roots") if isinstance(given, dict) else None
+    if not folder and isinstance(roots, list) and roots:
+        folder = roots[0]
+    if isinstance(folder, str) and os.path.isdir(folder):
+        os.chdir(folder)
+
+
+def _find_opted_in() -> Path | None:
+    """The store; None if the repository has neither a store nor a `holdlog.toml`. Raises LocationError."""
+    if os.environ.get("HOLDLOG_DB") or os.environ.get("HOLDLOG_DB_FILE"):
+        from holdlog.adapters.cli.settings import location_of
+
+        named = location_of(None)
+        if not isinstance(named, Path):
+            raise BadInputError("hooks need a store in a file; HOLDLOG_DB names another one")
+        return named if os.path.exists(named) else None
+    store = find_store(None, os.environ, Path.cwd())
+    if store.parent == state_location(os.environ):
+        return None  # outside of every project
+    if os.path.lexists(store):
+        return store
+    start, avoided = start_folder(os.environ, Path.cwd()), avoided_folders(os.environ)
+    git = find_git(start, avoided)
+    own = None if git else own_location(start, avoided)
+    root = git.folder if git else own.parent if own else None
+    return store if root is not None and os.path.isfile(root / POLICY_FILE) else None
+
+
+def _report(event: str | None, error: BaseException, files: HookFiles | None) -> None:
+    """Say in one line what failed, and log it for the next start of a session."""
+    ours = type(error).__module__.startswith("holdlog.") or isinstance(error, OSError | sqlite3.Error)
+    text = str(error).splitlines()[0] if ours and str(error) else type(error).__name__
+    if isinstance(error, OutOfTimeError):
+        text = f"took longer than {SECONDS:.0f} s"
+    if files is not None:
+        files.record_failure(event or "hook", text)
+    try:
+        sys.stderr.write(f"holdlog hook: {text}; the edit is not guarded\n")
+    except (OSError, ValueError):
+        return
+
+
+def _write(output: dict[str, Any]) -> None:
+    try:
+        sys.stdout.write(json.dumps(output) + "\n")
+        sys.stdout.flush()
+    except (OSError, ValueError):  # the host is gone, or its disk is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Raise OutOfTimeError in the block after `SECONDS`, where the system can."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise OutOfTimeError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def is_direct(words: Sequence[str]) -> bool:
+    """Whether these arguments of `holdlog hook` have no options, so that no command line is needed."""
+    return not any(word.startswith("-") for word in words)

@@ -1,0 +1,51 @@
+"""Who acts in a hook: the session that holds its claims, and the agent's name.
+
+Standard library only and quick to import: the hook's fast path uses it.
+"""
+
+from typing import Final, NamedTuple
+
+from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.hooks.binding import BoundServer
+from holdlog.adapters.hooks.calls import HookCall
+from holdlog.adapters.hooks.notes import Notes
+
+_CHARACTERS: Final = 6
+"""Of a hash in a name: enough to tell the agents of one repository apart."""
+
+
+class HookSession(NamedTuple):
+    """`held_by`: the hashed session that holds the claims: that of the host's server, or else `own_session`. `server`:
+    keeps it alive; empty: its leases do."""
+
+    held_by: str
+    server: str
+
+
+def session_of(call: HookCall, server: BoundServer | None, identity: Identity) -> HookSession:
+    """The session of a hook call."""
+    kept_by = server.server if server is not None else ""
+    if call.client == "codex":  # it passes its thread with every MCP call (mcp/calling.py)
+        return HookSession(identity.session("meta", f"threadId {call.session}"), kept_by)
+    return HookSession(server.session if server is not None else own_session(call, identity), kept_by)
+
+
+def own_session(call: HookCall, identity: Identity) -> str:
+    """The hashed session of the host's session id."""
+    return identity.session("hook", call.session)
+
+
+def name_of(call: HookCall, notes: Notes) -> str:
+    """The name under which the agent claims: the one that it passed to our tools, or else one made of its ids."""
+    if call.agent in notes.names:
+        return notes.names[call.agent]
+    if call.client == "cursor" and call.agent:
+        return f"cursor-{_short(call.agent)}"
+    main = notes.names.get("") or f"{call.client}-{_short(call.session)}"
+    return f"{main}/{_short(call.agent)}" if call.agent else main
+
+
+def _short(text: str) -> str:
+    import hashlib  # slow to import, and rarely needed (auth/identity.py)
+
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_CHARACTERS]

@@ -1,0 +1,100 @@
+"""The files that a tool call is about to change, as far as its input shows them with certainty."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+MAX_COMMAND: Final = 20_000
+"""Characters of a shell command that is read; longer ones are scripts."""
+
+_PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+_PATHS: Final = ("file_path", "notebook_path", "path", "target_file", "filePath")
+_EDITS: Final = frozenset(
+    {"edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook", "editfile"}
+)
+_SHELLS: Final = frozenset({"bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal"})
+_UNCERTAIN: Final = re.compile(r"""[$`*?\[\]{}()~\\\n#]|<<|(['"])[^'"]*[<>|&;][^'"]*\1""")
+"""What a shell would expand, what only a shell can read, and quoted operators."""
+_BREAKS: Final = frozenset({"&&", "||", ";", "|", "&"})
+_REDIRECTIONS: Final = frozenset({">", ">>", ">|"})
+_NO_FILES: Final = ("/dev/", "/proc/")
+
+
+def targets(tool: str, given: Mapping[str, Any], folder: str) -> list[str]:
+    """The paths that the call changes, in their order. `given`: the input of the tool; `folder`: where it runs."""
+    kind = re.sub(r"[^a-z]", "", tool.lower())
+    command = given.get("command")
+    if isinstance(command, list) and all(isinstance(word, str) for word in command):
+        import shlex
+
+        command = command[-1] if len(command) == 3 and command[1] in ("-c", "-lc") else shlex.join(command)
+    if kind == "applypatch":
+        patch = command if isinstance(command, str) else given.get("patch", given.get("input"))
+        return _unique(_PATCHED.findall(patch)) if isinstance(patch, str) else []
+    if kind in _SHELLS:
+        return shell_targets(command, folder) if isinstance(command, str) else []
+    if kind not in _EDITS:
+        return []
+    return _unique([given[name] for name in _PATHS if isinstance(given.get(name), str) and given[name]][:1])
+
+
+def shell_targets(command: str, folder: str) -> list[str]:
+    """The files that a shell command renames, removes or writes by redirection; none if any part is uncertain."""
+    if len(command) > MAX_COMMAND or _UNCERTAIN.search(command):
+        return []
+    import shlex  # only shell commands need it
+
+    reader = shlex.shlex(command, posix=True, punctuation_chars=True)
+    reader.whitespace_split = True
+    try:
+        words = list(reader)
+    except ValueError:
+        return []
+    found: list[str] = []
+    for simple in _simple_commands(words):
+        if simple[:1] in (["cd"], ["pushd"], ["popd"]):
+            return []  # the paths behind it are relative to another folder
+        found += _of_simple(simple, folder)
+    return _unique([path for path in found if not path.startswith(_NO_FILES)])
+
+
+def _simple_commands(words: Sequence[str]) -> list[list[str]]:
+    commands: list[list[str]] = [[]]
+    for word in words:
+        if word in _BREAKS:
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return commands
+
+
+def _of_simple(words: list[str], folder: str) -> list[str]:
+    """The targets of one command without pipes."""
+    written, rest, at = [], list[str](), 0
+    while at < len(words):
+        if words[at] in _REDIRECTIONS and at + 1 < len(words):
+            if rest and rest[-1].isdigit():
+                rest.pop()  # the number of a descriptor
+            written.append(words[at + 1])
+            at += 2
+            continue
+        rest.append(words[at])
+        at += 1
+    if any(set(word) & set("<>&|;") for word in [*written, *rest]):
+        return []
+    if rest[:1] == ["git"]:
+        rest = rest[1:]
+    operands = [word for word in rest[1:] if not word.startswith("-")]
+    if rest[:1] == ["rm"]:
+        return written + operands
+    if rest[:1] == ["mv"] and len(operands) >= 2 and not any(word.startswith(("-t", "--target")) for word in rest):
+        *sources, goal = operands
+        if os.path.isdir(os.path.join(folder, goal)):
+            return [*written, *sources, *(os.path.join(goal, os.path.basename(it.rstrip("/"))) for it in sources)]
+        return [*written, *sources, goal]
+    return written
+
+
+def _unique(paths: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(paths))

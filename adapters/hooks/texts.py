@@ -1,0 +1,92 @@
+"""What hooks say to an agent. Of what other agents wrote, only names of agents and resources appear, shortened."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from holdlog.adapters.hooks.holder import Holder
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.claims.lease import SECOND
+from holdlog.domain.refusals import Hold
+from holdlog.domain.times import utc
+
+MAX_SHOWN: Final = 80
+"""Characters of a name."""
+MAX_LISTED: Final = 3
+WAIT: Final = 50
+"""Seconds that the suggested call waits."""
+
+
+def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
+    """Who holds it, since when, for how long, and the call to make. `bound`: the agent has our tools."""
+    rules = engine.requests.rules
+    moment = rules.moment()
+    full = rules.spelled(hold.resource) if rules.spelled else hold.resource
+    held = hold.covered_by or hold.resource
+    what = _shown(rules.spelled(held) if rules.spelled else held)
+    since, held_for = utc(hold.claimed_at), (moment.at - hold.claimed_at) / SECOND
+    who, left = _shown(hold.held_by), max(0, hold.expires_in) / SECOND
+    if hold.in_line:
+        state = f"{what} is reserved for {who}, who waited for it"
+    else:
+        state = (
+            f"{what} is held by {who} since {since:%H:%M:%S} UTC ({_duration(held_for)});"
+            f" the claim expires in {_duration(left)} unless it is renewed"
+        )
+    if bound:
+        arguments = f"resource={json.dumps(full)}, agent={json.dumps(name)}, wait_seconds={WAIT}"
+        remedy = f"call claim({arguments}) of holdlog, then edit again"
+    else:
+        remedy = f"run: holdlog wait {shlex.quote(full)} --timeout {WAIT}, then edit again"
+    return f"holdlog: {state}. Work on something else first, or {remedy}."
+
+
+def describe_session(holder: Holder, name: str, is_start: bool, failures: Sequence[str]) -> str:
+    """What the session lost, who waits for it, and what it holds; empty if there is nothing to say."""
+    parts = [f"your agent name is {_shown(name)}; edits claim files by themselves"] if is_start else []
+    losses = holder.lost()
+    leases = holder.leases()
+    spelled = holder.engine.requests.rules.spelled
+    names = [spelled(it.resource) if spelled else it.resource for it in leases]
+    held = list(map(_shown, names))
+    lost = [
+        f"{_shown(it.resource)}{f' (now {_shown(it.held_by)})' if it.held_by else ''}"
+        for it in losses
+        if it.resource not in names
+    ]
+    if lost:
+        parts.append(f"lost {_listed(lost)}")
+    if waiting := _waiting(holder, {it.resource for it in leases}):
+        parts.append(f"waiting for you: {_listed(waiting)}")
+    if held:
+        parts.append(f"you hold {_listed(held)}")
+    if failures:
+        parts.append(
+            f"{len(failures)} hook call{'s' if len(failures) > 1 else ''} failed, the last: {_shown(failures[-1])}"
+        )
+    return f"holdlog: {'; '.join(parts)}." if parts else ""
+
+
+def _waiting(holder: Holder, held: set[str]) -> list[str]:
+    """Who waits for what the session holds."""
+    if not held:
+        return []
+    waiters = holder.engine.read_now(lambda reader: reader.leases.of(sorted(held)))
+    return sorted({f"{_shown(it.agent)} ({_shown(it.resource)})" for it in waiters if it.kind == "waits"})
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return ", ".join(names[:MAX_LISTED]) + more
+
+
+def _shown(text: str) -> str:
+    text = "".join(it if it.isprintable() else "?" for it in text)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

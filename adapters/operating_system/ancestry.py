@@ -1,0 +1,55 @@
+"""The host of a process: the nearest ancestor that is neither a shell nor a program that only starts others.
+
+Standard library only and quick to import: the hook's fast path uses it.
+"""
+
+import sys
+from functools import cache
+from typing import Final
+
+MAX_DEPTH: Final = 8
+"""Ancestors that are looked at."""
+PS_SECONDS: Final = 2.0
+
+_STARTERS: Final = frozenset(
+    {"sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "env", "uv", "uvx", "timeout", "nice", "setsid", "npx"}
+)
+
+
+def host_of(pid: int) -> int | None:
+    """The pid of the host that started a process, directly or through shells; None if unknown."""
+    for _ in range(MAX_DEPTH):
+        found = _process(pid)
+        if found is None or found[0] <= 1:
+            return None
+        pid = found[0]
+        parent = _process(pid)
+        if parent is None or parent[1] not in _STARTERS:
+            return pid
+    return None
+
+
+def _process(pid: int) -> tuple[int, str] | None:
+    """Parent and name of a process."""
+    if sys.platform != "linux":
+        return _listed().get(pid)
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            before, _, after = file.read().decode(errors="replace").rpartition(")")
+        return int(after.split()[1]), before.partition("(")[2]  # proc(5): ppid, comm
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+@cache
+def _listed() -> dict[int, tuple[int, str]]:
+    """All processes, where there is no /proc (macOS: untested)."""
+    import subprocess
+
+    command = ["ps", "-A", "-o", "pid=,ppid=,comm="]
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, timeout=PS_SECONDS, check=False).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    rows = [line.split(None, 2) for line in text.splitlines()]
+    return {int(row[0]): (int(row[1]), row[2].rpartition("/")[2].lstrip("-")) for row in rows if len(row) == 3}

@@ -1,0 +1,364 @@
+"""Hooks as hosts run them: real hosts, hook processes and stdio servers over one repository."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.compose import open_holdlog
+from tests.support.processes import hook_host
+from tests.support.processes.workers import until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+
+EDIT = "PreToolUse"
+ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith("HOLDLOG_") and name not in ("CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID")
+}
+
+
+class Host:
+    """A host process, in a process group with its children."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server_pid = 0
+        self.process = subprocess.Popen(
+            [sys.executable, hook_host.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
+
+    def serve(self) -> None:
+        self.server_pid = self._ask({"do": "serve"})["pid"]
+
+    def call(self, tool: str, session: str, **given: Any) -> dict[str, Any]:
+        """Call a tool of our server; the hook before it comes first, as in Claude Code."""
+        self.hook(session, EDIT, tool_name=f"mcp__holdlog__holdlog_{tool}", tool_input=given)
+        answer: dict[str, Any] = self._ask({"do": "call", "tool": tool, "given": given})
+        return answer
+
+    def hook(self, session: str, event: str, **given: Any) -> dict[str, Any]:
+        facts = {"session_id": session, "hook_event_name": event, "cwd": str(self.folder), **given}
+        done = self._ask({"do": "hook", "given": facts})
+        assert done["code"] == 0
+        assert done["err"] == ""
+        found: dict[str, Any] = json.loads(done["out"]) if done["out"] else {}
+        return found.get("hookSpecificOutput", {})
+
+    def edit(self, session: str, path: str, **given: Any) -> str | None:
+        """Why the edit is denied; None if it is allowed."""
+        tool_input = {"file_path": str(self.folder / path)}
+        output = self.hook(session, EDIT, tool_name="Edit", tool_input=tool_input, **given)
+        assert not output or output["permissionDecision"] == "deny"
+        return output.get("permissionDecisionReason")
+
+    def kill(self) -> None:
+        """Kill the host and everything that it started, at once."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _ask(self, command: dict[str, Any]) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A git repository with a store."""
+    for words in (["init", "-q"], ["config", "user.email", "a@example.org"], ["config", "user.name", "a"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    subprocess.run(["git", "commit", "-qm", "first"], cwd=tmp_path, check=True)
+    open_holdlog(tmp_path / ".git" / "holdlog" / "state.db").close()
+    return tmp_path
+
+
+@pytest.fixture
+def host(repository: Path) -> Iterator[Callable[[], Host]]:
+    started: list[Host] = []
+
+    def start() -> Host:
+        started.append(Host(repository))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.kill()
+
+
+def held(repository: Path) -> dict[str, str]:
+    """Who holds what."""
+    engine = open_holdlog(repository / ".git" / "holdlog" / "state.db")
+    try:
+        return {it.resource: it.held_by for it in engine.read(engine.requests.claims.board()).claims}
+    finally:
+        engine.close()
+
+
+def lease_ends(repository: Path) -> dict[str, float]:
+    """Seconds until the lease of each claim ends, once the processes that have ended are known."""
+    engine = open_holdlog(repository / ".git" / "holdlog" / "state.db")
+    try:
+        servers = engine.read_now(lambda reader: reader.leases.servers())
+        if (sweep := engine.sweep_of_gone(tuple(servers))) is not None:
+            engine.writer.run(sweep, engine.caller)
+        return {it.resource: it.expires_in_seconds for it in engine.read(engine.requests.claims.board()).claims}
+    finally:
+        engine.close()
+
+
+@pytest.mark.check
+def test_second_session_is_denied_with_holder_and_remedy(host: Callable[[], Host], repository: Path) -> None:
+    one, other = host(), host()
+    other.serve()
+    assert one.edit("s-1", "a.py") is None
+    holder = held(repository)["a.py"]
+    for_people, for_agents = one.edit("s-2", "a.py"), other.edit("s-3", "a.py")
+    assert for_people is not None
+    assert for_agents is not None
+    assert for_people.startswith(f"holdlog: a.py is held by {holder} since ")
+    assert "run: holdlog wait a.py --timeout 50, then edit again" in for_people
+    assert 'call claim(resource="a.py", agent="claude-' in for_agents
+    assert other.edit("s-3", "b.py") is None
+
+
+def test_agent_with_hooks_and_mcp_is_never_denied_by_itself(host: Callable[[], Host], repository: Path) -> None:
+    claude = host()
+    claude.hook("s-1", "SessionStart", source="startup")
+    assert claude.edit("s-1", "a.py") is None  # before its server is connected
+    claude.serve()
+    assert claude.edit("s-1", "a.py") is None
+    assert claude.call("claim", "s-1", resource="a.py", agent="alice")["status"] == "already_claimed"
+    assert claude.call("claim", "s-1", resource="b.py", agent="alice")["status"] == "claimed"
+    assert claude.edit("s-1", "b.py") is None
+    (repository / "a.py").write_text("x = 2\n")  # as a formatter does after the edit
+    assert claude.edit("s-1", "a.py") is None
+    for source, session in (("clear", "s-2"), ("resume", "s-1")):
+        claude.hook("s-1" if session == "s-2" else "s-2", "SessionEnd", reason=source)
+        claude.hook(session, "SessionStart", source=source)
+        assert claude.edit(session, "a.py") is None
+        assert claude.edit(session, "b.py") is None
+        assert claude.call("claim", session, resource="a.py", agent="alice")["status"] == "already_claimed"
+    assert held(repository) == {"a.py": "alice", "b.py": "alice"}
+    assert host().edit("s-9", "b.py") is not None
+
+
+@pytest.mark.check
+def test_session_that_resumes_in_a_new_process_is_not_denied(host: Callable[[], Host], repository: Path) -> None:
+    first = host()
+    first.serve()
+    first.hook("s-1", "SessionStart", source="startup")
+    assert first.call("claim", "s-1", resource="a.py", agent="alice")["status"] == "claimed"
+    assert first.edit("s-1", "b.py") is None
+    first.kill()
+    second = host()
+    second.serve()
+    second.hook("s-1", "SessionStart", source="resume")
+    assert second.edit("s-1", "a.py") is None
+    assert second.edit("s-1", "b.py") is None
+    assert held(repository) == {"a.py": "alice", "b.py": "alice"}
+
+
+@pytest.mark.check
+def test_sub_agents_are_holders_whose_end_releases_their_claims(host: Callable[[], Host], repository: Path) -> None:
+    claude = host()
+    assert claude.edit("s-1", "a.py", agent_id="sub-1") is None
+    assert claude.edit("s-1", "a.py", agent_id="sub-2") is not None
+    assert claude.edit("s-1", "b.py") is None
+    assert claude.edit("s-1", "b.py", agent_id="sub-1") is None  # it works for the main agent
+    (repository / "a.py").write_text("x = 2\n")
+    claude.hook("s-1", "SubagentStop", agent_id="sub-1")
+    assert claude.edit("s-1", "a.py", agent_id="sub-2") is None
+
+
+@pytest.mark.check
+def test_turn_end_releases_what_is_unchanged_or_committed(host: Callable[[], Host], repository: Path) -> None:
+    claude = host()
+    for path in ("a.py", "b.py", "new.py"):
+        assert claude.edit("s-1", path) is None
+    (repository / "a.py").write_text("x = 2\n")
+    (repository / "new.py").write_text("y = 1\n")
+    claude.hook("s-1", "Stop")
+    assert sorted(held(repository)) == ["a.py", "new.py"]
+    subprocess.run(["git", "commit", "-qam", "second"], cwd=repository, check=True)
+    claude.hook("s-1", "Stop")
+    assert sorted(held(repository)) == ["new.py"]
+    text = claude.hook("s-1", "UserPromptSubmit", prompt="go on")["additionalContext"]
+    assert text == "holdlog: you hold new.py."
+    claude.hook("s-1", "SessionEnd", reason="other")
+    assert held(repository) == {}
+
+
+@pytest.mark.check
+def test_server_renews_nothing_after_the_end_of_a_turn(
+    host: Callable[[], Host], repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "HOLDLOG_LEASE_SECONDS", "3")
+    claude = host()
+    claude.serve()
+    began = time.monotonic()
+    assert claude.call("claim", "s-1", resource="a.py", agent="alice")["status"] == "claimed"
+    until(lambda: time.monotonic() - began > 4)
+    assert held(repository) == {"a.py": "alice"}  # its server renewed it
+    claude.hook("s-1", "Stop")
+    until(lambda: held(repository) == {})
+    text = claude.hook("s-1", "UserPromptSubmit", prompt="go on")["additionalContext"]
+    assert text == "holdlog: lost a.py."
+    assert claude.call("claim", "s-1", resource="a.py", agent="alice")["status"] == "claimed"
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 4)
+    assert held(repository) == {"a.py": "alice"}
+
+
+@pytest.mark.check
+def test_claims_of_a_killed_host_end_with_their_lease(host: Callable[[], Host], repository: Path) -> None:
+    alone, bound = host(), host()
+    bound.serve()
+    assert alone.edit("s-1", "a.py") is None
+    assert bound.edit("s-2", "b.py") is None
+    alone.kill()
+    bound.kill()
+    ends = until(lambda: ends if (ends := lease_ends(repository))["b.py"] <= 60 else {})  # its server ended
+    assert 0 < ends["a.py"] <= 300
+
+
+@pytest.mark.check
+def test_repository_that_has_not_opted_in_stays_as_it_is(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    before = sorted(map(str, tmp_path.rglob("*")))
+    edit = {"session_id": "s-1", "hook_event_name": EDIT, "cwd": str(tmp_path)}
+    done = run_hook(tmp_path, json.dumps({**edit, "tool_name": "Write", "tool_input": {"file_path": "a.py"}}))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert sorted(map(str, tmp_path.rglob("*"))) == before
+    (tmp_path / "holdlog.toml").write_text("")
+    run_hook(tmp_path, json.dumps({**edit, "tool_name": "Write", "tool_input": {"file_path": "a.py"}}))
+    assert list(held(tmp_path)) == ["a.py"]
+
+
+def run_hook(folder: Path, text: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "holdlog", "hook", *words]
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, check=False, errors="replace"
+    )
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"hook_event_name": "PreToolUse"}', "[" * 100_000, '{"session_id": 1}', "\ud800"]
+)
+def test_malformed_input_allows_the_edit_and_is_reported_once(host: Callable[[], Host], text: str) -> None:
+    claude = host()
+    command = [sys.executable, "-m", "holdlog", "hook"]
+    given = text.encode(errors="surrogatepass")
+    done = subprocess.run(command, input=given, capture_output=True, cwd=claude.folder, env=ENVIRONMENT, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"holdlog hook: ")
+    text_of_start = claude.hook("s-1", "SessionStart")["additionalContext"]
+    assert "1 hook call failed" in text_of_start
+    assert "failed" not in claude.hook("s-1", "SessionStart")["additionalContext"]
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("words", [["pre-edti"], ["--bogus"], ["--db", "postgresql://nobody@127.0.0.1:1/x"]])
+def test_hook_with_wrong_arguments_allows_the_edit(repository: Path, words: list[str]) -> None:
+    edit = {"session_id": "s-1", "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    done = run_hook(repository, json.dumps(edit), *words)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.check
+def test_damaged_store_and_unwritable_notes_allow_the_edit(repository: Path) -> None:
+    store = repository / ".git" / "holdlog" / "state.db"
+    edit = {"session_id": "s-1", "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    (store.with_name("state.db.hooks")).write_text("not a folder")
+    done = run_hook(repository, json.dumps(edit))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
+    store.write_bytes(b"not a database" * 1000)
+    done = run_hook(repository, json.dumps(edit))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
+
+
+@pytest.mark.check
+def test_hook_that_cannot_write_to_the_disk_allows_the_edit(repository: Path) -> None:
+    edit = {"session_id": "s-1", "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    command = f"ulimit -f 0; exec {sys.executable} -m holdlog hook"
+    done = subprocess.run(
+        ["sh", "-c", command], input=json.dumps(edit), capture_output=True, text=True, cwd=repository, env=ENVIRONMENT
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("holdlog hook: ")
+    assert done.stderr.count("\n") == 1
+    assert held(repository) == {}
+    run_hook(repository, json.dumps(edit))
+    with open("/dev/full", "w") as full:
+        command = f"exec {sys.executable} -m holdlog hook"
+        denied = json.dumps({**edit, "session_id": "s-2"}).encode()
+        assert (
+            subprocess.run(["sh", "-c", command], input=denied, stdout=full, cwd=repository, env=ENVIRONMENT).returncode
+            == 0
+        )
+
+
+@pytest.mark.check
+def test_two_hundred_hook_calls_leave_no_process_and_no_file(host: Callable[[], Host], repository: Path) -> None:
+    claude = host()
+    claude.serve()
+    for number in range(3):
+        assert claude.edit("s-1", f"{number}.py") is None
+    folder = repository / ".git" / "holdlog" / "state.db.hooks"
+    files, descriptors = sorted(os.listdir(folder)), len(os.listdir(f"/proc/{claude.server_pid}/fd"))
+    for number in range(200):
+        assert claude.edit("s-1", f"{number % 3}.py") is None
+    assert sorted(os.listdir(folder)) == files
+    assert len(os.listdir(f"/proc/{claude.server_pid}/fd")) == descriptors
+    children = Path(f"/proc/{claude.process.pid}/task/{claude.process.pid}/children").read_text().split()
+    assert children == [str(claude.server_pid)]
+
+
+@pytest.mark.check
+def test_hook_that_waits_for_its_input_ends_by_itself(repository: Path) -> None:
+    command = [sys.executable, "-m", "holdlog", "hook"]
+    started = time.monotonic()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=repository) as process:
+        assert process.stderr is not None
+        assert b"took longer than 4 s" in process.stderr.read()
+        assert process.wait() == 0
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.check
+def test_of_sessions_that_edit_a_file_at_once_one_is_allowed(repository: Path) -> None:
+    edit = {"cwd": str(repository), "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    command = [sys.executable, "-m", "holdlog", "hook"]
+    racers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=repository, env=ENVIRONMENT)
+        for _ in range(4)
+    ]
+    for number, racer in enumerate(racers):
+        assert racer.stdin is not None
+        racer.stdin.write(json.dumps({**edit, "session_id": f"s-{number}"}).encode())
+    outputs = [racer.communicate()[0] for racer in racers]
+    assert sorted(map(bool, outputs)) == [False, True, True, True]
+    assert list(held(repository)) == ["a.py"]

@@ -1,0 +1,59 @@
+"""A host: starts hooks and a stdio server as its children. Reads commands as JSON lines, and answers each with one."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+SERVER = [sys.executable, "-m", "holdlog", "serve"]
+HOOK = f"{sys.executable} -m holdlog hook"
+
+
+class ToolServer:
+    """A stdio server, spoken to in JSON-RPC."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._requests = 0
+        client = {"name": "host", "version": "1"}
+        self.request("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client})
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._requests += 1
+        self._send({"jsonrpc": "2.0", "id": self._requests, "method": method, "params": params})
+        assert self.process.stdout is not None
+        while True:
+            message: dict[str, Any] = json.loads(self.process.stdout.readline())
+            if message.get("id") == self._requests:
+                return message
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+
+def main() -> None:
+    server: ToolServer | None = None
+    for line in sys.stdin:
+        command = json.loads(line)
+        answer: Any = None
+        if command["do"] == "hook":
+            done = subprocess.run(
+                ["sh", "-c", HOOK], input=json.dumps(command["given"]), capture_output=True, text=True, check=False
+            )
+            answer = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+        elif command["do"] == "serve":
+            server = ToolServer()
+            answer = {"pid": server.process.pid, "host": os.getpid()}
+        elif command["do"] == "call":
+            assert server is not None
+            given = {"name": f"holdlog_{command['tool']}", "arguments": command["given"]}
+            answer = server.request("tools/call", given)["result"]["structuredContent"]
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

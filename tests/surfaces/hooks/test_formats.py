@@ -1,0 +1,108 @@
+"""What hosts pass to hooks and what they read back, as recorded in tests/support/fixtures/hooks/."""
+
+import io
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.api.settings import Settings
+from holdlog.adapters.auth.identity import SessionId
+from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks.calls import MAX_CONTEXT
+from holdlog.adapters.hooks.running import run
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.claims.lease import BY_LEASE
+
+FIXTURES = Path(__file__).parents[2] / "support" / "fixtures" / "hooks"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store of a folder in which `ann` holds held.py."""
+    for name in list(os.environ):
+        if name.startswith("HOLDLOG_") or name == "CLAUDE_PROJECT_DIR":
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / ".holdlog"
+    folder.mkdir()
+    with_claim(folder / "state.db", "held.py", "ann")
+    return folder / "state.db"
+
+
+def with_claim(path: Path, resource: str, agent: str) -> None:
+    engine = open_holdlog(path, Settings(), SessionId("option", agent))
+    engine.kept_by = BY_LEASE
+    engine.claim(engine.requests.claims.claim(resource, agent), engine.caller)
+    engine.close()
+
+
+def hook(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: Any, *words: str) -> Any:
+    """The output of a hook in this process; None if there is none."""
+    text = json.dumps(given).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert run(words) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return json.loads(out) if out else None
+
+
+def held(store: Path, but: str = "held.py") -> list[str]:
+    engine: Engine = open_holdlog(store)
+    try:
+        return [it.resource for it in engine.read(engine.requests.claims.board()).claims if it.resource != but]
+    finally:
+        engine.close()
+
+
+def normal(output: Any) -> Any:
+    """Without what differs between two runs."""
+    text = re.sub(r"\d\d:\d\d:\d\d UTC \(\d+ s\)", "TIME", json.dumps(output))
+    return json.loads(re.sub(r"(cursor|codex)-[0-9a-f]{6}", r"\1-NAME", text))
+
+
+@pytest.mark.parametrize("client", ["claude", "codex", "cursor", "agent"])
+def test_host_gets_the_output_that_is_recorded_for_its_input(
+    client: str, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (FIXTURES / f"{client}.json").read_text().replace("FOLDER", str(store.parents[1]))
+    for number, case in enumerate(json.loads(text)):
+        words = [case["event"]] if "event" in case else []
+        found = hook(monkeypatch, capsys, case["stdin"], *words)
+        assert normal(found) == normal(case["stdout"]), number
+        if "holds" in case:
+            assert held(store) == case["holds"], number
+
+
+def test_context_has_at_most_300_characters_in_one_line(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = {"session_id": "s-1", "cwd": str(store.parents[1])}
+    paths = [f"{letter * 90}.py" for letter in "abcde"]
+    assert hook(monkeypatch, capsys, session | {"paths": paths}, "pre-edit") is None
+    text = hook(monkeypatch, capsys, session, "start")["context"]
+    assert len(text) <= MAX_CONTEXT
+    assert text.startswith("holdlog: your agent name is agent-6a840b")
+    assert "\n" not in text
+
+
+def test_waiter_and_lost_claim_are_reported_to_their_agent(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = {"session_id": "s-1", "cwd": str(store.parents[1])}
+    hook(monkeypatch, capsys, session | {"paths": ["a.py", "b.py"]}, "pre-edit")
+    engine = open_holdlog(store, session=SessionId("option", "bob"))
+    engine.kept_by = BY_LEASE
+    call = engine.requests.claims.claim("a.py", "bob", wait_seconds=20)
+    engine.writer.run(call.command, engine.joined(engine.caller))
+    engine.write(engine.requests.claims.release("b.py", "boss", note="urgent", forced=True), engine.caller)
+    engine.close()
+    text = hook(monkeypatch, capsys, session, "prompt")["context"]
+    assert text == "holdlog: lost b.py; waiting for you: bob (a.py); you hold a.py."
+    assert hook(monkeypatch, capsys, session, "prompt")["context"] == (
+        "holdlog: waiting for you: bob (a.py); you hold a.py."
+    )

@@ -1,0 +1,60 @@
+"""The files that a tool call changes, read off its input."""
+
+from pathlib import Path
+
+import pytest
+
+from holdlog.adapters.hooks.targets import shell_targets, targets
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("mv a b", ["a", "b"]),
+        ("git mv 'x y' z", ["x y", "z"]),
+        ("mv a b folder", ["a", "b", "folder/a", "folder/b"]),
+        ("rm -rf old", ["old"]),
+        ("git rm old", ["old"]),
+        ("echo hi > out.txt", ["out.txt"]),
+        ("make 2>> log", ["log"]),
+        ("mv a b && rm c", ["a", "b", "c"]),
+        ("ls > /dev/null", []),
+        ("make 2>&1", []),
+        ("make &> log", []),
+        ("cat < in", []),
+        ("cat a | grep b", []),
+    ],
+)
+def test_certain_targets_of_a_shell_command_are_found(command: str, found: list[str], tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    assert shell_targets(command, str(tmp_path)) == found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("rm *.py", "rm $FILE", "rm `cat list`", "rm {a,b}", "cd x && rm y", "echo 'a > b'", "rm 'unclosed"),
+        *("cat > a <<EOF\nrm b\nEOF", "rm a\\ b", "rm ~/a", "(rm a)", "rm a # b", "mv -t folder a", "git -C x mv a b"),
+        "rm " + "a" * 30_000,
+    ],
+)
+def test_shell_command_with_an_uncertain_part_has_no_targets(command: str) -> None:
+    assert shell_targets(command, ".") == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "found"),
+    [
+        ("Edit", {"file_path": "a"}, ["a"]),
+        ("NotebookEdit", {"notebook_path": "a"}, ["a"]),
+        ("Read", {"file_path": "a"}, []),
+        ("Edit", {"file_path": 1}, []),
+        ("apply_patch", {"command": "*** Update File: a b.py\n*** Move to: c.py\n"}, ["a b.py", "c.py"]),
+        ("apply_patch", {"command": ["apply_patch", "*** Delete File: a.py"]}, []),
+        ("apply_patch", {}, []),
+        ("Bash", {"command": 1}, []),
+        ("shell", {"command": ["rm", "a b"]}, ["a b"]),
+    ],
+)
+def test_targets_of_a_tool_are_those_of_its_input(tool: str, given: dict[str, object], found: list[str]) -> None:
+    assert targets(tool, given, ".") == found
