@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.parsers import Commands, as_option
@@ -15,9 +16,6 @@ from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 if TYPE_CHECKING:
     from holdlog.adapters.api.claims.checks import Checked, CheckedFile, Committer
     from holdlog.adapters.runtime.engine import Engine
-
-HOST_SESSION: Final = "CLAUDE_CODE_SESSION_ID"
-"""What a host names its session in the environment of the commands that it runs."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -51,7 +49,8 @@ def add_check(commands: Commands, store: argparse.ArgumentParser, locations: arg
         "--agent",
         default=os.environ.get("HOLDLOG_AGENT") or None,
         metavar="NAME",
-        help="who changes the files: its own claims do not block (default: HOLDLOG_AGENT, or else not known)",
+        help="who changes the files: its own claims do not block (default: HOLDLOG_AGENT, or else the agent that runs"
+        " this, if it has hooks)",
     )
     parser.add_argument(
         "--session",
@@ -115,14 +114,17 @@ def _checked(options: argparse.Namespace, paths: Sequence[tuple[str, str]]) -> "
 def _committer(engine: "Engine", options: argparse.Namespace) -> "Committer":
     from holdlog.adapters.api.claims.checks import Committer
     from holdlog.adapters.api.validation import STORED_AGENT, text
+    from holdlog.adapters.cli.commands import user
     from holdlog.adapters.compose import named_session
+    from holdlog.adapters.hooks.session import HOST_SESSION, sessions_of_host
 
     agent = None if options.agent is None else text(options.agent, "agent", STORED_AGENT)
-    named, host = named_session(options.session), os.environ.get(HOST_SESSION)
-    hashed = engine.identity.session
-    return Committer(
-        agent, None if named is None else hashed(*named), None if not host else hashed("process", host), options.strict
-    )
+    named, hashed = named_session(options.session), engine.identity.session
+    hosted = frozenset[str]()
+    if isinstance(engine.location, Path):
+        hosted = sessions_of_host(engine.location, engine.identity, os.environ)
+    own = hosted | {hashed("process", it) for it in [os.environ.get(HOST_SESSION)] if it}
+    return Committer(agent, None if named is None else hashed(*named), own, bool(hosted), user(), options.strict)
 
 
 def _show(result: "Checked", options: argparse.Namespace) -> None:
@@ -160,6 +162,7 @@ def _line(file: "CheckedFile", staged: bool) -> str:
         "unknown_caller": "",
         "session_ended": ", in a session that has ended",
         "sub_agent": ", a sub-agent of yours",
+        "user_name": ", under your user name",
         "other_workspace": f", in workspace {file.workspace}; coordinate before you merge",
     }[file.why_not or "unknown_caller"]
     return f"warning: {held}{why_not}"

@@ -5,6 +5,7 @@ Standard library only and quick to import: the hook's fast path uses it.
 
 import json
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -27,8 +28,11 @@ class BoundServer(NamedTuple):
 def find_server(store: Path) -> BoundServer | None:
     """The newest stdio server of this hook's host that has the store open."""
     host = host_of(os.getpid())
-    if host is None:
-        return None
+    return None if host is None else newest_server(store, [host])
+
+
+def newest_server(store: Path, hosts: Collection[int]) -> BoundServer | None:
+    """The newest stdio server that one of the processes `hosts` started and that has the store open."""
     folder = store.with_name(f"{store.name}.sessions")
     newest, found = "", None
     with suppress(OSError):
@@ -39,7 +43,7 @@ def find_server(store: Path) -> BoundServer | None:
             if not str(facts.get("what", "")).startswith(_STDIO) or not is_hashed(str(facts.get("session"))):
                 continue
             started, pid = str(facts.get("started", "")), facts.get("pid")
-            if started >= newest and isinstance(pid, int) and pid > 0 and host_of(pid) == host:
+            if started >= newest and isinstance(pid, int) and pid > 0 and host_of(pid) in hosts:
                 newest, found = started, BoundServer(name.removesuffix(".json"), str(facts["session"]))
     return found
 

@@ -3,12 +3,19 @@
 Standard library only and quick to import: the hook's fast path uses it.
 """
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdlog.adapters.auth.identity import Identity
-from holdlog.adapters.hooks.binding import BoundServer
+from holdlog.adapters.hooks.binding import BoundServer, newest_server
 from holdlog.adapters.hooks.calls import HookCall
-from holdlog.adapters.hooks.notes import Notes
+from holdlog.adapters.hooks.notes import HookFiles, Notes
+from holdlog.adapters.operating_system.ancestry import ancestors
+
+HOST_SESSION: Final = "CLAUDE_CODE_SESSION_ID"
+"""What Claude Code names its session in the environment of the commands that it runs."""
 
 _CHARACTERS: Final = 6
 """Of a hash in a name: enough to tell the agents of one repository apart."""
@@ -33,6 +40,20 @@ def session_of(call: HookCall, server: BoundServer | None, identity: Identity) -
 def own_session(call: HookCall, identity: Identity) -> str:
     """The hashed session of the host's session id."""
     return identity.session("hook", call.session)
+
+
+def sessions_of_host(store: Path, identity: Identity, environ: Mapping[str, str]) -> frozenset[str]:
+    """The hashed sessions in which the host of this command claims, by hooks and MCP calls: that of its stdio server,
+    and that of the session id that Claude Code gives to its commands. Empty if hooks know no such host."""
+    found = set()
+    server = newest_server(store, ancestors(os.getpid()))
+    if server is not None:
+        found.add(server.session)
+    if named := environ.get(HOST_SESSION):
+        own = identity.session("hook", named)
+        if found or HookFiles(store).read(own).names:
+            found.add(own)
+    return frozenset(found)
 
 
 def name_of(call: HookCall, notes: Notes) -> str:

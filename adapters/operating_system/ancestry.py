@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from typing import Final
 
-MAX_DEPTH: Final = 8
+MAX_DEPTH: Final = 16
 """Ancestors that are looked at."""
 PS_SECONDS: Final = 2.0
 
@@ -27,6 +27,15 @@ def host_of(pid: int) -> int | None:
         if parent is None or parent[1] not in _STARTERS:
             return pid
     return None
+
+
+def ancestors(pid: int) -> list[int]:
+    """The pids of the processes that a process comes from, nearest first."""
+    found: list[int] = []
+    while len(found) < MAX_DEPTH and (process := _process(pid)) is not None and process[0] > 1:
+        pid = process[0]
+        found.append(pid)
+    return found
 
 
 def _process(pid: int) -> tuple[int, str] | None:

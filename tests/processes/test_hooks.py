@@ -66,6 +66,11 @@ class Host:
         assert not output or output["permissionDecision"] == "deny"
         return output.get("permissionDecisionReason")
 
+    def run(self, command: str) -> dict[str, Any]:
+        """Run a shell command, as an agent does."""
+        done: dict[str, Any] = self._ask({"do": "run", "given": command})
+        return done
+
     def kill(self) -> None:
         """Kill the host and everything that it started, at once."""
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -228,6 +233,33 @@ def test_server_renews_nothing_after_the_end_of_a_turn(
     began = time.monotonic()
     until(lambda: time.monotonic() - began > 4)
     assert held(repository) == {"a.py": "alice"}
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("serves", [True, False])
+def test_commit_of_an_agent_is_blocked_by_another_sessions_file_and_not_by_its_own(
+    host: Callable[[], Host], repository: Path, serves: bool
+) -> None:
+    one, other = host(), host()
+    if serves:
+        one.serve()
+    assert one.edit("s-1", "a.py") is None
+    assert one.edit("s-1", "sub.py", agent_id="sub-1") is None
+    assert other.edit("s-2", "b.py") is None
+    hook = repository / ".git" / "hooks" / "pre-commit"
+    hook.write_text(f"#!/bin/sh\n{sys.executable} -m holdlog check --staged || exit 1\n")
+    hook.chmod(0o755)
+    for name in ("a.py", "b.py", "sub.py"):
+        (repository / name).write_text("x = 2\n")
+    commit = ("" if serves else "CLAUDE_CODE_SESSION_ID=s-1 ") + "git commit -qm second"
+    assert one.run(f"git add a.py sub.py && {commit}") == {"code": 0, "out": "", "err": ""}
+    refused = one.run(f"git add b.py && {commit}")
+    assert (refused["code"], refused["err"].count("\n")) == (1, 1)
+    assert refused["err"].startswith(f"holdlog: b.py: held by {held(repository)['b.py']}, since ")
+    by_a_person = subprocess.run(
+        ["git", "commit", "-qm", "third"], cwd=repository, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert (by_a_person.returncode, "warning: b.py: held by" in by_a_person.stderr) == (0, True)
 
 
 @pytest.mark.check

@@ -17,25 +17,29 @@ from holdlog.domain.refusals import InvalidError
 
 _PLAIN: Final = "_"
 """Stands for a name that cannot be claimed."""
-WhyNot = Literal["unknown_caller", "session_ended", "sub_agent", "other_workspace"]
+WhyNot = Literal["unknown_caller", "session_ended", "sub_agent", "user_name", "other_workspace"]
 
 
 class Committer(NamedTuple):
     """Who wants to change the files. `session`: the hash of one that was named explicitly; claims of other sessions are
-    then those of others, whatever their agent's name. `host`: the hash of the session that the caller's host names.
-    `strict`: also a caller that is not known, and a holder whose session has ended, block."""
+    then those of others, whatever their agent's name. `own`: hashes of further sessions whose claims are the caller's
+    own. `hosted`: hooks of the caller's host are known, which makes the caller known. `user`: the name under which
+    claims from a shell are made. `strict`: also a caller that is not known, and a holder whose session has ended,
+    block."""
 
     agent: str | None
     session: str | None
-    host: str | None
+    own: frozenset[str]
+    hosted: bool
+    user: str
     strict: bool = False
 
     @property
     def is_known(self) -> bool:
-        return self.agent is not None or self.session is not None
+        return self.agent is not None or self.session is not None or self.hosted
 
     def owns(self, lease: Lease) -> bool:
-        if lease.session is not None and lease.session in (self.session, self.host):
+        if lease.session is not None and (lease.session == self.session or lease.session in self.own):
             return True
         return self.session is None and self.agent is not None and acts_for(self.agent, lease.agent)
 
@@ -155,6 +159,8 @@ def _checked(
             why_not = "unknown_caller"
         elif who.leads(hold.lease):
             why_not = "sub_agent"
+        elif who.agent is None and who.session is None and hold.lease.agent == who.user:
+            why_not = "user_name"
         elif not is_live:
             why_not = "session_ended"
     facts = {name: getattr(held, name) for name in CheckedFile.model_fields if name in Held.model_fields}

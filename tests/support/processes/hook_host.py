@@ -45,6 +45,11 @@ def main() -> None:
                 ["sh", "-c", HOOK], input=json.dumps(command["given"]), capture_output=True, text=True, check=False
             )
             answer = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+        elif command["do"] == "run":
+            done = subprocess.run(
+                ["sh", "-c", command["given"]], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
+            answer = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
         elif command["do"] == "serve":
             server = ToolServer()
             answer = {"pid": server.process.pid, "host": os.getpid()}
