@@ -2,33 +2,50 @@
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.cli.setup.json_tree import Node, NotJsonError, parse
 
+WIDTH: Final = 100
+"""Characters of a line that is added, where it can be broken."""
+
 
 class Entry(NamedTuple):
-    """A value in an object, at the end of `path`; if `listed`, an item of the array there."""
+    """A value in an object, at the end of `path`; if `listed`, an item of the array there. `is_former`: whether another
+    item of the array is a former form of this one, which is replaced."""
 
     path: tuple[str, ...]
     value: Any
     listed: bool = False
+    is_former: Callable[[Any], bool] = lambda item: False
 
 
 def add(text: str, entries: Sequence[Entry]) -> str:
     """Add entries, or replace those that have another value. Raises NotJsonError, also if something else than an object
     or an array is in the way."""
     for entry in entries:
-        text = _added(text if text.strip() else "{}\n", entry)
+        text = _added(_without_former(text, entry) or "{}\n", entry)
     return text
 
 
 def remove(text: str, entries: Sequence[Entry]) -> str:
     """Remove entries, and the objects and arrays that they leave empty; empty if nothing else is left."""
     for entry in reversed(entries):
-        text = _removed(text, entry)
+        text = _removed(_without_former(text, entry), entry)
     return "" if not text.strip() or parse(text).members == [] else text
+
+
+def _without_former(text: str, entry: Entry) -> str:
+    if not text.strip():
+        return ""
+    found: Any = parse(text).plain()
+    for key in entry.path if entry.listed else ():
+        found = found.get(key) if isinstance(found, dict) else None
+    for item in found if entry.listed and isinstance(found, list) else ():
+        if item != entry.value and entry.is_former(item):
+            text = _removed(text, entry._replace(value=item)) or "{}\n"
+    return text
 
 
 def _added(text: str, entry: Entry) -> str:
@@ -41,7 +58,7 @@ def _added(text: str, entry: Entry) -> str:
             value = [entry.value] if entry.listed else entry.value
             for name in reversed(entry.path[depth + 1 :]):
                 value = {name: value}
-            return _inserted(text, node, depth, f"{json.dumps(key)}: ", value)
+            return _inserted(text, node, depth, f"{json.dumps(key)}: ", value, len(entry.path) - depth - 1)
         node = found
     if not entry.listed:
         if node.plain() == entry.value:
@@ -56,12 +73,13 @@ def _added(text: str, entry: Entry) -> str:
     return _inserted(text, node, len(entry.path), "", entry.value)
 
 
-def _inserted(text: str, node: Node, depth: int, key: str, value: Any) -> str:
-    """Insert a last element into an object or array at a depth of the text."""
+def _inserted(text: str, node: Node, depth: int, key: str, value: Any, broken: int = 0) -> str:
+    """Insert a last element into an object or array at a depth of the text. `broken`: so many outer objects of the value
+    get a line for each member."""
     parts = _parts(node)
     unit = _unit(text)
     inline = bool(parts) and _is_inline(text, node)
-    element = key + _dumped(text, value, depth + 1, inline)
+    element = key + _dumped(text, value, depth + 1, inline, broken)
     if not parts:
         return f"{text[: node.start + 1]}\n{unit * (depth + 1)}{element}\n{unit * depth}{text[node.end - 1 :]}"
     end = parts[-1][1]
@@ -130,11 +148,21 @@ def _unit(text: str) -> str:
     return found[1] if found else "  "
 
 
-def _dumped(text: str, value: Any, depth: int, inline: bool) -> str:
-    if inline:
-        return json.dumps(value, ensure_ascii=False)
+def _dumped(text: str, value: Any, depth: int, inline: bool, broken: int = 0) -> str:
+    """A value as text: in one line if it is short."""
+    line = json.dumps(value, ensure_ascii=False)
     unit = _unit(text)
-    return json.dumps(value, ensure_ascii=False, indent=unit).replace("\n", f"\n{unit * depth}")
+    is_short = len(line) + depth * len(unit) <= WIDTH and not broken
+    if inline or is_short or not isinstance(value, dict | list) or not value:
+        return line
+    if isinstance(value, dict):
+        inner_broken = max(0, broken - 1)
+        parts = [f"{json.dumps(key)}: {_dumped(text, it, depth + 1, False, inner_broken)}" for key, it in value.items()]
+    else:
+        parts = [_dumped(text, it, depth + 1, False) for it in value]
+    inner = f",\n{unit * (depth + 1)}".join(parts)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n{unit * (depth + 1)}{inner}\n{unit * depth}{closing}"
 
 
 def _spelled(path: Sequence[str]) -> str:

@@ -65,7 +65,8 @@ class _Reader:
                 return self._array(at, depth)
             case '"':
                 return self._scalar(at, _TEXT)
-        return self._scalar(at, _OTHER)
+            case _:
+                return self._scalar(at, _OTHER)
 
     def fail(self, at: int) -> None:
         line = self._text.count("\n", 0, at) + 1

@@ -37,10 +37,7 @@ def test_entries_are_added_beside_comments_and_other_servers() -> None:
     // our servers
     "mcpServers": {
         "other": {"command": "other", "env": {"TOKEN": "s3cr3t"}}, // keep
-        "holdlog": {
-            "command": "holdlog",
-            "args": []
-        }
+        "holdlog": {"command": "holdlog", "args": []}
     },
     /* rules */
     "permissions": {
@@ -50,16 +47,7 @@ def test_entries_are_added_beside_comments_and_other_servers() -> None:
         ],
     },
     "hooks": {
-        "PreToolUse": [
-            {
-                "matcher": "Edit",
-                "hooks": [
-                    {
-                        "type": "command"
-                    }
-                ]
-            }
-        ]
+        "PreToolUse": [{"matcher": "Edit", "hooks": [{"type": "command"}]}]
     }
 }
 """
