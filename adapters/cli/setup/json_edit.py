@@ -74,8 +74,8 @@ def _added(text: str, entry: Entry) -> str:
 
 
 def _inserted(text: str, node: Node, depth: int, key: str, value: Any, broken: int = 0) -> str:
-    """Insert a last element into an object or array at a depth of the text. `broken`: so many outer objects of the value
-    get a line for each member."""
+    """Insert a last element into an object or array at a depth of the text. `broken`: so many outer objects of it get
+    a line for each member."""
     parts = _parts(node)
     unit = _unit(text)
     inline = bool(parts) and _is_inline(text, node)
