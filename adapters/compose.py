@@ -262,7 +262,6 @@ class ProcessLiveness(Liveness):
         return () if self._presence is None else self._presence.descriptors()
 
     def describe(self, what: str) -> None:
-        """Describe this process more exactly, once more is known."""
         if self._presence is not None:
             self._presence.describe(what)
 

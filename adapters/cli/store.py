@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from holdlog.adapters.cli.existing_store import require_store
+from holdlog.adapters.cli.init import CLIENTS
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import location_of, named_location
-from holdlog.domain.refusals import StoreError
+from holdlog.domain.refusals import InvalidError, StoreError
 
 if TYPE_CHECKING:
     from holdlog.adapters.stores.event_log.findings import Finding
@@ -24,6 +25,11 @@ BAR_EVERY: Final = 0.1
 _TO_END_OF_LINE: Final = "\x1b[K"
 """Erases what was there (ECMA-48)."""
 
+_OF_DOCTOR: Final = """\
+examples:
+  holdlog doctor --json
+  holdlog doctor --client claude-code            check what holdlog init set up, as the host sees it
+"""
 _MARKS: Final = {"ok": ("✓", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("✗", "x", "31")}
 """Mark, mark for terminals that cannot show it, colour (ECMA-48)."""
 
@@ -47,9 +53,20 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
         help="check that the store is sound, and list connected processes",
         description="Check that the store is sound, and list connected processes. This changes nothing, and servers"
         " keep working. Exit code 1: the store is not sound.",
-        epilog="example:\n  holdlog doctor --json",
+        epilog=_OF_DOCTOR,
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON (default: text)")
+    parser.add_argument(
+        "--client",
+        choices=CLIENTS,
+        metavar="NAME",
+        help=f"check how a host is set up, and start its server: {', '.join(CLIENTS)} (default: check the store)",
+    )
+    parser.add_argument(
+        "--live-test",
+        action="store_true",
+        help="with --client: hold a file while your agent tries to edit it, and report whether the host stopped it",
+    )
     parser.set_defaults(run=run_doctor)
 
 
@@ -81,7 +98,13 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Run `holdlog doctor`. Raises StoreError, LocationError."""
+    """Run `holdlog doctor`. Raises HoldlogError, LocationError."""
+    if options.client is not None:
+        from holdlog.adapters.cli.setup.doctor import examine_client
+
+        return examine_client(options.client, options.live_test, options.json)
+    if options.live_test:
+        raise InvalidError("--live-test: needs --client NAME")
     from holdlog.adapters.cli.texts import NEXT_STEP
     from holdlog.adapters.compose import examine, store_exists
     from holdlog.adapters.operating_system.location import without_password

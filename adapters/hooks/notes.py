@@ -128,6 +128,7 @@ class HookFiles:
 
     def replace_text(self, name: str, text: str) -> None:
         """Replace the text of a file at once. Raises OSError."""
+        self._prepare()
         self._replace(self.folder / name, text.encode(errors="replace"))
 
     def take_failures(self) -> list[str]:

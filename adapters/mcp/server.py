@@ -13,7 +13,7 @@ from fastmcp.exceptions import ValidationError as ArgumentError
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import FunctionTool, Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
-from mcp_types import CallToolRequestParams, ToolAnnotations
+from mcp_types import CallToolRequestParams, InitializeRequest, InitializeResult, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
@@ -35,6 +35,10 @@ DEFAULT_PREFIX: Final = "holdlog_"
 PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
 """Tool names that hosts accept; some hosts add a prefix and allow 64 characters in all."""
 
+MAX_CLIENT: Final = 40
+
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._+-]")
+
 
 class RequestMiddleware(Middleware):
     """Passes the caller to tools, and turns FastMCP's refusals into our form: one line, no value, no URL.
@@ -47,6 +51,16 @@ class RequestMiddleware(Middleware):
         self._local = local
         self._groups = groups
         self._prefix = prefix
+
+    async def on_initialize(
+        self,
+        context: MiddlewareContext[InitializeRequest],
+        call_next: CallNext[InitializeRequest, InitializeResult | None],
+    ) -> InitializeResult | None:
+        if self._local is not None:
+            client = context.message.params.client_info
+            self._local.liveness.describe(f"mcp stdio, {_plain(client.name)} {_plain(client.version)}")
+        return await call_next(context)
 
     async def on_call_tool(
         self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
@@ -67,6 +81,11 @@ class RequestMiddleware(Middleware):
             if not isinstance(cause, ValidationError):
                 return failed("the arguments are not valid; compare them with the tool's input schema")
             return failed(first_finding(cause, known=await _arguments_of(context)))
+
+
+def _plain(text: str) -> str:
+    """What a client says about itself, for lists of processes."""
+    return _NOT_PLAIN.sub("", text)[:MAX_CLIENT]
 
 
 def _unknown_tool(name: str, known: Sequence[str], groups: Sequence[str], prefix: str) -> str:

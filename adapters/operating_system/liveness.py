@@ -43,6 +43,9 @@ class Liveness:
         """Whether the session's turn has ended, so that its claims are not renewed for now."""
         return False
 
+    def describe(self, what: str) -> None:
+        """Describe this process more exactly, once more is known (its client's name)."""
+
     def processes(self) -> Sequence[Process]:
         """Processes connected to the store now, including this one once it joined."""
         return ()

@@ -1,0 +1,269 @@
+"""`holdlog init` and `holdlog doctor --client`, in real git repositories with a home of their own."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.cli.init import CLIENTS
+from holdlog.adapters.cli.setup.hosts import HOSTS
+from holdlog.adapters.cli.setup.json_tree import parse
+from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.observed import note_observation
+from tests.support.command_line import run_command
+from tests.unit.operating_system.test_workspaces import git, repository
+
+SETTINGS = ".claude/settings.local.json"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git repository in which the commands run, with an empty home."""
+    for name in [it for it in os.environ if it.startswith(("HOLDLOG_", "CLAUDE_", "GIT_"))]:
+        monkeypatch.delenv(name)
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", os.pathsep.join((str(Path(sys.executable).parent), os.defpath)))
+    path = repository(tmp_path / "project")
+    monkeypatch.chdir(path)
+    return path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All files of the project and its home, except those of git and of the store."""
+    found = {}
+    for root in (folder, folder.parent / "home"):
+        for path in root.rglob("*"):
+            if path.is_file() and ".git" not in path.relative_to(root).parts:
+                found[str(path.relative_to(folder.parent))] = path.read_bytes()
+    return found
+
+
+def test_host_that_is_used_is_found_and_set_up_and_its_server_starts(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project.parent / "home" / ".claude").mkdir()
+    code, out, err = run_command(capsys, "init", "--yes")
+    assert (code, err) == (0, "")
+    assert "Claude Code: the server starts in " in out
+    assert "next: restart Claude Code in this folder, and approve the server holdlog" in out
+    assert json.loads((project / ".mcp.json").read_text())["mcpServers"]["holdlog"] == {
+        "command": "holdlog",
+        "args": [],
+    }
+    settings = json.loads((project / SETTINGS).read_text())
+    assert settings["permissions"]["allow"] == ["mcp__holdlog"]
+    assert {"PreToolUse", "SessionStart", "Stop"} < set(settings["hooks"])
+    assert (project / ".git" / "holdlog" / "state.db").exists()
+    assert subprocess.run(["git", "status", "--porcelain"], capture_output=True, check=True).stdout == b""
+    assert not (project / "AGENTS.md").exists()
+    before = files(project)
+    code, out, _ = run_command(capsys, "init", "--yes")
+    assert (code, out.splitlines()[0]) == (0, "everything is set up already")
+    assert files(project) == before
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("client", CLIENTS)
+def test_undo_restores_what_was_there(client: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in HOSTS[client].files(_place(project)):
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        comment = (
+            "# mine\n[mcp_servers.other]\ncommand = 'x'\n" if file.block else '{\n\t// mine\n\t"theme": "dark"\n}\n'
+        )
+        file.path.write_text(comment)
+        file.path.chmod(0o640)
+    before = files(project)
+    exclude = (project / ".git" / "info" / "exclude").read_bytes()
+    assert run_command(capsys, "init", "--client", client, "--yes", "--agents-md", "--git-hook")[0] == 0
+    assert files(project) != before
+    modes = {file.path.stat().st_mode & 0o777 for file in HOSTS[client].files(_place(project))}
+    assert modes == {0o640}
+    code, out, _ = run_command(capsys, "init", "--client", client, "--undo", "--yes")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("removed from ")
+    assert files(project) == before
+    assert (project / ".git" / "info" / "exclude").read_bytes() == exclude
+    assert not (project / ".git" / "hooks" / "pre-commit").exists()
+    assert run_command(capsys, "init", "--client", client, "--undo", "--yes")[1] == "nothing of init is left here\n"
+
+
+def _place(project: Path) -> Any:
+    from holdlog.adapters.cli.setup.plan import place_of
+
+    return place_of(project, "holdlog", dict(os.environ))
+
+
+@pytest.mark.check
+def test_what_is_not_ours_stays(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = '{"mcpServers": {"other": {"command": "x", "env": {"TOKEN": "s3cr3t"}}}} // mine\n'
+    (project / ".mcp.json").write_text(other)
+    config = project.parent / "home" / ".codex" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('# mine\nmodel = "x"  # a comment\n')
+    code, out, _ = run_command(capsys, "init", "--client", "claude-code", "--client", "codex", "--yes")
+    assert code == 0
+    assert "s3cr3t" not in out
+    text = (project / ".mcp.json").read_text()
+    assert parse(text).plain()["mcpServers"]["other"]["env"] == {"TOKEN": "s3cr3t"}
+    assert text.endswith("// mine\n")
+    assert config.read_text().startswith('# mine\nmodel = "x"  # a comment\n')
+    assert tomllib.loads(config.read_text())["mcp_servers"]["holdlog"]["command"] == "holdlog"
+    kept = sorted((project / ".git" / "holdlog" / "state.db.replaced").iterdir())
+    assert [it.read_text() for it in kept if it.name.startswith(".mcp.json")] == [other]
+    assert {it.stat().st_mode & 0o777 for it in kept} == {0o600}
+
+
+def test_print_writes_nothing_and_shows_all(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_command(capsys, "init", "--client", "cursor", "--print")
+    assert code == 0
+    for shown in ("create .cursor/hooks.json", "create AGENTS.md", "pre-commit", '"command": "holdlog hook"'):
+        assert shown in out
+    assert files(project) == {}
+    assert not (project / ".git" / "holdlog").exists()
+
+
+def test_without_a_terminal_it_writes_only_with_yes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run_command(capsys, "init", "--client", "claude-code")
+    assert (code, err) == (2, "holdlog: --yes: is missing; without a terminal, init writes only with it\n")
+    assert files(project) == {}
+
+
+def test_no_host_is_named_and_none_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run_command(capsys, "init", "--yes")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--client: no host was found here; name one of claude-code, " in err
+
+
+def test_file_that_git_tracks_is_changed_only_on_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / ".mcp.json").write_text("{}\n")
+    git(project, "add", ".mcp.json")
+    code, _, err = run_command(capsys, "init", "--client", "claude-code", "--yes")
+    assert code == 1
+    assert err.startswith("holdlog: .mcp.json is tracked by git, so it is left as it is: use --tracked, or ")
+    assert err.count("\n") == 1
+    assert (project / ".mcp.json").read_text() == "{}\n"
+    assert run_command(capsys, "init", "--client", "claude-code", "--yes", "--tracked")[0] == 0
+    assert "holdlog" in (project / ".mcp.json").read_text()
+
+
+@pytest.mark.parametrize("text", [b'{"mcpServers": [', b"[]", b"\xff\xfe", b'{"mcpServers": "none"}'])
+def test_file_that_cannot_be_edited_stays_as_it_is(
+    text: bytes, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / ".mcp.json").write_bytes(text)
+    code, _, err = run_command(capsys, "init", "--client", "claude-code", "--yes")
+    assert code == 1
+    assert err.startswith("holdlog: .mcp.json is left as it is: ")
+    assert err.count("\n") == 1
+    assert (project / ".mcp.json").read_bytes() == text
+    assert (project / SETTINGS).exists()
+
+
+@pytest.mark.check
+def test_full_disk_leaves_files_as_they_are(project: Path) -> None:
+    (project / ".mcp.json").write_text("{}\n")
+    assert subprocess.run(["holdlog", "init", "--client", "vscode", "--yes"], capture_output=True).returncode == 0
+    command = "ulimit -f 0; exec holdlog init --client claude-code --yes"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert ".mcp.json is left as it is: File too large" in done.stderr
+    assert (project / ".mcp.json").read_text() == "{}\n"
+    assert not list(project.glob(".holdlog*"))
+
+
+@pytest.mark.check
+def test_link_to_a_file_elsewhere_stays_a_link(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shared = project.parent / "shared.json"
+    shared.write_text("{}\n")
+    (project / ".mcp.json").symlink_to(shared)
+    assert run_command(capsys, "init", "--client", "claude-code", "--yes")[0] == 0
+    assert (project / ".mcp.json").is_symlink()
+    assert "holdlog" in shared.read_text()
+
+
+@pytest.mark.check
+def test_folder_without_git_gets_a_store_of_its_own(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project.parent / "plain"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert run_command(capsys, "init", "--client", "cursor", "--yes")[0] == 0
+    assert (folder / ".holdlog" / "state.db").exists()
+
+
+@pytest.mark.check
+def test_git_hook_is_added_to_a_shell_script_and_not_to_what_others_manage(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook = project / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/bash\nmake lint\nexit 0\n")
+    hook.chmod(0o755)
+    assert run_command(capsys, "init", "--client", "cursor", "--yes", "--git-hook")[0] == 0
+    assert hook.read_text().splitlines()[1].startswith("holdlog check --staged || exit 1")
+    assert hook.stat().st_mode & 0o777 == 0o755
+    assert run_command(capsys, "init", "--client", "cursor", "--undo", "--yes")[0] == 0
+    assert hook.read_text() == "#!/bin/bash\nmake lint\nexit 0\n"
+    (project / "lefthook.yml").write_text("")
+    _, _, err = run_command(capsys, "init", "--client", "cursor", "--yes", "--git-hook")
+    assert "lefthook.yml manages the git hooks, so they are left as they are; add " in err
+    assert hook.read_text() == "#!/bin/bash\nmake lint\nexit 0\n"
+
+
+@pytest.mark.check
+def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp("holdlog", ["holdlog", "init", "--client", "claude-code"])
+    shown = ""
+    answers = {"Write these files? [Y/n] ": "\n", "instructions for agents? [y/N] ": "y\n", "commit? [y/N] ": "\n"}
+    while True:
+        try:
+            shown += os.read(terminal, 4096).decode()
+        except OSError:
+            break
+        for question, answer in list(answers.items()):
+            if question in shown:
+                os.write(terminal, answers.pop(question).encode())
+                del answer
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+    assert answers == {}
+    assert (project / ".mcp.json").exists()
+    assert "holdlog" in (project / "CLAUDE.md").read_text()
+    assert not (project / ".git" / "hooks" / "pre-commit").exists()
+
+
+@pytest.mark.check
+def test_doctor_says_what_is_missing_and_what_was_observed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found, _ = _doctor(capsys)
+    assert code == 1
+    assert [it["level"] for it in found] == ["bad", "bad", "bad", "warn"]
+    assert run_command(capsys, "init", "--client", "claude-code", "--yes")[0] == 0
+    code, found, _ = _doctor(capsys)
+    assert (code, [it["level"] for it in found]) == (0, ["ok", "ok", "ok", "warn"])
+    hook_files = HookFiles(project / ".git" / "holdlog" / "state.db")
+    note_observation(hook_files, "claude 2.1.319", obeyed=True)
+    assert _doctor(capsys)[1][-1]["text"].startswith("guarded: claude 2.1.319 did not run a denied edit")
+    note_observation(hook_files, "claude 2.1.319", obeyed=False)
+    code, found, _ = _doctor(capsys)
+    assert (code, found[-1]["level"]) == (1, "bad")
+    assert found[-1]["text"].startswith("bypassed: claude 2.1.319 ran a denied edit")
+
+
+def _doctor(capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]], str]:
+    code, out, err = run_command(capsys, "doctor", "--client", "claude-code", "--json")
+    return code, json.loads(out)["findings"], err
+
+
+def test_live_test_needs_a_client_and_a_terminal(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(capsys, "doctor", "--live-test")[0] == 2
+    assert run_command(capsys, "doctor", "--live-test", "--client", "codex")[0] == 2
