@@ -1,7 +1,7 @@
 """Settings of a store, whichever surface serves it. The command line imports it at each start: it must load fast."""
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from holdlog.adapters.operating_system.options import (
     LARGEST_VALUE,
@@ -10,6 +10,9 @@ from holdlog.adapters.operating_system.options import (
     option,
     whole_from,
 )
+
+if TYPE_CHECKING:
+    from holdlog.adapters.operating_system.paths import WorkspacePath
 
 LEASE_OVER_HTTP: Final = 1800.0
 """Seconds: over HTTP only calls keep a lease alive."""
@@ -60,6 +63,9 @@ class ResourceNames(Protocol):
 
     def claimable(self, text: str) -> str:
         """Like `canonical`, but for a new claim. Also raises ValueError for a name that protects nothing."""
+
+    def located(self, text: str) -> "WorkspacePath | None":
+        """The workspace of a resource and its path there. Raises ValueError."""
 
     def shown(self, resource: str) -> str:
         """A name for a stored resource that `canonical` accepts."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdlog.adapters.cli.checked_policy import under_policy
 from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, workspaces_of
 from holdlog.adapters.operating_system.location import LocationError, without_password
@@ -79,11 +80,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.staged == bool(options.paths):
         raise InvalidError("PATH: name files, or use --staged for those of the next git commit, not both")
     paths = staged.paths() if options.staged else [(staged.readable(os.fsencode(it)), it) for it in options.paths]
-    result = _checked(options, paths)
+    result = under_policy(_checked(options, paths), paths, options)
     if options.trailer is not None and result.status == "ok":
         staged.add_trailers(options.trailer, result.positions)
     _show(result, options)
-    return 1 if result.status == "held" or (options.strict and result.status == "not_checked") else 0
+    return 1 if result.status in ("held", "human") or (options.strict and result.status == "not_checked") else 0
 
 
 def _checked(options: argparse.Namespace, paths: Sequence[tuple[str, str]]) -> "Checked":
@@ -138,11 +139,15 @@ def _show(result: "Checked", options: argparse.Namespace) -> None:
         print_note(warning if options.strict else f"warning: {warning}")
     if result.unchecked:
         print_note(f"warning: not checked, because they are in no workspace: {', '.join(result.unchecked)}")
+    for human in result.human or ():
+        ask = "" if human.blocks else "warning: "
+        what = f"{human.path}: only a person may change it ({human.rule})"
+        print_note(printable(f"{ask}{what}", kept=""))
     for file in result.files:
         print(f"holdlog: {printable(_line(file, options.staged), kept='')}", file=sys.stderr)
     if any(it.why_not == "unknown_caller" for it in result.files):
         print_note("nothing was blocked, because it is not known who you are: set HOLDLOG_AGENT, or pass --agent NAME")
-    if not options.staged and not result.files and not result.warnings:
+    if not options.staged and not (result.files or result.human or result.warnings):
         print(f"ok: no other session holds {'this' if result.checked == 1 else f'one of these {result.checked}'}")
 
 
@@ -163,6 +168,7 @@ def _line(file: "CheckedFile", staged: bool) -> str:
         "session_ended": ", in a session that has ended",
         "sub_agent": ", a sub-agent of yours",
         "user_name": ", under your user name",
+        "policy": ", and holdlog.toml only warns",
         "other_workspace": f", in workspace {file.workspace}; coordinate before you merge",
     }[file.why_not or "unknown_caller"]
     return f"warning: {held}{why_not}"

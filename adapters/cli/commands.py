@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.existing_store import location_to_read, require_store
 from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, variable_of, workspaces_of
+from holdlog.adapters.cli.settings import location_of, policy_settings, variable_of, workspaces_of
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.request import CommandRequest
@@ -173,7 +173,7 @@ def _run(call: Call, options: argparse.Namespace) -> int:
     if options.command in _READ_ONLY and not is_list:
         require_store(location)
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
-    settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
+    settings = Settings(**(policy_settings() if known else {}), workspaces=known, max_wait=LONGEST_WAIT)
     session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())
     engine = open_holdlog(location, settings, session, f"holdlog {options.command}", texts.print_note)
     engine.kept_by = BY_LEASE if session.source == "option" else ""

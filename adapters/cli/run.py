@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdlog.adapters.cli.claims import OUTCOMES
 from holdlog.adapters.cli.commands import LONGEST_WAIT, user
 from holdlog.adapters.cli.parsers import Commands, as_option
-from holdlog.adapters.cli.settings import location_of, workspaces_of
+from holdlog.adapters.cli.settings import location_of, policy_settings, workspaces_of
 from holdlog.domain.refusals import FencedError, HoldlogError, InvalidError
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _run(options: argparse.Namespace) -> int:
     if shutil.which(words[0]) is None:  # before it waits for the claim
         print_note(f"{words[0]}: command not found; nothing was claimed")
         return NOT_FOUND
-    settings = Settings(workspaces=workspaces_of(options), max_wait=LONGEST_WAIT)
+    settings = Settings(**policy_settings(), workspaces=workspaces_of(options), max_wait=LONGEST_WAIT)
     session = SessionId("shell", process_session())
     engine = open_holdlog(location_of(options.db), settings, session, "holdlog run", print_note)
     try:

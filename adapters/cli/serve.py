@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.api.settings import LEASE_OVER_HTTP, Settings
 from holdlog.adapters.cli.http import add_http_options, serve_http
@@ -18,6 +18,9 @@ from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.location import without_password
 from holdlog.adapters.operating_system.options import one_of, option, text
 from holdlog.domain.refusals import InvalidError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.policy.policy import Policy
 
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _TRANSPORTS: Final = ("stdio", "http")
@@ -95,8 +98,10 @@ def run_serve(options: argparse.Namespace) -> int:
     from holdlog.adapters.mcp.stdio.serving import run_stdio
 
     _require_known_groups(serving.tools)
-    groups = chosen_groups(serving.tools)
-    given = ({"lease": LEASE_OVER_HTTP} if over_http else {}) | given_options(Settings, options)
+    policy = _policy_here()
+    is_named = "tools" in given_options(ServeOptions, options)
+    groups = chosen_groups(serving.tools if is_named or not policy.tools else ",".join(policy.tools))
+    given = ({"lease": LEASE_OVER_HTTP} if over_http else {}) | dict(policy.settings) | given_options(Settings, options)
     settings = Settings(**given, keeps=not over_http, workspaces=workspaces_of(options))
     nats = nats_options_of(options) if options.nats else None
     if over_http:
@@ -115,6 +120,17 @@ def run_serve(options: argparse.Namespace) -> int:
 
     run_stdio(build_server(engine, groups, serving.tool_prefix), end, longest_line(settings.max_value_bytes))
     return 0
+
+
+def _policy_here() -> "Policy":
+    """The policy in force where the server starts; a problem with it is one line on standard error."""
+    from holdlog.adapters.cli.texts import print_note
+    from holdlog.adapters.policy.in_force import project_policy
+
+    _, found = project_policy(os.environ, Path.cwd())
+    if found.problem is not None:
+        print_note(f"warning: {found.problem}; the defaults apply")
+    return found.policy
 
 
 def _has_fastmcp() -> bool:

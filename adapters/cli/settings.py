@@ -62,11 +62,23 @@ def named_location(db: str | None) -> str | None:
 
 
 def workspaces_of(options: argparse.Namespace) -> "Workspaces":
-    """The workspaces. Raises LocationError, InvalidError."""
+    """The workspaces: those of the options, else those of `holdlog.toml`. Raises LocationError, InvalidError."""
     from holdlog.adapters.operating_system.workspaces import find_workspaces
+    from holdlog.adapters.policy.in_force import is_across_worktrees, project_policy, workspace_options
 
     named = read_options(WorkspaceOptions, options)
-    return find_workspaces(os.environ, Path.cwd(), named.workspace, named.claims_across_worktrees)
+    folders = named.workspace
+    if not folders:
+        root, found = project_policy(os.environ, Path.cwd())
+        folders = workspace_options(root, found.policy, os.environ)
+    return find_workspaces(os.environ, Path.cwd(), folders, named.claims_across_worktrees, shares=is_across_worktrees)
+
+
+def policy_settings() -> dict[str, Any]:
+    """The fields of Settings that `holdlog.toml` sets; options win over them."""
+    from holdlog.adapters.policy.in_force import project_policy
+
+    return dict(project_policy(os.environ, Path.cwd())[1].policy.settings)
 
 
 def add_options(parser: argparse._ActionsContainer, model: type, unset: Any = None) -> None:

@@ -28,6 +28,7 @@ _TO_END_OF_LINE: Final = "\x1b[K"
 _OF_DOCTOR: Final = """\
 examples:
   holdlog doctor --json
+  holdlog doctor src/parser.py                   which rule of holdlog.toml applies to it, and why
   holdlog doctor --client claude-code            check what holdlog init set up, as the host sees it
 """
 _MARKS: Final = {"ok": ("✓", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("✗", "x", "31")}
@@ -54,6 +55,9 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
         description="Check that the store is sound, and list connected processes. This changes nothing, and servers"
         " keep working. Exit code 1: the store is not sound.",
         epilog=_OF_DOCTOR,
+    )
+    parser.add_argument(
+        "path", nargs="?", metavar="PATH", help="show which rule of holdlog.toml applies to a path, and why"
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON (default: text)")
     parser.add_argument(
@@ -99,12 +103,19 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Run `holdlog doctor`. Raises HoldlogError, LocationError."""
+    if options.path is not None:
+        from holdlog.adapters.cli.doctor_path import examine_path
+
+        if options.client is not None or options.live_test:
+            raise InvalidError("PATH: cannot be combined with --client or --live-test")
+        return examine_path(options.path, options.json)
     if options.client is not None:
         from holdlog.adapters.cli.setup.doctor import examine_client
 
         return examine_client(options.client, options.live_test, options.json)
     if options.live_test:
         raise InvalidError("--live-test: needs --client NAME")
+    from holdlog.adapters.cli.doctor_path import project_finding
     from holdlog.adapters.cli.texts import NEXT_STEP
     from holdlog.adapters.compose import examine, store_exists
     from holdlog.adapters.operating_system.location import without_password
@@ -116,6 +127,8 @@ def run_doctor(options: argparse.Namespace) -> int:
     else:
         with Bar("doctor") as bar:
             findings = examine(location, bar.draw)
+    if (policy := project_finding()) is not None:
+        findings.append(Finding("policy", *policy))
     sound = all(finding.level != "bad" for finding in findings)
     if options.json:
         rows = [finding._asdict() for finding in findings]

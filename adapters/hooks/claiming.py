@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from holdlog.adapters.hooks.binding import BoundServer
@@ -14,7 +15,15 @@ from holdlog.adapters.hooks.notes import HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.observed import note_observation
 from holdlog.adapters.hooks.reads import Reads
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
-from holdlog.adapters.hooks.texts import describe_denial, describe_session, describe_stale
+from holdlog.adapters.hooks.texts import (
+    describe_denial,
+    describe_human,
+    describe_session,
+    describe_stale,
+    describe_warning,
+)
+from holdlog.adapters.policy.in_force import project_policy, rule_of
+from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.names import allowed_agent_name
 from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
@@ -42,6 +51,7 @@ class HookWork:
         self._engine = engine
         self._session = session
         self._notes = notes
+        self._warnings: list[str] = []
         self._holder = Holder(engine, session.held_by)
 
     def adopt(self, files: HookFiles) -> None:
@@ -85,12 +95,15 @@ class HookWork:
             case "pre-edit":
                 if call.called_name is not None:
                     self._rename(call.called_name)
-                reason = self._claim_all()
-                return self._checked_reads() if reason is None else denial(call, reason)
+                reason = self._claim_all() or self._check_reads()
+                if reason is not None:
+                    return denial(call, reason)
+                return warning(call, " ".join(self._warnings)) if self._warnings else {}
             case "start" | "prompt":
                 self._renew()
-                failures = files.take_failures() if call.event == "start" else []
-                text = describe_session(self._holder, self._name, call.event == "start", failures)
+                is_start = call.event == "start"
+                failures, problem = (files.take_failures(), self._policy_problem()) if is_start else ([], None)
+                text = describe_session(self._holder, self._name, is_start, failures, problem)
                 return context(call, text) if text and (call.client, call.event) != ("cursor", "prompt") else {}
             case "post-edit":
                 self._record_changes()
@@ -126,17 +139,33 @@ class HookWork:
     def _client(self) -> str:
         return f"{self._call.client} {self._call.version or self._session.version or 'unknown'}"
 
-    def _checked_reads(self) -> dict[str, Any]:
-        """The output for files that changed since the agent read them: once for each content."""
-        texts = []
+    def _policy_problem(self) -> str | None:
+        """Why `holdlog.toml` is not in force although there is one."""
+        return project_policy(os.environ, Path(self._call.folder))[1].problem
+
+    def _policy_of(self, path: str) -> tuple[Policy, PathRule]:
+        workspaces = self._engine.requests.rules.settings.workspaces
+        return (Policy(), DEFAULT_RULE) if workspaces is None else rule_of(workspaces.located, path)
+
+    def _check_reads(self) -> str | None:
+        """Warn about files that changed since the agent read them, once for each content. Returns why the edit is
+        denied, if the policy is to deny it."""
+        reason = None
         for path in self._paths:
             read, digest = self._reads.of(path), digest_of(path)
             if read is None or self._reads.is_current(path):
                 continue
             self._reads.note_warning(path, digest)
+            policy, _ = self._policy_of(path)
+            if policy.stale_reads == "off":
+                continue
             change = self._holder.change_by_another(path, digest, read.at)
-            texts.append(describe_stale(self._engine, path, change))
-        return warning(self._call, " ".join(texts)) if texts else {}
+            text = describe_stale(self._engine, path, change)
+            self._warnings.append(text)
+            if policy.stale_reads == "deny" and change is not None:
+                self._notes.denied[path] = digest
+                reason = reason or text
+        return reason
 
     def _record_changes(self) -> None:
         """Record the files that the call has changed, each once for each content."""
@@ -152,6 +181,9 @@ class HookWork:
         """Claim what the call is about to change, or nothing. Returns why the edit is denied."""
         new: list[str] = []
         for path in self._call.paths:
+            _, rule = self._policy_of(f"{path}/" if os.path.isdir(path) else path)
+            if rule.mode == "human":
+                return self._denied(path, new, describe_human(os.path.relpath(path, self._call.folder), rule))
             try:
                 if self._claim(path):
                     new.append(os.path.realpath(path))
@@ -159,13 +191,21 @@ class HookWork:
                 if not str(error).startswith("resource:"):  # outside of every workspace, or not a name for a claim
                     raise
             except BusyError as refusal:
-                if not self._holder.is_own(refusal.hold, self._names_of_others()):
-                    self._release(lambda path, claim: path in new)
-                    real = os.path.realpath(path)
-                    self._notes.denied[real] = digest_of(real)
-                    bound = self._session.server != "" or self._call.client == "codex"
-                    return describe_denial(self._engine, refusal.hold, self._name, bound)
+                if self._holder.is_own(refusal.hold, self._names_of_others()):
+                    continue
+                if rule.mode == "warn":
+                    self._warnings.append(describe_warning(self._engine, refusal.hold, rule))
+                    continue
+                bound = self._session.server != "" or self._call.client == "codex"
+                return self._denied(path, new, describe_denial(self._engine, refusal.hold, self._name, bound))
         return None
+
+    def _denied(self, path: str, new: list[str], reason: str) -> str:
+        """Release what this call has claimed, and note the denial to see whether the host obeys it."""
+        self._release(lambda path, claim: path in new)
+        real = os.path.realpath(path)
+        self._notes.denied[real] = digest_of(real)
+        return reason
 
     def _claim(self, path: str) -> bool:
         """Claim a file, and note it. Returns whether the session did not hold it before."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import SessionId
-from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, given_options, workspaces_of
+from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, given_options, policy_settings, workspaces_of
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import HookCall
@@ -21,7 +21,7 @@ def perform_alone(call: HookCall, store: Path, files: HookFiles, server: BoundSe
     add_options(options, WorkspaceOptions)
     add_options(options, Settings)
     found = options.parse_args([])
-    given = given_options(Settings, found) | {"workspaces": workspaces_of(found)}
+    given = policy_settings() | given_options(Settings, found) | {"workspaces": workspaces_of(found)}
     engine = open_holdlog(store, Settings(**given), SessionId("hook", call.session), "hook", report=lambda line: None)
     engine.kept_by = server.server if server is not None else BY_LEASE
     try:

@@ -21,14 +21,7 @@ from holdlog.adapters.hooks.digests import digest_of
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads
 from holdlog.adapters.hooks.session import name_of, session_of
-from holdlog.adapters.operating_system.location import (
-    avoided_folders,
-    find_git,
-    find_store,
-    own_location,
-    start_folder,
-    state_location,
-)
+from holdlog.adapters.operating_system.location import find_store, project_root, state_location
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
 SECONDS: Final = 4.0
@@ -152,10 +145,7 @@ def _find_opted_in() -> Path | None:
         return None  # outside of every project
     if os.path.lexists(store):
         return store
-    start, avoided = start_folder(os.environ, Path.cwd()), avoided_folders(os.environ)
-    git = find_git(start, avoided)
-    own = None if git else own_location(start, avoided)
-    root = git.folder if git else own.parent if own else None
+    root = project_root(os.environ, Path.cwd())
     return store if root is not None and os.path.isfile(root / POLICY_FILE) else None
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from holdlog.adapters.api.claims.files import FileChange
 from holdlog.adapters.hooks.holder import Holder
+from holdlog.adapters.policy.policy import PathRule
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.lease import SECOND
 from holdlog.domain.refusals import Hold
@@ -21,26 +22,42 @@ WAIT: Final = 50
 
 def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
     """Who holds it, since when, for how long, and the call to make. `bound`: the agent has our tools."""
-    rules = engine.requests.rules
-    moment = rules.moment()
-    full = rules.spelled(hold.resource) if rules.spelled else hold.resource
-    held = hold.covered_by or hold.resource
-    what = _shown(rules.spelled(held) if rules.spelled else held)
-    since, held_for = utc(hold.claimed_at), (moment.at - hold.claimed_at) / SECOND
-    who, left = _shown(hold.held_by), max(0, hold.expires_in) / SECOND
-    if hold.in_line:
-        state = f"{what} is reserved for {who}, who waited for it"
-    else:
-        state = (
-            f"{what} is held by {who} since {since:%H:%M:%S} UTC ({_duration(held_for)});"
-            f" the claim expires in {_duration(left)} unless it is renewed"
-        )
+    spelled = engine.requests.rules.spelled
+    full = spelled(hold.resource) if spelled else hold.resource
     if bound:
         arguments = f"resource={json.dumps(full)}, agent={json.dumps(name)}, wait_seconds={WAIT}"
         remedy = f"call claim({arguments}) of holdlog, then edit again"
     else:
         remedy = f"run: holdlog wait {shlex.quote(full)} --timeout {WAIT}, then edit again"
-    return f"holdlog: {state}. Work on something else first, or {remedy}."
+    return f"holdlog: {_describe_hold(engine, hold)}. Work on something else first, or {remedy}."
+
+
+def describe_warning(engine: Engine, hold: Hold, rule: PathRule) -> str:
+    """Who holds a file that the policy lets others edit nevertheless."""
+    return f"holdlog: {_describe_hold(engine, hold)}. {rule.place} only warns: keep your edit small, or wait for them."
+
+
+def describe_human(name: str, rule: PathRule) -> str:
+    """That only a person may change a file. `name`: its path as the agent knows it."""
+    return (
+        f"holdlog: only a person may change {_shown(name)} ({rule.place}). Describe the change that you need to your"
+        " user instead."
+    )
+
+
+def _describe_hold(engine: Engine, hold: Hold) -> str:
+    rules = engine.requests.rules
+    moment = rules.moment()
+    held = hold.covered_by or hold.resource
+    what = _shown(rules.spelled(held) if rules.spelled else held)
+    since, held_for = utc(hold.claimed_at), (moment.at - hold.claimed_at) / SECOND
+    who, left = _shown(hold.held_by), max(0, hold.expires_in) / SECOND
+    if hold.in_line:
+        return f"{what} is reserved for {who}, who waited for it"
+    return (
+        f"{what} is held by {who} since {since:%H:%M:%S} UTC ({_duration(held_for)});"
+        f" the claim expires in {_duration(left)} unless it is renewed"
+    )
 
 
 def describe_stale(engine: Engine, path: str, change: FileChange | None) -> str:
@@ -56,8 +73,11 @@ def describe_stale(engine: Engine, path: str, change: FileChange | None) -> str:
     )
 
 
-def describe_session(holder: Holder, name: str, is_start: bool, failures: Sequence[str]) -> str:
-    """What the session lost, who waits for it, and what it holds; empty if there is nothing to say."""
+def describe_session(
+    holder: Holder, name: str, is_start: bool, failures: Sequence[str], problem: str | None = None
+) -> str:
+    """What the session lost, who waits for it, and what it holds; empty if there is nothing to say. `problem`: of
+    `holdlog.toml`; only its place is shown, because the rest may quote the file."""
     parts = [f"your agent name is {_shown(name)}; edits claim files by themselves"] if is_start else []
     losses = holder.lost()
     leases = holder.leases()
@@ -79,6 +99,8 @@ def describe_session(holder: Holder, name: str, is_start: bool, failures: Sequen
         parts.append(
             f"{len(failures)} hook call{'s' if len(failures) > 1 else ''} failed, the last: {_shown(failures[-1])}"
         )
+    if problem is not None:
+        parts.append(f"{problem.partition(': ')[0]} is wrong, so the defaults apply (holdlog doctor shows why)")
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 

@@ -131,6 +131,15 @@ def avoided_folders(environ: Mapping[str, str]) -> set[Path]:
         return set()  # no home folder: only the state folder needs one, and checks again
 
 
+def project_root(environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """The root of the worktree in which the agent works, else the folder with the nearest `.holdlog/` upwards. Raises
+    LocationError."""
+    start, avoided = start_folder(environ, cwd), avoided_folders(environ)
+    git = find_git(start, avoided)
+    own = None if git else own_location(start, avoided)
+    return git.folder if git else own.parent if own else None
+
+
 def find_git(start: Path, avoided: set[Path]) -> GitFolders | None:
     """The nearest worktree upwards of `start`, ignoring one directly in an avoided folder or in `/`.
 

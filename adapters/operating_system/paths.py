@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from holdlog.domain.claims import resource as spelling
@@ -12,12 +12,14 @@ from holdlog.domain.claims import resource as spelling
 
 class Workspace(NamedTuple):
     """A workspace. `root`: absolute and resolved, with `/` between its parts. `bare`: its resources are stored as bare
-    paths. `folds`: its file system ignores case."""
+    paths. `folds`: its file system ignores case. `shares`: whether a path is one resource in all worktrees of the
+    repository, stored as a bare path, too."""
 
     name: str
     root: str
     bare: bool = False
     folds: bool = False
+    shares: Callable[[str], bool] | None = None
 
     def path_of(self, absolute: str) -> str | None:
         """The path from the root to an absolute path: "" for the root itself, None if it is outside."""
@@ -32,7 +34,11 @@ class Workspace(NamedTuple):
     def resource(self, path: str) -> str:
         """The stored spelling of a path below the root. Raises ValueError."""
         path = self._key(path)
-        return spelling.canonical(path if self.bare else f"file://{self.name}/{path}")
+        return spelling.canonical(path if self.is_bare(path) else f"file://{self.name}/{path}")
+
+    def is_bare(self, path: str) -> bool:
+        """Whether a path is stored as a bare path."""
+        return self.bare or (self.shares is not None and self.shares(path))
 
     def _key(self, text: str) -> str:
         if self.folds:

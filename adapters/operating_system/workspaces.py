@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from holdlog.adapters.operating_system.location import (
     resolved,
     start_folder,
 )
-from holdlog.adapters.operating_system.paths import Workspace, folds_case, followed, owner
+from holdlog.adapters.operating_system.paths import Workspace, WorkspacePath, folds_case, followed, owner
 from holdlog.adapters.operating_system.worktrees import Linked, Stamp, find_repository, stamp
 from holdlog.domain.claims import resource as spelling
 from holdlog.domain.refusals import InvalidError
@@ -137,7 +137,7 @@ class Workspaces:
             name, _, path = resource.removeprefix(_FILE).partition("/")
         elif resource.startswith((_CUSTOM, "/")):
             return [], path
-        return [it.root for it in self._fresh() if (it.name == name if name else it.bare)], path
+        return [it.root for it in self._fresh() if (it.name == name if name else it.is_bare(path))], path
 
     def _require_one_file(self, resource: str) -> None:
         roots, path = self._locations(resource)
@@ -161,7 +161,19 @@ class Workspaces:
                 break
         return self._known[0]
 
+    def located(self, text: str) -> WorkspacePath | None:
+        """The workspace of a resource and its path there; None for `custom://<name>`, and if no workspace is known.
+        Follows links. Raises ValueError."""
+        text = spelling.canonical(text)
+        found = None if text.startswith(_CUSTOM) else self._located(text, self._fresh())
+        return None if isinstance(found, str) else found
+
     def _stored(self, text: str, known: Sequence[Workspace]) -> str:
+        found = self._located(text, known)
+        return found if isinstance(found, str) else found[0].resource(found[1])
+
+    def _located(self, text: str, known: Sequence[Workspace]) -> WorkspacePath | str:
+        """The workspace and the path there, or the path if no workspace is known."""
         path, base = text, self._start
         if not (known or text.startswith(_FILE)):
             return text
@@ -184,7 +196,7 @@ class Workspaces:
             raise ValueError("must be inside a workspace; for anything else, use custom://<name>")
         if not found[1]:
             raise ValueError(_ROOT_ITSELF)
-        return found[0].resource(found[1] + slash)
+        return found[0], found[1] + slash
 
 
 def find_workspaces(
@@ -193,6 +205,7 @@ def find_workspaces(
     named: Sequence[str] = (),
     across_worktrees: bool = False,
     folds: Callable[[str], bool] | None = None,
+    shares: Callable[[str, str, bool], bool] | None = None,
 ) -> Workspaces:
     """The workspaces around `CLAUDE_PROJECT_DIR` or `cwd`, starting where `find_store` does.
 
@@ -200,7 +213,9 @@ def find_workspaces(
     in `<common>/worktrees/`, percent-encoded; a name that is already used gets the prefix `worktrees%2F`. A bare
     repository has no default. Elsewhere: the nearest folder upwards with a `.holdlog/`, or none. `named`: each
     `name=path` adds a workspace or renames one. `across_worktrees`: all worktrees share the bare names. `folds`:
-    whether the file system of a root ignores case. Raises InvalidError for `named`, LocationError.
+    whether the file system of a root ignores case. `shares`: whether a path is one resource for all worktrees: called
+    with the root of its worktree, the path, and whether case is ignored. Raises InvalidError for `named`,
+    LocationError.
     """
     start, avoided = start_folder(environ, cwd), avoided_folders(environ)
     repository = find_repository(start, avoided)
@@ -223,10 +238,20 @@ def find_workspaces(
                 name = quote(os.fsencode(folder), safe=_IN_NAME)
                 called[root] = f"worktrees%2F{name}" if name in {*called.values(), *reserved} else name
         bare = {default, *(linked.roots.values() if across_worktrees else ())}
-        known = [Workspace(called[it], it.as_posix(), it in bare, folding(it.as_posix())) for it in called]
+        known = []
+        for root, name in called.items():
+            text, folded = root.as_posix(), folding(root.as_posix())
+            is_shared = None
+            if shares is not None and root in linked.roots.values():
+                is_shared = partial(_is_shared, shares, text, folded)
+            known.append(Workspace(name, text, root in bare, folded, is_shared))
         return sorted(known, key=lambda workspace: -workspace.root.count("/")), linked.seen
 
     return Workspaces(start.as_posix().rstrip("/"), find)
+
+
+def _is_shared(shares: Callable[[str, str, bool], bool], root: str, folds: bool, path: str) -> bool:
+    return shares(root, path, folds)
 
 
 def _named(options: Sequence[str], environ: Mapping[str, str], cwd: Path) -> dict[Path, str]:

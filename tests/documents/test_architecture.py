@@ -23,13 +23,14 @@ SQL = re.compile(
 BELOW: dict[str, set[str]] = {"domain": set(), "projections": {"domain"}}
 BELOW["operating_system"] = {"domain"}
 BELOW["auth"] = {"domain", "operating_system"}
+BELOW["policy"] = {"domain", "operating_system"}
 BELOW["stores"] = {"domain", "projections", "operating_system", "auth"}
 BELOW["nats"] = {"domain", "projections", "operating_system"}
 BELOW["api"] = {"domain", "projections", "operating_system", "auth"}
 BELOW["runtime"] = BELOW["api"] | {"api"}
 BELOW["compose"] = BELOW["runtime"] | {"runtime", "stores", "nats"}
 SURFACES = ("mcp", "http", "cli", "python", "langgraph", "eventsourcing", "hooks")
-BELOW |= {surface: BELOW["compose"] | {"compose"} for surface in SURFACES}
+BELOW |= {surface: BELOW["compose"] | {"compose", "policy"} for surface in SURFACES}
 """What each layer may import besides itself."""
 EXCEPTIONS = {
     ("cli", "mcp"): "the command line starts servers",

@@ -17,7 +17,7 @@ from holdlog.domain.refusals import InvalidError
 
 _PLAIN: Final = "_"
 """Stands for a name that cannot be claimed."""
-WhyNot = Literal["unknown_caller", "session_ended", "sub_agent", "user_name", "other_workspace"]
+WhyNot = Literal["unknown_caller", "session_ended", "sub_agent", "user_name", "other_workspace", "policy"]
 
 
 class Committer(NamedTuple):
@@ -68,14 +68,24 @@ class CheckedFile(Part):
     mixed_scripts: bool | None = None
 
 
-class Checked(Result):
-    """`status`: `held` if a file of `files` blocks; `not_checked` if there is no store to read. `checked`: how many
-    files. `positions`: of the caller's own claims on them. `unchecked`: paths that are in no workspace. `warnings`: why
-    nothing was checked."""
+class HumanFile(Part):
+    """A file that only a person may change. `blocks`: the caller is known to be an agent. `rule`: where
+    `holdlog.toml` says so."""
 
-    status: Literal["ok", "held", "not_checked"]
+    path: str
+    blocks: bool
+    rule: str
+
+
+class Checked(Result):
+    """`status`: `held` if a file of `files` blocks; `human` if one of `human` does; `not_checked` if there is no store
+    to read. `checked`: how many files. `positions`: of the caller's own claims on them. `unchecked`: paths that are in
+    no workspace. `warnings`: why nothing was checked, and what is wrong with `holdlog.toml`."""
+
+    status: Literal["ok", "held", "human", "not_checked"]
     checked: int
     files: list[CheckedFile]
+    human: list[HumanFile] | None = None
     positions: list[int]
     unchecked: list[str] | None = None
     warnings: list[str] | None = None

@@ -1,0 +1,1 @@
+"""`holdlog.toml`: the rules of a repository, committed with it."""

@@ -1,0 +1,302 @@
+"""`holdlog.toml` in real repositories: hooks, the git guard, names of resources, servers and doctor obey HEAD."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog import StateStore
+from holdlog.adapters.hooks.calls import parse
+from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.opening import perform_alone
+from holdlog.adapters.policy import in_force
+from holdlog.adapters.policy.in_force import policy_at
+from tests.support.command_line import run_command
+from tests.unit.operating_system.test_workspaces import git, repository, worktree
+
+PAGE = Path(__file__).parents[3] / "docs" / "policy.md"
+POLICY = '[paths]\n"*.md" = "warn"\n"LICENSE" = "human"\n"*.lock" = "across-worktrees"\n'
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a policy and some files, in which the commands run."""
+    for name in [it for it in os.environ if it.startswith(("GIT_", "HOLDLOG_", "CLAUDE_"))]:
+        monkeypatch.delenv(name)
+    path = repository(tmp_path / "repo")
+    for name in ("a.py", "notes.md", "LICENSE", "uv.lock"):
+        (path / name).write_text(f"{name}\n")
+    commit_policy(path, POLICY)
+    (path / ".git" / "holdlog").mkdir(0o700)
+    monkeypatch.chdir(path)
+    return path
+
+
+@pytest.fixture
+def other(repo: Path) -> Iterator[StateStore]:
+    """A live session of another agent on the repository's store."""
+    with StateStore(repo / ".git" / "holdlog" / "state.db") as store:
+        yield store
+
+
+def commit_policy(repo: Path, text: str | None) -> None:
+    if text is None:
+        (repo / "holdlog.toml").unlink()
+    else:
+        (repo / "holdlog.toml").write_text(text)
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "policy")
+
+
+def hook(folder: Path, event: str, **given: Any) -> dict[str, Any]:
+    """The output of a hook of a session without a server, in the plain form."""
+    call = parse({"session_id": "s-1", "cwd": str(folder), **given}, event)
+    assert call is not None
+    store = folder / ".git" / "holdlog" / "state.db"
+    return perform_alone(call, store, HookFiles(store), None)
+
+
+def edit(folder: Path, *paths: str) -> dict[str, Any]:
+    return hook(folder, "pre-edit", paths=list(paths))
+
+
+def test_hook_blocks_warns_or_leaves_it_to_a_person(repo: Path, other: StateStore) -> None:
+    for name in ("a.py", "notes.md"):
+        other.claim(name, agent="ann")
+    assert edit(repo, "a.py")["decision"] == "deny"
+    warned = edit(repo, "notes.md")
+    assert warned.keys() == {"warning"}
+    assert re.match(r"holdlog: notes\.md is held by ann .* holdlog\.toml:2 only warns", warned["warning"])
+    denied = edit(repo, "LICENSE")
+    assert denied["decision"] == "deny"
+    assert denied["reason"].startswith("holdlog: only a person may change LICENSE (holdlog.toml:3).")
+    assert edit(repo, "uv.lock") == {}
+    assert {it.resource: it.held_by for it in other.board().claims}.keys() == {"a.py", "notes.md", "uv.lock"}
+
+
+def test_hook_releases_what_it_claimed_before_a_human_file(repo: Path, other: StateStore) -> None:
+    assert edit(repo, "a.py", "LICENSE")["decision"] == "deny"
+    assert other.board().claims == []
+
+
+def test_agent_cannot_relax_its_guard_by_an_edit(repo: Path) -> None:
+    assert edit(repo, "holdlog.toml")["reason"].startswith("holdlog: only a person may change holdlog.toml")
+    (repo / "holdlog.toml").write_text("")
+    assert edit(repo, "LICENSE")["decision"] == "deny"
+    (repo / "holdlog.toml").unlink()
+    assert edit(repo, "LICENSE")["decision"] == "deny"
+    commit_policy_again = "[paths]\n"
+    commit_policy(repo, commit_policy_again)
+    assert edit(repo, "LICENSE") == {}
+
+
+def test_policy_that_is_not_committed_is_not_in_force(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit_policy(repo, None)
+    (repo / "holdlog.toml").write_text(POLICY)
+    assert policy_at(repo).policy.rule("LICENSE").mode == "block"
+    _, out, _ = run_command(capsys, "doctor", "LICENSE")
+    assert "holdlog.toml is not committed, so it is not in force" in out
+
+
+@pytest.mark.parametrize("kind", ["files", "packed", "detached"])
+def test_commit_is_noticed_at_the_next_call(repo: Path, kind: str) -> None:
+    assert policy_at(repo).policy.rule("a.py").mode == "block"
+    if kind == "detached":
+        git(repo, "checkout", "--quiet", "--detach")
+    for mode in ("warn", "human"):
+        commit_policy(repo, f'[paths]\n"a.py" = "{mode}"\n')
+        if kind == "packed":
+            git(repo, "pack-refs", "--all")
+        assert policy_at(repo).policy.rule("a.py").mode == mode
+    git(repo, "checkout", "--quiet", "HEAD~1")
+    assert policy_at(repo).policy.rule("a.py").mode == "warn"
+
+
+def test_git_is_asked_once_for_a_commit(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert policy_at(repo).policy.rule("LICENSE").mode == "human"
+    monkeypatch.setenv("PATH", "")
+    assert policy_at(repo).policy.rule("LICENSE").mode == "human"
+
+
+def test_without_git_the_program_the_edit_is_allowed(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert policy_at(repo).problem == "holdlog.toml:1: is not in force: git cannot be read"
+    assert edit(repo, "LICENSE") == {}
+
+
+def test_slow_git_is_not_waited_for(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text(f"#!{sys.executable}\nimport signal\nsignal.pause()\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(slow.parent))
+    monkeypatch.setattr(in_force, "GIT_SECONDS", 0.2)
+    assert policy_at(repo).problem == "holdlog.toml:1: is not in force: git took too long"
+
+
+def test_variables_of_git_do_not_name_another_repository(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = repository(tmp_path / "empty")
+    monkeypatch.setenv("GIT_DIR", str(empty / ".git"))
+    assert policy_at(repo).policy.rule("LICENSE").mode == "human"
+
+
+def test_folder_without_git_obeys_its_file(tmp_path: Path) -> None:
+    assert policy_at(tmp_path).content is None
+    (tmp_path / "holdlog.toml").write_text(POLICY)
+    assert policy_at(tmp_path).policy.rule("LICENSE").mode == "human"
+
+
+def test_wrong_policy_leaves_the_defaults_and_is_reported(
+    repo: Path, other: StateStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit_policy(repo, '[paths]\n"LICENSE" = "humans"\n')
+    problem = "holdlog.toml:2: paths.LICENSE: must be one of block, warn, human, across-worktrees"
+    assert edit(repo, "LICENSE") == {}
+    assert "holdlog.toml:2 is wrong, so the defaults apply" in hook(repo, "start")["context"]
+    code, _, err = run_command(capsys, "check", "a.py")
+    assert (code, f"warning: {problem}" in err) == (0, True)
+    code, out, _ = run_command(capsys, "doctor", "LICENSE")
+    assert (code, problem in out) == (1, True)
+    _, out, _ = run_command(capsys, "doctor")
+    assert problem in out
+    other.claim("a.py", agent="ann")
+    assert edit(repo, "a.py")["decision"] == "deny"
+
+
+def test_check_blocks_agents_and_lets_people_change_human_files(
+    repo: Path, other: StateStore, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repo / "LICENSE").write_text("changed\n")
+    (repo / "notes.md").write_text("changed\n")
+    git(repo, "add", "--all")
+    other.claim("notes.md", agent="bob")
+    code, _, err = run_command(capsys, "check", "--staged", "--agent", "claude-1")
+    assert code == 1
+    assert "LICENSE: only a person may change it (holdlog.toml:3)" in err
+    assert "warning: notes.md: held by bob" in err
+    code, _, err = run_command(capsys, "check", "--staged")
+    assert (code, "warning: LICENSE: only a person may change it" in err) == (0, True)
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    code, _, err = run_command(capsys, "check", "--staged", "--agent", "ann")
+    assert (code, "LICENSE" in err) == (0, False)
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")
+    assert run_command(capsys, "check", "--staged", "--agent", "ann")[0] == 1
+
+
+def test_check_needs_no_store_to_protect_human_files(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_command(capsys, "check", "LICENSE", "--agent", "claude-1", "--json")
+    found = json.loads(out)
+    assert (code, found["status"]) == (1, "human")
+    assert found["human"] == [{"path": "LICENSE", "blocks": True, "rule": "holdlog.toml:3"}]
+
+
+def test_worktrees_share_the_claims_of_a_lock_file(
+    repo: Path, other: StateStore, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked = worktree(repo, "../linked")
+    for name in ("uv.lock", "a.py"):
+        assert run_command(capsys, "claim", name, "--agent", "ann", "--session", "s-9")[0] == 0
+    monkeypatch.chdir(linked)
+    assert run_command(capsys, "claim", "a.py", "--agent", "bob")[0] == 0
+    code, _, err = run_command(capsys, "claim", "uv.lock", "--agent", "bob")
+    assert (code, "ann" in err) == (1, True)
+    call = parse({"session_id": "s-2", "cwd": str(linked), "paths": ["uv.lock"]}, "pre-edit")
+    assert call is not None
+    store = repo / ".git" / "holdlog" / "state.db"
+    assert perform_alone(call, store, HookFiles(store), None)["decision"] == "deny"
+    code, out, _ = run_command(capsys, "check", "uv.lock", "--agent", "bob", "--json")
+    assert (code, [it["resource"] for it in json.loads(out)["files"]]) == (1, ["file://main/uv.lock"])
+    _, out, _ = run_command(capsys, "doctor", "uv.lock", "--json")
+    facts = json.loads(out)
+    assert (facts["workspace"], facts["resource"], facts["across_worktrees"]) == ("linked", "uv.lock", True)
+
+
+def test_each_worktree_obeys_its_own_commit(repo: Path) -> None:
+    linked = worktree(repo, "../linked")
+    commit_policy(linked, '[paths]\n"a.py" = "human"\n')
+    assert policy_at(linked).policy.rule("a.py").mode == "human"
+    assert policy_at(repo).policy.rule("a.py").mode == "block"
+
+
+def test_doctor_shows_rule_line_commit_and_what_is_not_committed(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run_command(capsys, "doctor", "notes.md")
+    assert 'rule       warn: an edit is allowed, with a warning while another session holds it ("*.md" in' in out
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
+    assert f"holdlog.toml at commit {commit} is in force\n" in out
+    (repo / "holdlog.toml").write_text("")
+    _, out, _ = run_command(capsys, "doctor", "notes.md", "--json")
+    assert json.loads(out) == {
+        "rule": "warn",
+        "across_worktrees": False,
+        "glob": "*.md",
+        "line": 2,
+        "path": "notes.md",
+        "workspace": "main",
+        "resource": "notes.md",
+        "policy": {"file": "holdlog.toml", "commit": commit, "exists": True, "uncommitted": True, "problem": None},
+    }
+
+
+def test_lease_of_the_policy_holds_unless_an_option_is_given(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit_policy(repo, "[lease]\nseconds = 1200\n")
+    _, out, _ = run_command(capsys, "claim", "a.py", "--agent", "ann", "--json")
+    assert json.loads(out)["expires_in_seconds"] == pytest.approx(1200, abs=60)
+    _, out, _ = run_command(capsys, "claim", "b.md", "--agent", "ann", "--lease", "60", "--json")
+    assert json.loads(out)["expires_in_seconds"] <= 60
+
+
+def test_workspaces_of_the_policy_are_those_whose_folders_exist(
+    repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "handbook").mkdir()
+    commit_policy(repo, '[workspaces]\nhandbook = "../handbook"\nmissing = "../missing"\n')
+    _, out, _ = run_command(capsys, "claim", str(tmp_path / "handbook" / "a.md"), "--agent", "ann", "--json")
+    assert json.loads(out)["resource"] == "file://handbook/a.md"
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("off", set()), ("warn", {"warning"}), ("deny", {"decision", "reason"})]
+)
+def test_stale_reads_follow_the_policy(repo: Path, mode: str, expected: set[str]) -> None:
+    commit_policy(repo, f'stale-reads = "{mode}"\n')
+    store = repo / ".git" / "holdlog" / "state.db"
+
+    def act(session: str, event: str) -> dict[str, Any]:
+        call = parse({"session_id": session, "cwd": str(repo), "paths": ["a.py"]}, event)
+        assert call is not None
+        return perform_alone(call, store, HookFiles(store), None)
+
+    act("s-1", "pre-edit")
+    act("s-1", "post-edit")
+    act("s-1", "session-end")
+    assert act("s-2", "pre-edit") == {}
+    (repo / "a.py").write_text("changed\n")
+    act("s-2", "post-edit")
+    act("s-2", "session-end")
+    assert act("s-1", "pre-edit").keys() == expected
+    assert act("s-1", "pre-edit") == {}
+
+
+def test_example_of_the_page_does_what_the_page_says() -> None:
+    example = re.search(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert example is not None
+    policy = in_force.parse_policy(example[1].encode())
+    modes = {path: policy.rule(path).mode for path in ("docs/a.md", "LICENSE", ".github/workflows/ci.yml", "src/a.py")}
+    assert modes == {"docs/a.md": "warn", "LICENSE": "human", ".github/workflows/ci.yml": "human", "src/a.py": "block"}
+    assert [
+        it for it in ("uv.lock", "web/package.json", "migrations/1.sql", "migrations/") if not policy.rule(it)[1]
+    ] == []
+    assert policy.stale_reads == "deny"
+    assert policy.tools == ("claims", "state")
+    assert policy.settings == {"lease": 600.0}
+    assert policy.workspaces == {"handbook": "../handbook"}
