@@ -44,7 +44,7 @@ def examine_path(path: str, as_json: bool) -> int:
     if as_json:
         print_line(json.dumps({**facts, "policy": policy}, indent=2))
         return 1 if policy["problem"] else 0
-    why = f"{json.dumps(rule.glob)} in {rule.place}" if rule.line else "the default; no glob matches"
+    why = f"{json.dumps(rule.glob)} in {rule.source}" if rule.line else "the default; no glob matches"
     print_line(printable(f"path       {inside} in workspace {workspace.name}; resource {resource}", kept=""))
     print_line(printable(f"rule       {rule.mode}: {_MEANINGS[rule.mode]} ({why})", kept=""))
     scope = "all worktrees share one claim" if rule.across_worktrees else "each worktree has its own"

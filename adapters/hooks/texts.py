@@ -34,13 +34,13 @@ def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
 
 def describe_warning(engine: Engine, hold: Hold, rule: PathRule) -> str:
     """Who holds a file that the policy lets others edit nevertheless."""
-    return f"holdlog: {_describe_hold(engine, hold)}. {rule.place} only warns: keep your edit small, or wait for them."
+    return f"holdlog: {_describe_hold(engine, hold)}. {rule.source} only warns: keep your edit small, or wait for them."
 
 
 def describe_human(name: str, rule: PathRule) -> str:
     """That only a person may change a file. `name`: its path as the agent knows it."""
     return (
-        f"holdlog: only a person may change {_shown(name)} ({rule.place}). Describe the change that you need to your"
+        f"holdlog: only a person may change {_shown(name)} ({rule.source}). Describe the change that you need to your"
         " user instead."
     )
 
@@ -100,7 +100,7 @@ def describe_session(
             f"{len(failures)} hook call{'s' if len(failures) > 1 else ''} failed, the last: {_shown(failures[-1])}"
         )
     if problem is not None:
-        parts.append(f"{problem.partition(': ')[0]} is wrong, so the defaults apply (holdlog doctor shows why)")
+        parts.append(f"{problem.partition(': ')[0]} is not in force, so the defaults apply (holdlog doctor shows why)")
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 

@@ -52,8 +52,10 @@ def policy_at(root: str | Path) -> PolicyInForce:
     try:
         content = _read_file(Path(root) / FILE) if git is None else committed(git, FILE)
     except (OSError, subprocess.SubprocessError) as error:
-        why = "took too long" if isinstance(error, subprocess.TimeoutExpired) else "cannot be read"
-        found = PolicyInForce(Policy(), None, f"{FILE}:1: is not in force: {'git' if git else 'the file'} {why}")
+        why = "took too long" if isinstance(error, subprocess.TimeoutExpired) else "failed"
+        problem = f"{FILE}: is not in force: {'git' if git else 'the file'} {why}"
+        is_used = os.path.lexists(Path(root) / FILE)  # else nobody misses it
+        found = PolicyInForce(Policy(), None, problem if is_used else None)
         _known[key] = (stamp, time.monotonic() + RETRY_SECONDS, found)
         return found
     found = _parsed(content)
@@ -118,12 +120,13 @@ def committed(git: GitFolders, name: str) -> bytes | None:
 
 
 def _git(git: GitFolders, *words: str, given: bytes = b"") -> bytes:
-    """The output of git. Its environment names no other repository, no replaced objects and no server to ask."""
+    """The output of git. Its environment names no other repository, no replaced objects and no server to ask. Raises
+    OSError, SubprocessError."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environ |= {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", f"--git-dir={git.git_folder}", *words]
     done = subprocess.run(
-        command, input=given, capture_output=True, cwd=git.folder, env=environ, timeout=GIT_SECONDS, check=False
+        command, input=given, capture_output=True, cwd=git.folder, env=environ, timeout=GIT_SECONDS, check=True
     )
     return done.stdout
 

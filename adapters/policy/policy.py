@@ -44,7 +44,7 @@ class PathRule(NamedTuple):
     line: int | None = None
 
     @property
-    def place(self) -> str:
+    def source(self) -> str:
         """Where the rule is written."""
         return FILE if self.line is None else f"{FILE}:{self.line}"
 
@@ -87,7 +87,7 @@ def parse_policy(content: bytes) -> Policy:
         raise PolicyError(_syntax(str(error), text)) from None
     except RecursionError:
         raise PolicyError(f"{FILE}:1: is nested too deeply") from None
-    return _Reader(text).read(given)
+    return _PolicyReader(text).read(given)
 
 
 def _syntax(error: str, text: str) -> str:
@@ -97,7 +97,7 @@ def _syntax(error: str, text: str) -> str:
     return f"{FILE}:{line}: is not TOML: {what[:1].lower()}{what[1:]}"
 
 
-class _Reader:
+class _PolicyReader:
     """Checks a parsed file; `text` shows the lines of its keys."""
 
     def __init__(self, text: str) -> None:

@@ -126,8 +126,14 @@ def test_git_is_asked_once_for_a_commit(repo: Path, monkeypatch: pytest.MonkeyPa
 
 def test_without_git_the_program_the_edit_is_allowed(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert policy_at(repo).problem == "holdlog.toml:1: is not in force: git cannot be read"
+    assert policy_at(repo).problem == "holdlog.toml: is not in force: git failed"
     assert edit(repo, "LICENSE") == {}
+
+
+def test_missing_git_is_no_problem_where_there_is_no_policy(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_policy(repo, None)
+    monkeypatch.setenv("PATH", "")
+    assert policy_at(repo).problem is None
 
 
 def test_slow_git_is_not_waited_for(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +143,7 @@ def test_slow_git_is_not_waited_for(repo: Path, tmp_path: Path, monkeypatch: pyt
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(slow.parent))
     monkeypatch.setattr(in_force, "GIT_SECONDS", 0.2)
-    assert policy_at(repo).problem == "holdlog.toml:1: is not in force: git took too long"
+    assert policy_at(repo).problem == "holdlog.toml: is not in force: git took too long"
 
 
 def test_variables_of_git_do_not_name_another_repository(
@@ -160,7 +166,7 @@ def test_wrong_policy_leaves_the_defaults_and_is_reported(
     commit_policy(repo, '[paths]\n"LICENSE" = "humans"\n')
     problem = "holdlog.toml:2: paths.LICENSE: must be one of block, warn, human, across-worktrees"
     assert edit(repo, "LICENSE") == {}
-    assert "holdlog.toml:2 is wrong, so the defaults apply" in hook(repo, "start")["context"]
+    assert "holdlog.toml:2 is not in force, so the defaults apply" in hook(repo, "start")["context"]
     code, _, err = run_command(capsys, "check", "a.py")
     assert (code, f"warning: {problem}" in err) == (0, True)
     code, out, _ = run_command(capsys, "doctor", "LICENSE")
@@ -253,6 +259,35 @@ def test_lease_of_the_policy_holds_unless_an_option_is_given(repo: Path, capsys:
     assert json.loads(out)["expires_in_seconds"] == pytest.approx(1200, abs=60)
     _, out, _ = run_command(capsys, "claim", "b.md", "--agent", "ann", "--lease", "60", "--json")
     assert json.loads(out)["expires_in_seconds"] <= 60
+
+
+def serve(repo: Path, *options: str) -> tuple[set[str], str]:
+    """The tools of a server over stdio, and what it wrote to standard error."""
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    sent = [
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+    ]
+    lines = "".join(json.dumps({"jsonrpc": "2.0", **it}) + "\n" for it in sent)
+    command = [sys.executable, "-m", "holdlog", "serve", *options]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, cwd=repo, timeout=60, check=True)
+    listed = next(it for it in map(json.loads, done.stdout.splitlines()) if it.get("id") == 2)
+    return {tool["name"] for tool in listed["result"]["tools"]}, done.stderr
+
+
+@pytest.mark.check
+def test_server_offers_the_tools_of_the_policy_unless_an_option_is_given(repo: Path) -> None:
+    assert "holdlog_set" not in serve(repo)[0]
+    commit_policy(repo, 'tools = ["claims", "state"]\n')
+    assert {"holdlog_set", "holdlog_claim"} <= serve(repo)[0]
+    assert "holdlog_set" not in serve(repo, "--tools", "claims")[0]
+    commit_policy(repo, 'tools = ["claim"]\n')
+    tools, errors = serve(repo)
+    assert "holdlog_claim" in tools
+    lines = [line for line in errors.splitlines() if "holdlog.toml" in line]
+    assert len(lines) == 1
+    assert "holdlog.toml:1: tools: must be a list of claims, state, " in lines[0]
 
 
 def test_workspaces_of_the_policy_are_those_whose_folders_exist(
