@@ -34,7 +34,9 @@ def under_policy(result: "Checked", paths: Sequence[tuple[str, str]], options: a
     by_person = [(path, rule) for path, rule in rules.items() if rule.mode == "human"]
     caller = _caller(options) if by_person else "person"
     blocks = caller == "agent" or (caller == "unknown" and options.strict)
-    human = [] if caller == "person" else [HumanFile(path=it, blocks=blocks, rule=rule.source) for it, rule in by_person]
+    human = (
+        [] if caller == "person" else [HumanFile(path=it, blocks=blocks, rule=rule.source) for it, rule in by_person]
+    )
     status = "ok" if result.status == "held" and not any(it.blocks for it in files) else result.status
     if human and blocks and status != "held":
         status = "human"

@@ -186,6 +186,6 @@ def workspace_options(root: Path | None, policy: Policy, environ: Mapping[str, s
     found, avoided = [], avoided_folders(environ)
     for name, path in policy.workspaces.items():
         folder = Path(os.path.realpath((root or Path()) / os.path.expanduser(path)))
-        if folder.is_dir() and folder not in avoided and folder != folder.parent:
+        if os.path.isdir(folder) and folder not in avoided and folder != folder.parent:
             found.append(f"{name}={folder}")
     return tuple(found)

@@ -30,6 +30,9 @@ _SECONDS: Final[Mapping[str, tuple[str, Rule]]] = {
 }
 """Keys of `[lease]`: the field of Settings, and what the value must be."""
 
+_HEADER: Final = re.compile(r"\s*\[\s*[\"']?([\w-]+)")
+_KEY: Final = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+)\s*[.=]""")
+
 
 class PolicyError(ValueError):
     """The file is wrong. The message is one line: file, line, key, what is wrong and what is allowed."""
@@ -83,7 +86,7 @@ def parse_policy(content: bytes) -> Policy:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PolicyError(f"{FILE}:{line}: is not UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also for a number of thousands of digits, which tomllib does not expect
         raise PolicyError(_syntax(str(error), text)) from None
     except RecursionError:
         raise PolicyError(f"{FILE}:1: is nested too deeply") from None
@@ -91,8 +94,8 @@ def parse_policy(content: bytes) -> Policy:
 
 
 def _syntax(error: str, text: str) -> str:
-    place = re.search(r"\s*\(at line (\d+), column \d+\)", error)
-    line = int(place[1]) if place else text.count("\n") + 1
+    found = re.search(r"\s*\(at line (\d+), column \d+\)", error)
+    line = int(found[1]) if found else text.count("\n") + 1
     what = "".join(it if it.isprintable() else "?" for it in error.partition(" (at ")[0])
     return f"{FILE}:{line}: is not TOML: {what[:1].lower()}{what[1:]}"
 
@@ -101,7 +104,7 @@ class _PolicyReader:
     """Checks a parsed file; `text` shows the lines of its keys."""
 
     def __init__(self, text: str) -> None:
-        self._lines = text.splitlines()
+        self._lines = _lines_of_keys(text)
 
     def read(self, given: Mapping[str, Any]) -> Policy:
         readers: Mapping[str, Callable[[Any], Any]] = {
@@ -182,23 +185,26 @@ class _PolicyReader:
         return PolicyError(f"{FILE}:{self._line(key)}: {name}: {problem}")
 
     def _line(self, key: Sequence[str]) -> int:
-        """The line of a key: the first one in its table that begins with it."""
-        table, begin = "", 0
-        for number, line in enumerate(self._lines, 1):
-            header = re.match(r"\s*\[\s*\"?([\w-]+)\"?\s*\]", line)
-            if header:
-                table = header[1]
-                begin = number if table == key[0] else begin
-            elif (spelled := _key_of(line)) is not None and (
-                spelled == key[-1] if table == (key[0] if len(key) > 1 else "") else spelled == key[0] and not table
-            ):
-                return number
-        return begin or 1
+        """The line of a key, else that of its table."""
+        return self._lines.get(tuple(key)) or self._lines.get((key[0],)) or 1
+
+
+def _lines_of_keys(text: str) -> dict[tuple[str, ...], int]:
+    """The first line of each key and table: tomllib does not return them."""
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        if header := _HEADER.match(line):
+            table = (header[1],)
+            found.setdefault(table, number)
+        elif (key := _key_of(line)) is not None:
+            found.setdefault((*table, key), number)
+    return found
 
 
 def _key_of(line: str) -> str | None:
     """The first part of the key that a line assigns."""
-    match = re.match(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+)\s*[.=]""", line)
+    match = _KEY.match(line)
     if match is None:
         return None
     try:

@@ -59,6 +59,7 @@ def hook(folder: Path, event: str, **given: Any) -> dict[str, Any]:
     call = parse({"session_id": "s-1", "cwd": str(folder), **given}, event)
     assert call is not None
     store = folder / ".git" / "holdlog" / "state.db"
+    in_force._known.clear()  # each hook is a process
     return perform_alone(call, store, HookFiles(store), None)
 
 

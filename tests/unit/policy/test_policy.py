@@ -34,6 +34,7 @@ WRONG = {
     '[workspaces]\nmain = "x"': "holdlog.toml:2: workspaces.main: must have only letters a to z, digits,",
     "[workspaces]\ndocs = 5": "holdlog.toml:2: workspaces.docs: must be the path of a folder, such as ../docs",
     "a =\nb = 1": "holdlog.toml:1: is not TOML: invalid value",
+    f"a = {'9' * 5_000}": "holdlog.toml:1: is not TOML: exceeds the limit",
     "[paths": "holdlog.toml:1: is not TOML: expected",
     "a = 1\na = 2": "holdlog.toml:2: is not TOML: cannot overwrite a value",
 }
