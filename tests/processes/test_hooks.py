@@ -394,3 +394,18 @@ def test_of_sessions_that_edit_a_file_at_once_one_is_allowed(repository: Path) -
     outputs = [racer.communicate()[0] for racer in racers]
     assert sorted(map(bool, outputs)) == [False, True, True, True]
     assert list(held(repository)) == ["a.py"]
+
+
+@pytest.mark.check
+def test_running_server_obeys_a_new_commit_of_the_policy(host: Callable[[], Host], repository: Path) -> None:
+    claude = host()
+    claude.serve()
+    assert claude.edit("s-1", "a.py") is None
+    (repository / "holdlog.toml").write_text('[paths]\n"b.py" = "human"\n')
+    assert claude.edit("s-1", "b.py") is None  # the file is not committed
+    claude.hook("s-1", "SessionEnd", reason="other")
+    subprocess.run(["git", "add", "holdlog.toml"], cwd=repository, check=True)
+    subprocess.run(["git", "commit", "-qm", "policy"], cwd=repository, check=True)
+    denied = claude.edit("s-1", "b.py")
+    assert denied is not None
+    assert denied.startswith("holdlog: only a person may change b.py (holdlog.toml:2).")
