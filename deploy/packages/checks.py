@@ -136,8 +136,10 @@ def _wrong_marker() -> Iterator[str]:
 
 def _refused_by_claude(folder: Path) -> Iterator[str]:
     """What Claude Code itself says, where it is installed."""
-    if (claude := shutil.which("claude")) is not None:
-        command = [claude, "plugin", "validate", str(folder / "claude-code")]
+    claude = shutil.which("claude")
+    manifests = sorted((folder / "claude-code/.claude-plugin").iterdir()) if claude else []
+    for manifest in manifests:  # of the plugin it also reads hooks and skills
+        command = [str(claude), "plugin", "validate", "--strict", str(manifest)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         if done.returncode:
-            yield f"claude plugin validate: {(done.stdout + done.stderr).strip()}"
+            yield f"{manifest.name}: claude plugin validate: {(done.stdout + done.stderr).strip()}"

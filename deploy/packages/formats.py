@@ -51,11 +51,11 @@ class CodexConfig(Format):
 
 
 class Command(Format):
-    """`timeout`: seconds; a hook that ends by itself ends before."""
+    """`timeout`: seconds."""
 
     type: Literal["command"]
     command: Text
-    timeout: int = Field(ge=5, le=60)
+    timeout: int = Field(ge=1, le=60)
 
 
 class HookGroup(Format):
@@ -76,7 +76,7 @@ class Hooks(Format):
 class CursorCommand(Format):
     command: Text
     matcher: Text | None = None
-    timeout: int = Field(ge=5, le=60)
+    timeout: int = Field(ge=1, le=60)
 
 
 CursorEvent = Literal[
