@@ -14,6 +14,8 @@ UV_FILE := $(filter .uv/bin/uv,$(UV))
 UV_PYTHON_PREFERENCE ?= only-system
 UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
+# Tests start hundreds of processes, which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test rest slow lowest check lint generate fmt docs dist packages bench conformance inspector schemathesis screenshot

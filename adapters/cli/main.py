@@ -21,6 +21,7 @@ from holdlog.adapters.cli.export import add_export
 from holdlog.adapters.cli.history import add_history
 from holdlog.adapters.cli.hook import add_hook
 from holdlog.adapters.cli.import_log import add_import
+from holdlog.adapters.cli.init import add_init
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.parsers import BAD_ARGUMENTS, Commands, Parser, did_you_mean
@@ -53,6 +54,7 @@ _ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
 """The only options before a command that take no value; the parser handles them immediately."""
 
 _GROUPS: Final = {
+    "begin here": ("init", "demo"),
     "work with claims": ("claims", "claim", "release", "status", "wait", "run", "check"),
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
@@ -62,7 +64,7 @@ _GROUPS: Final = {
         *("verify", "checkpoint", "evidence"),
     ),
     "servers and stores": (
-        *("serve", "demo", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
+        *("serve", "up", "relay", "subscribe", "backup", "restore", "copy", "export", "import", "rebuild"),
         *("hook", "completion"),
     ),
 }
@@ -74,6 +76,7 @@ resource. Every change is an event in one log.
 """
 _EXAMPLES: Final = """\
 examples:
+  holdlog init                                  set up the hosts of this project, with hooks
   holdlog                                       serve MCP over stdio, with the store of this git repository
   holdlog --tools claims,state                  the same, with the tools for shared values
   holdlog demo                                  see two agents share a budget, in ten seconds
@@ -221,7 +224,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         *(add_redact, add_token, add_relay, add_subscribe, add_hook),
     ):
         add_command_of_store(commands, store)
-    for add_other in (add_copy, add_demo, add_up, add_completion):
+    for add_other in (add_init, add_copy, add_demo, add_up, add_completion):
         add_other(commands)
     parser.description = _DESCRIPTION.format(commands=commands.listed(_GROUPS))
     return parser, commands.choices

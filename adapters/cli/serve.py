@@ -89,6 +89,7 @@ def run_serve(options: argparse.Namespace) -> int:
         raise ModuleNotFoundError(name="uvicorn" if over_http else "fastmcp")
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, publish_to_nats
+    from holdlog.adapters.hooks.service import HookService
     from holdlog.adapters.mcp.salvage import longest_line
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
     from holdlog.adapters.mcp.stdio.serving import run_stdio
@@ -103,11 +104,13 @@ def run_serve(options: argparse.Namespace) -> int:
     engine = open_holdlog(location, settings, session=local_session(), what="mcp stdio", report=print_note)
     engine.keep_sessions()
     engine.lease_maintenance.apply_retention()
+    hooks = HookService(engine)
     background = publish_to_nats(engine, location, nats) if nats is not None else None
 
     async def end() -> None:
         if background is not None:
             background.stop()
+        hooks.close()
         engine.close()
 
     run_stdio(build_server(engine, groups, serving.tool_prefix), end, longest_line(settings.max_value_bytes))

@@ -33,7 +33,7 @@ def find_server(store: Path) -> BoundServer | None:
 
 def newest_server(store: Path, hosts: Collection[int]) -> BoundServer | None:
     """The newest stdio server that one of the processes `hosts` started and that has the store open."""
-    folder = store.with_name(f"{store.name}.sessions")
+    folder = sessions_folder(store)
     newest, found = "", None
     with suppress(OSError):
         for name in os.listdir(folder):
@@ -46,6 +46,11 @@ def newest_server(store: Path, hosts: Collection[int]) -> BoundServer | None:
             if started >= newest and isinstance(pid, int) and pid > 0 and host_of(pid) in hosts:
                 newest, found = started, BoundServer(name.removesuffix(".json"), str(facts["session"]))
     return found
+
+
+def sessions_folder(store: Path) -> Path:
+    """The folder with a presence file for each connected process."""
+    return store.with_name(f"{store.name}.sessions")
 
 
 def _read_live(path: Path) -> dict[str, object]:

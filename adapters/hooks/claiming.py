@@ -1,16 +1,9 @@
-"""Hooks that read or change claims: with the whole store."""
+"""Hooks that read or change claims: with an open store, that of the hook's process or of its host's server."""
 
-import argparse
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
-from holdlog.adapters.api.settings import Settings
-from holdlog.adapters.auth.identity import SessionId
-from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, given_options, workspaces_of
-from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import HookCall, context, denial
 from holdlog.adapters.hooks.files import digest_of, uncommitted
@@ -19,39 +12,20 @@ from holdlog.adapters.hooks.notes import HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
 from holdlog.adapters.hooks.texts import describe_denial, describe_session
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.domain.claims.lease import BY_LEASE
 from holdlog.domain.names import allowed_agent_name
 from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
 
-MAX_CLAIMS: Final = 1_000
-"""Claims of one session: hooks claim every file that an agent edits."""
 
-
-def answer(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
-    """Do what the event requires, and return the output for the host. Raises HoldlogError, OSError, LocationError."""
-    with _engine(call, store) as engine:
-        session = session_of(call, server, engine.identity)
-        with files.change(session.held_by) as notes:
-            work = HookWork(call, engine, session, notes)
-            work.adopt(files)
-            output = work.run(files)
-            work.finish(files)
-            return output
-
-
-@contextmanager
-def _engine(call: HookCall, store: Path) -> Iterator[Engine]:
-    options = argparse.ArgumentParser(add_help=False)
-    add_options(options, WorkspaceOptions)
-    add_options(options, Settings)
-    found = options.parse_args([])
-    given = given_options(Settings, found) | {"workspaces": workspaces_of(found), "max_claims": MAX_CLAIMS}
-    settings = Settings(**given)
-    engine = open_holdlog(store, settings, SessionId("hook", call.session), "hook", report=lambda line: None)
-    try:
-        yield engine
-    finally:
-        engine.close()
+def perform(engine: Engine, call: HookCall, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
+    """Do what the event requires, and return the output for the host. `engine` keeps the session of the hook alive.
+    Raises HoldlogError and OSError."""
+    session = session_of(call, server, engine.identity)
+    with files.change(session.held_by) as notes:
+        work = HookWork(call, engine, session, notes)
+        work.adopt(files)
+        output = work.run(files)
+        work.finish(files)
+        return output
 
 
 class HookWork:
@@ -62,7 +36,7 @@ class HookWork:
         self._engine = engine
         self._session = session
         self._notes = notes
-        self._holder = Holder(engine, session.held_by, session.server or BY_LEASE)
+        self._holder = Holder(engine, session.held_by)
 
     def adopt(self, files: HookFiles) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what the host's session
@@ -74,7 +48,7 @@ class HookWork:
             names[self._main] = name_of(self._call._replace(agent=self._main), named)
         if own != self._session.held_by:
             for path, claim in former.claims.items():
-                Holder(self._engine, own, BY_LEASE).release(claim)
+                Holder(self._engine, own).release(claim)
                 self._claim_again(path, claim)
 
     def finish(self, files: HookFiles) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.notes import HookClaim
@@ -11,21 +12,24 @@ from holdlog.domain.claims.lease import Lease
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import Hold, HoldlogError
 
+MAX_CLAIMS: Final = 1_000
+"""Claims of one session: hooks claim every file that an agent edits."""
+
 
 class Holder:
-    """A session that claims through `engine`. `kept_by`: what keeps it alive."""
+    """A session that claims through `engine`."""
 
-    def __init__(self, engine: Engine, session: str, kept_by: str) -> None:
+    def __init__(self, engine: Engine, session: str) -> None:
         self.engine = engine
         self.session = session
         self.caller = engine.caller.model_copy(update={"session": session})
-        self._kept_by = kept_by
 
     def claim(self, path: str, agent: str) -> tuple[HookClaim, bool]:
         """Claim a file, or everything below a folder. Also returns whether the session did not hold it before. Raises
         BusyError, InvalidError for a path outside of every workspace, and other HoldlogErrors."""
-        self.engine.kept_by = self._kept_by
         call = self.engine.requests.claims.claim(f"{path}/" if os.path.isdir(path) else path, agent)
+        command = call.command.model_copy(update={"most": MAX_CLAIMS})
+        call = call._replace(command=command, again=command)
         body = self.engine.claim(call, self.caller).body()
         claim = HookClaim(call.command.resource, body["version"], agent, by="", made=False, digest="")
         return claim, body["status"] == "claimed"

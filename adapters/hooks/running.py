@@ -73,9 +73,15 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
                 files.set_paused(session, call.event == "turn-end")
             if _needs_nothing(call, files.read(session), leases, session):
                 return {}
-    from holdlog.adapters.hooks.claiming import answer
+    if server is not None:
+        from holdlog.adapters.hooks.asking import ask
 
-    return answer(call, store, files, server)
+        output = ask(store, server, call)
+        if output is not None:
+            return output
+    from holdlog.adapters.hooks.opening import perform_alone
+
+    return perform_alone(call, store, files, server)
 
 
 def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from holdlog.adapters.operating_system.hook_socket import socket_name
 from holdlog.adapters.operating_system.private import NOFOLLOW, make_private_folder, open_private, require_private
 from holdlog.adapters.operating_system.write_lock import lock_file
 from holdlog.domain.refusals import StoreError
@@ -148,6 +149,7 @@ def _living(folder: Path) -> Iterator[ConnectedProcess]:
                 # Shared, so that two concurrent readers do not mistake each other for the owner.
                 if lock_file(descriptor, shared=True):
                     os.unlink(folder / name)
+                    os.unlink(folder / socket_name(name.removesuffix(_SUFFIX)))
                 else:
                     yield _parsed(os.pread(descriptor, MAX_BYTES, 0))._replace(server=name.removesuffix(_SUFFIX))
             finally:

@@ -24,7 +24,7 @@ class StepView(BaseModel):
     """A step as in a JSON Patch (RFC 6902), with the value that it replaces or removes as `previous`. `add` has no
     `previous`, `remove` no `value`."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     op: Literal["add", "remove", "replace"]
     path: str

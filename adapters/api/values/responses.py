@@ -27,7 +27,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 class Part(BaseModel):
     """A part of a response. Fields that are None are left out here, too."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     @model_serializer(mode="wrap")
     def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Result(BaseModel):
     responses about the past.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     kept: ClassVar[frozenset[str]] = frozenset()
     """Fields whose null is meaningful."""
@@ -141,7 +141,7 @@ class TransactionPart(BaseModel):
     """What an operation did. `version`: of the key after it. `value`: only of an update, which computed it; `redacted`:
     as in UpdateResult."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     namespace: str
     key: str
@@ -329,7 +329,7 @@ class WatchTimeout(Result):
 class EventView(BaseModel):
     """One event of the log. Its kind determines the further fields (docs/events.md), which are already JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     position: int
     id: str

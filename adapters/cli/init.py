@@ -1,0 +1,198 @@
+"""`holdlog init`: sets up hosts and their hooks for this project, and removes that again."""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdlog.adapters.cli.parsers import Commands
+from holdlog.domain.refusals import InvalidError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.cli.setup.changes import Change
+    from holdlog.adapters.cli.setup.hosts import Place
+    from holdlog.adapters.cli.setup.plan import Plan
+
+CLIENTS: Final = ("claude-code", "cursor", "codex", "vscode", "windsurf", "claude-desktop", "opencode")
+"""Names of hosts (hosts.py)."""
+
+_EXAMPLES: Final = """\
+examples:
+  holdlog init                                 show what would change, and ask
+  holdlog init --yes                           set up the hosts that are found here
+  holdlog init --client claude-code --print    show only
+  holdlog init --yes --agents-md --git-hook    also instructions for agents, and a check before each commit
+  holdlog init --undo                          remove what init added, and nothing else
+"""
+
+
+def add_init(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "init",
+        help="set up the hosts of this project: the server, permissions and hooks",
+        description="Set up hosts for this project, so that agents claim what they edit without being asked to. Shows\n"
+        "what would change, and asks first. Files that git tracks are left as they are.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "--client",
+        action="append",
+        choices=CLIENTS,
+        metavar="NAME",
+        help=f"a host: {', '.join(CLIENTS)}; repeatable (default: those that are found)",
+    )
+    parser.add_argument("--yes", action="store_true", help="write without asking (default: ask)")
+    parser.add_argument("--print", action="store_true", help="show what would change, and write nothing")
+    parser.add_argument("--undo", action="store_true", help="remove what init added (default: add)")
+    parser.add_argument(
+        "--agents-md", action="store_true", help="with --yes: also add ten lines for agents to AGENTS.md or CLAUDE.md"
+    )
+    parser.add_argument("--git-hook", action="store_true", help="with --yes: also check claims before each git commit")
+    parser.add_argument("--tracked", action="store_true", help="also change files that git tracks (default: name them)")
+    parser.set_defaults(run=run_init)
+
+
+def run_init(options: argparse.Namespace) -> int:
+    """Run `holdlog init`. Raises InvalidError, LocationError."""
+    from holdlog.adapters.cli.setup.plan import Wishes, place_of, plan
+
+    place = place_of(project_folder(), own_command(), dict(os.environ))
+    hosts = chosen_hosts(options.client, place, options.undo)
+    found = plan(place, Wishes(hosts, options.tracked, options.undo))
+    for skipped in found.skipped:
+        _note(f"{_relative(skipped.path, place)} {skipped.why}")
+    changes = _agreed(found, options, place)
+    if options.print:
+        return 0
+    failed = _write(changes, place)
+    if options.undo:
+        print("nothing of init is left here" if not changes else f"removed from {_count(changes)}")
+        return 1 if failed else 0
+    if not changes:
+        print("everything is set up already")
+    return 1 if failed or not _finish(hosts, place) else 0
+
+
+def chosen_hosts(named: Sequence[str] | None, place: "Place", undo: bool) -> list[str]:
+    """The hosts to set up. Raises InvalidError if none is named and none found."""
+    from holdlog.adapters.cli.setup.hosts import HOSTS
+
+    if named:
+        return list(dict.fromkeys(named))
+    found = [name for name, host in HOSTS.items() if undo or host.is_used(place)]
+    if not found:
+        raise InvalidError(f"--client: no host was found here; name one of {', '.join(CLIENTS)}")
+    return found
+
+
+def project_folder() -> Path:
+    """The root of the git repository, or else the folder in which the command runs."""
+    from holdlog.adapters.operating_system.location import find_git, start_folder
+
+    start = start_folder({}, Path.cwd())
+    git = find_git(start, set())
+    return git.folder if git else start
+
+
+def own_command() -> str:
+    """What starts holdlog: its name, if PATH has it, else its path."""
+    if shutil.which("holdlog"):
+        return "holdlog"
+    return str(Path(sys.argv[0]).resolve()) if Path(sys.argv[0]).name == "holdlog" else "holdlog"
+
+
+def _agreed(found: "Plan", options: argparse.Namespace, place: "Place") -> list["Change"]:
+    """Show the changes, and return those that the person agrees to. Raises InvalidError without a terminal."""
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not options.yes and not options.print
+    groups = [
+        ("Write these files?", found.hosts, True),
+        ("Write instructions for agents?", found.instructions, options.agents_md or options.undo),
+        ("Check claims before each git commit?", found.git_hook, options.git_hook or options.undo),
+    ]
+    agreed: list[Change] = []
+    for question, changes, by_default in groups:
+        if not changes or not (asks or options.print or by_default):
+            continue
+        _show(changes, place, options.yes)
+        if asks and not _asks(question if not options.undo else "Change these files?", by_default):
+            continue
+        agreed += changes
+    if agreed and not (asks or options.yes or options.print):
+        raise InvalidError("--yes: is missing; without a terminal, init writes only with it")
+    return agreed
+
+
+def _show(changes: Sequence["Change"], place: "Place", briefly: bool) -> None:
+    from holdlog.adapters.cli.texts import printable
+
+    for change in changes:
+        verb = "create" if change.before is None else "remove" if change.after is None else "change"
+        print(f"{verb} {_relative(change.path, place)}: {change.what}")
+        for line in () if briefly else change.diff().splitlines()[2:]:
+            print(f"    {printable(line)}")
+
+
+def _asks(question: str, by_default: bool) -> bool:
+    try:
+        answer = input(f"{question} [{'Y/n' if by_default else 'y/N'}] ").strip().lower()
+    except EOFError:
+        return False
+    return by_default if not answer else answer in ("y", "yes")
+
+
+def _write(changes: Sequence["Change"], place: "Place") -> bool:
+    """Write the changes. Returns whether one failed."""
+    from holdlog.adapters.cli.setup.changes import write
+    from holdlog.adapters.cli.setup.store import prepare_store
+    from holdlog.domain.refusals import StoreError
+
+    failed = False
+    backups = prepare_store(place.root)
+    for change in changes:
+        try:
+            write(change, backups)
+        except (OSError, StoreError) as error:
+            why = getattr(error, "strerror", None) or error
+            _note(f"{_relative(change.path, place)} is left as it is: {why}")
+            failed = True
+    return failed
+
+
+def _finish(hosts: Sequence[str], place: "Place") -> bool:
+    """Start the servers as the hosts do, and say what comes next. Returns whether they start."""
+    from holdlog.adapters.cli.setup.hosts import HOSTS
+    from holdlog.adapters.cli.setup.report import started
+
+    sound = True
+    for name in hosts:
+        line, starts = started(name, place)
+        sound = sound and starts
+        print(f"{HOSTS[name].title}: {line}")
+        if starts:
+            print(f"  next: {HOSTS[name].next_step}")
+    if sound:
+        print("then: holdlog claims shows who edits what, and holdlog doctor --client NAME checks a host again")
+    return sound
+
+
+def _relative(path: Path, place: "Place") -> str:
+    from holdlog.adapters.cli.texts import printable
+
+    for base, shown in ((place.root, ""), (place.home, "~/")):
+        if path.is_relative_to(base):
+            return printable(f"{shown}{path.relative_to(base)}")
+    return printable(str(path))
+
+
+def _count(changes: Sequence["Change"]) -> str:
+    return f"{len(changes)} file{'s' if len(changes) > 1 else ''}"
+
+
+def _note(line: str) -> None:
+    from holdlog.adapters.cli.texts import print_note
+
+    print_note(line)

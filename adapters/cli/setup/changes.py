@@ -1,0 +1,153 @@
+"""The changes that `holdlog init` plans to files of others, and how it writes them."""
+
+import difflib
+import os
+import stat
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from holdlog.adapters.cli.setup.block import add_block, remove_block
+from holdlog.adapters.cli.setup.hosts import HostFile
+from holdlog.adapters.cli.setup.json_edit import add, remove
+from holdlog.adapters.operating_system.private import make_private_folder, new_private_file
+
+LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of a file that is edited."""
+NEW_MODE: Final = 0o644
+
+
+class Change(NamedTuple):
+    """A file to write. `before`: its text, None if it does not exist. `after`: None removes it."""
+
+    path: Path
+    what: str
+    before: str | None
+    after: str | None
+    mode: int = NEW_MODE
+
+    def diff(self) -> str:
+        """The changed lines, as of `diff -U0`: lines around them may hold secrets."""
+        before, after = ((it or "").splitlines(keepends=True) for it in (self.before, self.after))
+        lines = difflib.unified_diff(before, after, str(self.path), str(self.path), n=0)
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+class Skipped(NamedTuple):
+    """A file that is not written, and why, with what to do instead. One line."""
+
+    path: Path
+    why: str
+
+
+def change_of(file: HostFile, undo: bool, tracked: bool) -> Change | Skipped | None:
+    """What to do with a file of a host; None if nothing. `tracked`: also change a file that git tracks."""
+    try:
+        before = read_text(file.path)
+        after = _edited(file, before or "", undo)
+    except (OSError, ValueError) as error:
+        return Skipped(file.path, f"is left as it is: {_why(error)}; {_by_hand(file, undo)}")
+    if after == (before or ""):
+        return None
+    if not tracked and is_tracked(file.path):
+        return Skipped(
+            file.path, f"is tracked by git, so it is left as it is: use --tracked, or {_by_hand(file, undo)}"
+        )
+    return Change(file.path, file.what, before, after or None)
+
+
+def read_text(path: Path) -> str | None:
+    """The text of a file; None if it does not exist. Raises OSError and ValueError."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    if len(text) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST // 1024 // 1024} MB")
+    return text
+
+
+def write(change: Change, backups: Path) -> None:
+    """Write a file at once, or remove it, and keep its former text in `backups`. Links are followed; the mode stays.
+    Raises OSError."""
+    path = Path(os.path.realpath(change.path))
+    if change.before is not None:
+        _keep(path, change.before, backups)
+    if change.after is None:
+        path.unlink(missing_ok=True)
+        return
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else change.mode
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if read_text(path) != change.before:
+        raise OSError("it changed meanwhile; run the command again")
+    with new_private_file(path, replaces=True) as file:
+        file.write(change.after.encode())
+        os.chmod(file.name, mode)
+
+
+def is_tracked(path: Path) -> bool:
+    """Whether git tracks the file."""
+    return _git(path.parent, "ls-files", "--error-unmatch", "--", path.name) is not None
+
+
+def git_output(folder: Path, *words: str) -> str | None:
+    """The output of a git command, without its last line break; None if it fails."""
+    return _git(folder, *words)
+
+
+def ignored_lines(root: Path, paths: list[Path]) -> Iterator[str]:
+    """Lines for git's exclude file, for those of the files in `root` that git would list as new."""
+    for path in paths:
+        if path.is_relative_to(root) and _git(root, "check-ignore", "--quiet", "--", str(path)) is None:
+            yield f"/{path.relative_to(root).as_posix()}"
+
+
+def _edited(file: HostFile, text: str, undo: bool) -> str:
+    if file.entries:
+        return (remove if undo else add)(text, file.entries) if text or not undo else ""
+    own = remove_block(text)
+    if undo:
+        return own
+    if "holdlog" in tomllib.loads(own).get("mcp_servers", {}):
+        return text  # a person wrote it
+    edited = add_block(text, file.block)
+    tomllib.loads(edited)
+    return edited
+
+
+def _by_hand(file: HostFile, undo: bool) -> str:
+    if undo:
+        return "remove holdlog from it by hand"
+    return (
+        "add to it by hand what holdlog init --print shows for an empty file"
+        if not file.entries
+        else ("add by hand: " + "; ".join(f"{'.'.join(it.path)}" for it in file.entries))
+    )
+
+
+def _keep(path: Path, text: str, backups: Path) -> None:
+    make_private_folder(backups)
+    for number in range(1000):
+        try:
+            with new_private_file(backups / f"{path.name}.{number}") as file:
+                file.write(text.encode())
+        except FileExistsError:
+            continue
+        return
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        )
+    except OSError:
+        return None
+    return done.stdout.removesuffix("\n") if done.returncode == 0 else None
+
+
+def _why(error: Exception) -> str:
+    return str(error.strerror) if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]

@@ -1,0 +1,195 @@
+"""What each host needs to start holdlog and to run its hooks: its files and their entries. Formats: docs/hosts.md."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from holdlog.adapters.cli.setup.json_edit import Entry
+
+HOOK_SECONDS: Final = 5
+"""Hosts end a hook after this time; it ends by itself before (running.py)."""
+EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
+OWN_TOOLS: Final = "mcp__holdlog__.*"
+
+_OWN_HOOK: Final = re.compile(r"(?:\S*/|'.*/)?holdlog'? hook")
+
+Format = Literal["json", "toml"]
+
+
+class Place(NamedTuple):
+    """Where init runs. `root`: the folder of the project; `home`: of the user; `command`: starts holdlog."""
+
+    root: Path
+    home: Path
+    command: str
+    environ: Mapping[str, str]
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these programs is on PATH."""
+        return any(shutil.which(name, path=self.environ.get("PATH", os.defpath)) for name in names)
+
+
+class HostFile(NamedTuple):
+    """A file of a host. `entries`: of a JSON file. `block`: of a TOML file, added at its end."""
+
+    path: Path
+    what: str
+    entries: tuple[Entry, ...] = ()
+    block: str = ""
+
+
+class Host(NamedTuple):
+    """A host. `is_used`: whether it seems to be used here. `files`: the first one configures the server. `next_step`:
+    what a person does after init."""
+
+    title: str
+    is_used: Callable[[Place], bool]
+    files: Callable[[Place], list[HostFile]]
+    next_step: str
+
+
+def hook_command(command: str) -> str:
+    """What hosts pass to a shell. Codex asks for trust again whenever it changes."""
+    return f"{shlex.quote(command)} hook"
+
+
+def _server(place: Place, key: str, **more: Any) -> Entry:
+    return Entry((key, "holdlog"), {**more, "command": place.command, "args": []})
+
+
+def _is_hook(item: Any) -> bool:
+    """Whether this is a hook that init wrote, maybe with another path of holdlog."""
+    if isinstance(item, dict) and isinstance(item.get("hooks"), list) and len(item["hooks"]) == 1:
+        item = item["hooks"][0]
+    return isinstance(item, dict) and _OWN_HOOK.fullmatch(str(item.get("command"))) is not None
+
+
+def _hooks(command: str, before: str, after: str) -> tuple[Entry, ...]:
+    """The hooks of Claude Code and Codex. `before`, `after`: the tools whose calls concern files."""
+    handler = {"type": "command", "command": hook_command(command), "timeout": HOOK_SECONDS}
+    matchers = {
+        "SessionStart": None,
+        "UserPromptSubmit": None,
+        "PreToolUse": f"{before}|{OWN_TOOLS}",
+        "PostToolUse": after,
+        "Stop": None,
+        "SubagentStop": None,
+        "SessionEnd": None,
+    }
+    return tuple(
+        Entry(("hooks", event), ({"matcher": matcher} if matcher else {}) | {"hooks": [handler]}, True, _is_hook)
+        for event, matcher in matchers.items()
+    )
+
+
+def _claude_code(place: Place) -> list[HostFile]:
+    allowed = Entry(("permissions", "allow"), "mcp__holdlog", listed=True)
+    hooks = _hooks(place.command, f"{EDITS}|Bash", f"Read|{EDITS}")
+    return [
+        HostFile(place.root / ".mcp.json", "starts the server", (_server(place, "mcpServers"),)),
+        HostFile(place.root / ".claude" / "settings.local.json", "allows its tools, runs hooks", (allowed, *hooks)),
+    ]
+
+
+def _codex(place: Place) -> list[HostFile]:
+    command = json.dumps(place.command)  # also a string of TOML
+    block = f"[mcp_servers.holdlog]\ncommand = {command}\nstartup_timeout_sec = 30\ntool_timeout_sec = 60\n"
+    hooks = _hooks(place.command, "Bash|apply_patch", "apply_patch")
+    return [
+        HostFile(place.home / ".codex" / "config.toml", "starts the server", block=block),
+        HostFile(place.root / ".codex" / "hooks.json", "runs hooks", hooks),
+    ]
+
+
+def _cursor(place: Place) -> list[HostFile]:
+    events = (
+        *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt"),
+        *("beforeShellExecution", "beforeMCPExecution", "stop", "subagentStop", "sessionEnd"),
+    )
+    handler = {"command": hook_command(place.command), "timeout": HOOK_SECONDS}
+    hooks = tuple(Entry(("hooks", event), handler, True, _is_hook) for event in events)
+    return [
+        HostFile(place.root / ".cursor" / "mcp.json", "starts the server", (_server(place, "mcpServers"),)),
+        HostFile(place.root / ".cursor" / "hooks.json", "runs hooks", (Entry(("version",), 1), *hooks)),
+    ]
+
+
+def _vscode(place: Place) -> list[HostFile]:
+    entry = _server(place, "servers", type="stdio")
+    return [HostFile(place.root / ".vscode" / "mcp.json", "starts the server", (entry,))]
+
+
+def _windsurf(place: Place) -> list[HostFile]:
+    path = place.home / ".codeium" / "windsurf" / "mcp_config.json"
+    return [HostFile(path, "starts the server, in all projects", (_server(place, "mcpServers"),))]
+
+
+def _claude_desktop(place: Place) -> list[HostFile]:
+    value = {"command": shutil.which(place.command) or place.command, "args": ["--db", _store(place)]}
+    path = _desktop_folder(place) / "claude_desktop_config.json"
+    return [
+        HostFile(path, "starts the server with the store of this project", (Entry(("mcpServers", "holdlog"), value),))
+    ]
+
+
+def _opencode(place: Place) -> list[HostFile]:
+    value = {"type": "local", "command": [place.command], "enabled": True}
+    return [HostFile(place.root / "opencode.json", "starts the server", (Entry(("mcp", "holdlog"), value),))]
+
+
+def _store(place: Place) -> str:
+    from holdlog.adapters.operating_system.location import find_store
+
+    return str(find_store(None, {}, place.root))
+
+
+def _desktop_folder(place: Place) -> Path:
+    if sys.platform == "darwin":
+        return place.home / "Library" / "Application Support" / "Claude"
+    return Path(place.environ.get("APPDATA") or place.home / ".config") / "Claude"
+
+
+HOSTS: Final[Mapping[str, Host]] = {
+    "claude-code": Host(
+        "Claude Code",
+        lambda it: it.has("claude") or (it.home / ".claude").is_dir() or (it.root / ".claude").is_dir(),
+        _claude_code,
+        "restart Claude Code in this folder, and approve the server holdlog when it asks",
+    ),
+    "cursor": Host(
+        "Cursor",
+        lambda it: it.has("cursor", "cursor-agent") or (it.home / ".cursor").is_dir() or (it.root / ".cursor").is_dir(),
+        _cursor,
+        "restart Cursor, and switch holdlog on in its settings, under MCP",
+    ),
+    "codex": Host(
+        "Codex",
+        lambda it: it.has("codex") or (it.home / ".codex").is_dir() or (it.root / ".codex").is_dir(),
+        _codex,
+        "restart Codex in this folder, and trust the hooks: /hooks",
+    ),
+    "vscode": Host(
+        "VS Code",
+        lambda it: it.has("code") or (it.root / ".vscode").is_dir(),
+        _vscode,
+        "open .vscode/mcp.json in VS Code, and start the server there",
+    ),
+    "windsurf": Host(
+        "Windsurf", lambda it: (it.home / ".codeium" / "windsurf").is_dir(), _windsurf, "restart Windsurf"
+    ),
+    "claude-desktop": Host(
+        "Claude Desktop", lambda it: _desktop_folder(it).is_dir(), _claude_desktop, "restart Claude Desktop"
+    ),
+    "opencode": Host(
+        "OpenCode",
+        lambda it: it.has("opencode") or (it.root / "opencode.json").exists() or (it.root / ".opencode").is_dir(),
+        _opencode,
+        "restart OpenCode",
+    ),
+}

@@ -1,0 +1,169 @@
+"""Adds entries to a JSON text and removes them, and leaves everything else as it is: comments, order, indentation."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.cli.setup.json_tree import Node, NotJsonError, parse
+
+WIDTH: Final = 100
+"""Characters of a line that is added, where it can be broken."""
+
+
+class Entry(NamedTuple):
+    """A value in an object, at the end of `path`; if `listed`, an item of the array there. `is_former`: whether another
+    item of the array is a former form of this one, which is replaced."""
+
+    path: tuple[str, ...]
+    value: Any
+    listed: bool = False
+    is_former: Callable[[Any], bool] = lambda item: False
+
+
+def add(text: str, entries: Sequence[Entry]) -> str:
+    """Add entries, or replace those that have another value. Raises NotJsonError, also if something else than an object
+    or an array is in the way."""
+    for entry in entries:
+        text = _added(_without_former(text, entry) or "{}\n", entry)
+    return text
+
+
+def remove(text: str, entries: Sequence[Entry]) -> str:
+    """Remove entries, and the objects and arrays that they leave empty; empty if nothing else is left."""
+    for entry in reversed(entries):
+        text = _removed(_without_former(text, entry), entry)
+    return "" if not text.strip() or parse(text).members == [] else text
+
+
+def _without_former(text: str, entry: Entry) -> str:
+    if not text.strip():
+        return ""
+    found: Any = parse(text).plain()
+    for key in entry.path if entry.listed else ():
+        found = found.get(key) if isinstance(found, dict) else None
+    for item in found if entry.listed and isinstance(found, list) else ():
+        if item != entry.value and entry.is_former(item):
+            text = _removed(text, entry._replace(value=item)) or "{}\n"
+    return text
+
+
+def _added(text: str, entry: Entry) -> str:
+    node = parse(text)
+    for depth, key in enumerate(entry.path):
+        if node.members is None:
+            raise NotJsonError(f"{_spelled(entry.path[:depth])}: is not an object")
+        found = node.member(key)
+        if found is None:
+            value = [entry.value] if entry.listed else entry.value
+            for name in reversed(entry.path[depth + 1 :]):
+                value = {name: value}
+            return _inserted(text, node, depth, f"{json.dumps(key)}: ", value, len(entry.path) - depth - 1)
+        node = found
+    if not entry.listed:
+        if node.plain() == entry.value:
+            return text
+        return (
+            text[: node.start] + _dumped(text, entry.value, len(entry.path), _is_inline(text, node)) + text[node.end :]
+        )
+    if node.items is None:
+        raise NotJsonError(f"{_spelled(entry.path)}: is not an array")
+    if any(it.plain() == entry.value for it in node.items):
+        return text
+    return _inserted(text, node, len(entry.path), "", entry.value)
+
+
+def _inserted(text: str, node: Node, depth: int, key: str, value: Any, broken: int = 0) -> str:
+    """Insert a last element into an object or array at a depth of the text. `broken`: so many outer objects of it get
+    a line for each member."""
+    parts = _parts(node)
+    unit = _unit(text)
+    inline = bool(parts) and _is_inline(text, node)
+    element = key + _dumped(text, value, depth + 1, inline, broken)
+    if not parts:
+        return f"{text[: node.start + 1]}\n{unit * (depth + 1)}{element}\n{unit * depth}{text[node.end - 1 :]}"
+    end = parts[-1][1]
+    close = node.end - 1
+    tail = text[end:close].rstrip()
+    comma = "" if _comma_after(text, end) is not None else ","
+    gap = " " if inline else f"\n{unit * (depth + 1)}"
+    return f"{text[:end]}{comma}{tail}{gap}{element}{text[end + len(tail) :]}"
+
+
+def _removed(text: str, entry: Entry) -> str:
+    path = [parse(text)]
+    for key in entry.path:
+        found = path[-1].member(key)
+        if found is None:
+            return text
+        path.append(found)
+    if entry.listed:
+        target = next((it for it in path[-1].items or [] if it.plain() == entry.value), None)
+        if target is None:
+            return text
+        path.append(target)
+    elif path[-1].plain() != entry.value:
+        return text
+    while len(path) > 2 and len(_parts(path[-2])) == 1:
+        path.pop()  # nothing else is in there
+    return _without(text, path[-2], path[-1])
+
+
+def _without(text: str, parent: Node, child: Node) -> str:
+    parts = _parts(parent)
+    at = next(index for index, (_, end) in enumerate(parts) if end == child.end)
+    start, end = parts[at]
+    if len(parts) == 1:
+        rest = text[parent.start + 1 : start] + text[end : parent.end - 1]
+        kept = "" if not rest.replace(",", "").strip() else rest
+        return text[: parent.start + 1] + kept + text[parent.end - 1 :]
+    begin = len(text[:start].rstrip())
+    comma = _comma_after(text, end)
+    if comma is not None:
+        return text[:begin] + text[end:comma] + text[comma + 1 :]
+    before = _comma_after(text, parts[at - 1][1])
+    assert before is not None
+    return text[:before] + text[before + 1 : begin] + text[end:]
+
+
+def _parts(node: Node) -> list[tuple[int, int]]:
+    """Where the elements of an object or array begin and end."""
+    if node.members is not None:
+        return [(start, value.end) for _, start, value in node.members]
+    return [(it.start, it.end) for it in node.items or []]
+
+
+def _comma_after(text: str, end: int) -> int | None:
+    found = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*,", re.DOTALL).match(text, end)
+    return None if found is None else found.end() - 1
+
+
+def _is_inline(text: str, node: Node) -> bool:
+    return "\n" not in text[node.start : node.end]
+
+
+def _unit(text: str) -> str:
+    """One step of the indentation of the text."""
+    found = re.search(r"\n([ \t]+)[\"\]}]", text)
+    return found[1] if found else "  "
+
+
+def _dumped(text: str, value: Any, depth: int, inline: bool, broken: int = 0) -> str:
+    """A value as text: in one line if it is short."""
+    line = json.dumps(value, ensure_ascii=False)
+    unit = _unit(text)
+    is_short = len(line) + depth * len(unit) <= WIDTH and not broken
+    if inline or is_short or not isinstance(value, dict | list) or not value:
+        return line
+    if isinstance(value, dict):
+        inner_broken = max(0, broken - 1)
+        parts = [f"{json.dumps(key)}: {_dumped(text, it, depth + 1, False, inner_broken)}" for key, it in value.items()]
+    else:
+        parts = [_dumped(text, it, depth + 1, False) for it in value]
+    inner = f",\n{unit * (depth + 1)}".join(parts)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n{unit * (depth + 1)}{inner}\n{unit * depth}{closing}"
+
+
+def _spelled(path: Sequence[str]) -> str:
+    return ".".join(path) or "the file"

@@ -1,0 +1,75 @@
+"""What is set up for a host, as far as it can be seen: for `holdlog init` and `holdlog doctor --client`."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdlog.adapters.cli.setup.changes import read_text
+from holdlog.adapters.cli.setup.hosts import HOSTS, HostFile, Place
+from holdlog.adapters.cli.setup.json_tree import parse
+from holdlog.adapters.cli.setup.probe import probe
+
+
+class Configured(NamedTuple):
+    """A file of a host. `missing`: entries of ours that it lacks; `problem`: why it cannot be read."""
+
+    path: Path
+    what: str
+    missing: int
+    problem: str | None = None
+
+
+def configured(name: str, place: Place) -> list[Configured]:
+    """The files of a host."""
+    return [_configured(file) for file in HOSTS[name].files(place)]
+
+
+def started(name: str, place: Place) -> tuple[str, bool]:
+    """Start the server with the command that the host's file has. Returns a line about it, and whether it starts."""
+    file = HOSTS[name].files(place)[0]
+    try:
+        command = _command(file)
+    except (OSError, ValueError) as error:
+        return f"{file.path}: {error}", False
+    if command is None:
+        return f"{file.path} does not start holdlog; run: holdlog init --client {name}", False
+    found = probe(command, place.root)
+    if found.problem is not None:
+        return f"the server does not start: {found.problem}", False
+    return f"the server starts in {found.seconds:.1f} s, with {found.tools} tools", True
+
+
+def _configured(file: HostFile) -> Configured:
+    try:
+        text = read_text(file.path) or ""
+        if file.block:
+            has_it = "holdlog" in tomllib.loads(text).get("mcp_servers", {})
+            return Configured(file.path, file.what, 0 if has_it else 1)
+        found: Any = parse(text).plain() if text.strip() else {}
+        return Configured(
+            file.path, file.what, sum(not _has(found, it.path, it.value, it.listed) for it in file.entries)
+        )
+    except (OSError, ValueError) as error:
+        return Configured(file.path, file.what, 0, str(error))
+
+
+def _has(found: Any, path: tuple[str, ...], value: Any, listed: bool) -> bool:
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return value in found if listed and isinstance(found, list) else not listed and found is not None
+
+
+def _command(file: HostFile) -> list[str] | None:
+    """The command that a host's file starts as holdlog."""
+    text = read_text(file.path) or ""
+    if file.block:
+        server: Any = tomllib.loads(text).get("mcp_servers", {}).get("holdlog")
+    else:
+        server = parse(text).plain() if text.strip() else {}
+        for key in file.entries[0].path:
+            server = server.get(key) if isinstance(server, dict) else None
+    if not isinstance(server, dict) or "command" not in server:
+        return None
+    command = server["command"]
+    words = list(command) if isinstance(command, list) else [command, *server.get("args", [])]
+    return [str(word) for word in words]

@@ -1,0 +1,94 @@
+"""The stdio server does the work of its host's hooks: see asking.py."""
+
+import json
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from holdlog.adapters.hooks.asking import MAX_LINE, PROTOCOL
+from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
+from holdlog.adapters.hooks.calls import HookCall
+from holdlog.adapters.hooks.claiming import perform
+from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.operating_system.hook_socket import socket_path
+from holdlog.adapters.runtime.engine import Engine
+
+READ_SECONDS: Final = 2.0
+"""A client that sends nothing for this long is disconnected, because hooks are served one after the other."""
+RETRY_SECONDS: Final = 0.1
+
+
+class HookService:
+    """Serves hooks in a thread until `close`. Without Unix sockets it does nothing, and hooks open the store
+    themselves."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._listener: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        if isinstance(engine.location, Path) and engine.caller.session is not None:
+            self._store = engine.location
+            self._files = HookFiles(self._store)
+            self._server = BoundServer(engine.caller.server, engine.caller.session)
+            with suppress(OSError, AttributeError):
+                self._listen()
+
+    def close(self) -> None:
+        """Stop after the hook that is being served."""
+        listener, self._listener = self._listener, None
+        if listener is None or self._thread is None:
+            return
+        with suppress(OSError), socket_path(sessions_folder(self._store), self._server.server) as path:
+            os.unlink(path)
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        listener.close()
+        self._thread.join(READ_SECONDS)
+
+    def _listen(self) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with socket_path(sessions_folder(self._store), self._server.server) as path:
+                listener.bind(path)
+            listener.listen()
+        except OSError:
+            listener.close()
+            raise
+        self._listener = listener
+        self._thread = threading.Thread(target=self._serve, args=(listener,), name="holdlog-hooks", daemon=True)
+        self._thread.start()
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                if self._listener is None:
+                    return
+                time.sleep(RETRY_SECONDS)  # too many descriptors
+                continue
+            with connection, suppress(OSError):
+                connection.settimeout(READ_SECONDS)
+                with connection.makefile("rb") as file:
+                    line = file.readline(MAX_LINE)
+                connection.sendall(json.dumps(self._response(line)).encode() + b"\n")
+
+    def _response(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            if request["protocol"] != PROTOCOL:
+                return {"protocol": PROTOCOL}
+            given = request["call"]
+            call = HookCall(**{**given, "paths": tuple(given["paths"])})
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return {"protocol": 0}
+        try:
+            self._engine.lease_maintenance.record_call(self._server.session)
+            output = perform(self._engine, call, self._files, self._server)
+        except Exception as error:  # the hook reports it, and the edit is allowed
+            return {"protocol": PROTOCOL, "error": (str(error).splitlines() or [type(error).__name__])[0]}
+        return {"protocol": PROTOCOL, "output": output}

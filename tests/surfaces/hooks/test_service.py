@@ -1,0 +1,151 @@
+"""The stdio server does the work of its host's hooks, over a Unix socket."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks.asking import PROTOCOL, RefusedError, ask
+from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
+from holdlog.adapters.hooks.calls import HookCall, parse
+from holdlog.adapters.hooks.service import HookService
+from holdlog.adapters.operating_system.hook_socket import socket_path
+from holdlog.adapters.runtime.engine import Engine
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+
+
+class Served:
+    """A server of hooks for the store of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.engine: Engine = open_holdlog(folder / "state.db", what="mcp stdio")
+        self.engine.keep_sessions()
+        self.service = HookService(self.engine)
+        assert self.engine.caller.session is not None
+        self.server = BoundServer(self.engine.caller.server, self.engine.caller.session)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "state.db"
+
+    def ask(self, event: str, **given: Any) -> dict[str, Any] | None:
+        call = parse({"session_id": "s-1", "cwd": str(self.folder), **given}, event)
+        assert call is not None
+        return ask(self.store, self.server, call)
+
+    def raw(self, text: bytes) -> Any:
+        """The response to bytes, whatever they are."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            with socket_path(sessions_folder(self.store), self.server.server) as path:
+                connection.connect(path)
+            connection.sendall(text)
+            connection.shutdown(socket.SHUT_WR)
+            with connection.makefile("rb") as file:
+                return json.loads(file.readline())
+
+    def held(self) -> list[str]:
+        return [it.resource for it in self.engine.read(self.engine.requests.claims.board()).claims]
+
+    def close(self) -> None:
+        self.service.close()
+        self.engine.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.chdir(tmp_path)
+    server = Served(tmp_path)
+    yield server
+    server.close()
+
+
+def test_server_claims_and_releases_for_a_hook(served: Served) -> None:
+    assert served.ask("pre-edit", paths=["a.py", "b.py"]) == {}
+    assert len(served.held()) == 2
+    assert served.ask("session-end") == {}
+    assert served.held() == []
+
+
+def test_refusal_is_the_output_of_the_hook(served: Served) -> None:
+    other = open_holdlog(served.store)
+    other.claim(other.requests.claims.claim(str(served.folder / "a.py"), "ann"), other.caller)
+    output = served.ask("pre-edit", paths=["a.py"])
+    other.close()
+    assert output is not None
+    assert output["decision"] == "deny"
+    assert "is held by ann since" in output["reason"]
+
+
+def test_failure_is_reported_to_the_hook(served: Served) -> None:
+    (served.folder / "state.db.hooks").write_text("not a folder")
+    with pytest.raises(RefusedError):
+        served.ask("pre-edit", paths=["a.py"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, id=f"{number}")
+        for number, text in enumerate(
+            [b"", b"\n", b"{", b"[]\n", b"1\n", b"{}\n", b'{"protocol": 1}\n', b"[" * 100_000 + b"\n", b"\xff\n"]
+            + [b'{"protocol": 1, "call": %s}\n' % it for it in (b"1", b"{}", b'{"paths": 1}', b'{"paths": [], "x": 1}')]
+        )
+    ],
+)
+def test_malformed_request_is_answered_and_the_next_one_served(served: Served, text: bytes) -> None:
+    assert served.raw(text) == {"protocol": 0}
+    assert served.ask("pre-edit", paths=["a.py"]) == {}
+
+
+def test_server_of_another_release_is_not_asked(served: Served) -> None:
+    assert served.raw(json.dumps({"protocol": PROTOCOL + 1, "call": {}}).encode() + b"\n") == {"protocol": PROTOCOL}
+
+
+def test_client_that_disappears_does_not_stop_the_server(served: Served) -> None:
+    for _ in range(5):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with socket_path(sessions_folder(served.store), served.server.server) as path:
+            connection.connect(path)
+        connection.sendall(b'{"protocol"')
+        connection.close()
+    assert served.ask("pre-edit", paths=["a.py"]) == {}
+
+
+def test_closed_or_killed_server_cannot_be_asked_and_leaves_no_socket(served: Served) -> None:
+    sockets = lambda: [it.name for it in sessions_folder(served.store).iterdir() if it.suffix == ".sock"]  # noqa: E731
+    assert len(sockets()) == 1
+    served.service.close()
+    assert sockets() == []
+    assert served.ask("pre-edit", paths=["a.py"]) is None
+    assert "holdlog-hooks" not in [it.name for it in threading.enumerate()]
+
+
+def test_folder_with_a_long_name_has_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    served = Served(folder)
+    try:
+        assert served.ask("pre-edit", paths=["a.py"]) == {}
+    finally:
+        served.close()
+
+
+@pytest.mark.check
+def test_ten_thousand_hooks_leave_no_descriptor_and_no_thread(served: Served) -> None:
+    call = parse({"session_id": "s-1", "cwd": str(served.folder), "paths": ["a.py"]}, "pre-edit")
+    assert isinstance(call, HookCall)
+    for number in range(10_000):
+        assert ask(served.store, served.server, call) == {}
+        if number == 100:
+            before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+    assert len(list(sessions_folder(served.store).iterdir())) == 2

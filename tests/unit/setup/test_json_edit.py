@@ -1,0 +1,121 @@
+"""Editing JSON that belongs to others: what is not ours stays as it is."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdlog.adapters.cli.setup.json_edit import Entry, add, remove
+from holdlog.adapters.cli.setup.json_tree import NotJsonError, parse
+
+SERVER = Entry(("mcpServers", "holdlog"), {"command": "holdlog", "args": []})
+HOOK = Entry(("hooks", "PreToolUse"), {"matcher": "Edit", "hooks": [{"type": "command"}]}, listed=True)
+ALLOWED = Entry(("permissions", "allow"), "mcp__holdlog", listed=True)
+ENTRIES = [SERVER, HOOK, ALLOWED]
+
+COMMENTED = """{
+    // our servers
+    "mcpServers": {
+        "other": {"command": "other", "env": {"TOKEN": "s3cr3t"}} // keep
+    },
+    /* rules */
+    "permissions": {
+        "allow": [
+            "Bash(ls)", // listing
+        ],
+    },
+}
+"""
+
+
+def test_entries_are_added_beside_comments_and_other_servers() -> None:
+    assert (
+        add(COMMENTED, ENTRIES)
+        == """{
+    // our servers
+    "mcpServers": {
+        "other": {"command": "other", "env": {"TOKEN": "s3cr3t"}}, // keep
+        "holdlog": {"command": "holdlog", "args": []}
+    },
+    /* rules */
+    "permissions": {
+        "allow": [
+            "Bash(ls)", // listing
+            "mcp__holdlog"
+        ],
+    },
+    "hooks": {
+        "PreToolUse": [{"matcher": "Edit", "hooks": [{"type": "command"}]}]
+    }
+}
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1}',
+        '{ "mcpServers": { "x": {} } }\n',
+        '{\n\t"mcpServers": {\n\t\t"x": {}\n\t}\n}\n',
+        '{\n  "hooks": {"PreToolUse": [{"matcher": "Bash"}], "Stop": []}\n}',
+        COMMENTED.replace("],\n    },\n}", "]\n    }\n}"),
+    ],
+)
+def test_removing_what_was_added_restores_the_text(text: str) -> None:
+    added = add(text, ENTRIES)
+    assert added != text
+    assert remove(added, ENTRIES) in (text, text.replace('"Bash(ls)", //', '"Bash(ls)" //'))
+
+
+def test_adding_twice_changes_nothing_and_replaces_an_older_value() -> None:
+    added = add("", ENTRIES)
+    assert add(added, ENTRIES) == added
+    older = SERVER._replace(value={"command": "/old/holdlog"})
+    assert add(add("", [older, HOOK, ALLOWED]), ENTRIES) == added
+    assert remove(added, ENTRIES) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "1", '{"mcpServers": []}', '{"hooks": {"PreToolUse": {}}}', "{", '{"a": }', "{'a': 1}", "{} {}", "[" * 500],
+)
+def test_what_cannot_be_edited_is_refused(text: str) -> None:
+    with pytest.raises(NotJsonError):
+        add(text, ENTRIES)
+
+
+OURS = ("mcpServers", "hooks", "permissions")
+names = st.sampled_from([*OURS, "holdlog", "PreToolUse", "allow", "other", "ä"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.dictionaries(names, values, max_size=4),
+    st.sampled_from([None, 2, 4, "\t"]),
+    st.sampled_from(["", "// a comment\n", "/* a comment */ "]),
+)
+def test_any_object_keeps_its_other_members(before: dict[str, Any], indent: int | str | None, comment: str) -> None:
+    text = comment + json.dumps(before, indent=indent, ensure_ascii=False)
+    try:
+        added = add(text, ENTRIES)
+    except NotJsonError:
+        assert any(name in before for name in OURS)  # something else is in the way
+        return
+    assert added.startswith(comment)
+    found = parse(added).plain()
+    assert found["mcpServers"]["holdlog"] == SERVER.value
+    assert HOOK.value in found["hooks"]["PreToolUse"]
+    assert ALLOWED.value in found["permissions"]["allow"]
+    others = {name: value for name, value in before.items() if name not in OURS}
+    assert {name: value for name, value in found.items() if name not in OURS} == others
+    assert add(added, ENTRIES) == added
+    if others == before and before:
+        assert remove(added, ENTRIES) == text
