@@ -1,2 +1,3 @@
-"""Packages that install holdlog into hosts: `make packages`. All are made from pyproject.toml and the files here, and
-from the hooks and servers that docs/hosts.md shows."""
+"""Packages that install holdlog into hosts: `make packages`. They are made from pyproject.toml, the skill in this folder
+and what `holdlog init` writes.
+"""

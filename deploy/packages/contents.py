@@ -3,17 +3,15 @@
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.packages.hosts import SERVER, claude_hooks, codex_config, codex_hooks, cursor_hooks
+from deploy.packages.hosts import AGENTS_MD, claude_code_hooks, init_files, server
 from deploy.packages.links import install_page
 from deploy.packages.project import AUTHOR, DESCRIPTION, MANIFEST, NAME, SOURCE, VERSION
+from holdlog.adapters.cli.setup.plan import INSTRUCTIONS
 
 Content = dict[str, Any] | str
 """An object, which becomes JSON, or a text."""
 
-HERE: Final = Path(__file__).parent
-SKILL: Final = (HERE / "skill.md").read_text(encoding="utf-8")
-INSTRUCTIONS: Final = (HERE / "instructions.md").read_text(encoding="utf-8")
-SERVERS: Final = {"mcpServers": {NAME: SERVER}}
+SKILL: Final = Path(__file__).with_name("skill.md").read_text(encoding="utf-8")
 
 AGENT_PLUGINS: Final = "https://agent-plugins.org/schemas/1.0.0"
 REGISTRY_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
@@ -43,39 +41,33 @@ def claude_code() -> dict[str, Content]:
             "metadata": {"description": DESCRIPTION, "version": VERSION},
             "plugins": [plugin],
         },
-        ".mcp.json": SERVERS,
-        "hooks/hooks.json": {"description": "Claims files as agents edit them", **claude_hooks()},
+        ".mcp.json": init_files("claude-code")[".mcp.json"],
+        "hooks/hooks.json": {"description": "Claims files as agents edit them", **claude_code_hooks()},
         f"skills/{NAME}/SKILL.md": SKILL,
     }
 
 
 def agent_plugin() -> dict[str, Content]:
     """Agent Plugins 1.0.0: the manifest is closed, components are found by their paths, and hooks are not portable."""
-    server = {"type": "stdio", **SERVER}
     return {
         "plugin.json": {"$schema": f"{AGENT_PLUGINS}/plugin.schema.json", **MANIFEST},
-        "mcp.json": {"$schema": f"{AGENT_PLUGINS}/mcp.schema.json", "mcpServers": {NAME: server}},
+        "mcp.json": {
+            "$schema": f"{AGENT_PLUGINS}/mcp.schema.json",
+            "mcpServers": {NAME: {"type": "stdio", **server()}},
+        },
         f"skills/{NAME}/SKILL.md": SKILL,
     }
 
 
 def codex() -> dict[str, Content]:
     """For the root of a repository; AGENTS.md is a section to add to that of the repository."""
-    return {
-        ".codex/config.toml": codex_config(),
-        ".codex/hooks.json": codex_hooks(),
-        "AGENTS.md": f"## Shared files\n\n{INSTRUCTIONS}",
-    }
+    return {**init_files("codex"), "AGENTS.md": AGENTS_MD}
 
 
 def cursor() -> dict[str, Content]:
     """For the root of a repository."""
     head = "---\ndescription: Claims on shared files\nglobs:\nalwaysApply: true\n---\n\n"
-    return {
-        ".cursor/mcp.json": SERVERS,
-        ".cursor/hooks.json": cursor_hooks(),
-        f".cursor/rules/{NAME}.mdc": head + INSTRUCTIONS,
-    }
+    return {**init_files("cursor"), f".cursor/rules/{NAME}.mdc": head + INSTRUCTIONS}
 
 
 def registry_entry() -> dict[str, Content | list[Any]]:

@@ -89,6 +89,7 @@ CursorEvent = Literal[
     "beforeShellExecution",
     "beforeMCPExecution",
     "afterFileEdit",
+    "beforeReadFile",
     "stop",
 ]
 

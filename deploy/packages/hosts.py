@@ -1,47 +1,38 @@
-"""Servers and hooks of each host, as docs/hosts.md shows them."""
+"""Servers, hooks and instructions of hosts: those that `holdlog init` writes."""
 
 import json
-import re
+from pathlib import Path
 from typing import Any, Final
 
-from deploy.packages.project import NAME, ROOT
+from deploy.packages.project import NAME
+from holdlog.adapters.cli.setup.block import HTML, add_block
+from holdlog.adapters.cli.setup.hosts import HOSTS, OWN_TOOLS, HostFile, Place
+from holdlog.adapters.cli.setup.json_edit import add
+from holdlog.adapters.cli.setup.plan import INSTRUCTIONS
 
-_PAGE: Final = (ROOT / "docs/hosts.md").read_text(encoding="utf-8")
-_CLAUDE: Final = "Claude Code: `.claude/settings.json`"
-_CODEX: Final = "Codex: `.codex/hooks.json`"
-
-SERVER: Final[dict[str, Any]] = {"command": NAME, "args": []}
-"""The server over stdio; its defaults are right for a host."""
-
-
-def codex_config() -> str:
-    return _block("Codex: `~/.codex/config.toml`")
+HERE: Final = Path()
+AGENTS_MD: Final = add_block("", INSTRUCTIONS, HTML)
+"""With the marks by which `holdlog init --undo` finds it again."""
 
 
-def claude_hooks() -> dict[str, Any]:
-    """In a plugin, where Claude Code puts a prefix before the names of the server's tools."""
-    tools = f"mcp__{NAME}__"
-    return _with_tools(lambda matcher: matcher.replace(tools, f"mcp__(plugin_{NAME}_)?{NAME}__"))
+def init_files(host: str) -> dict[str, str]:
+    """The files of a host with nothing but what `holdlog init` adds, by their paths below the project."""
+    return {file.path.as_posix(): _text(file) for file in HOSTS[host].files(Place(HERE, HERE, NAME, {}))}
 
 
-def codex_hooks() -> dict[str, Any]:
-    """Those of Claude Code, but for the names of the tools."""
-    (matcher,) = re.findall(r"matcher `(.*?)`", _PAGE.split(f"\n### {_CODEX}", 1)[1].partition("\n### ")[0])
-    return _with_tools(lambda _: matcher)
+def claude_code_hooks() -> dict[str, Any]:
+    """For a plugin, where Claude Code puts a prefix before the names of the server's tools."""
+    hooks: dict[str, Any] = json.loads(init_files("claude-code")[".claude/settings.local.json"])["hooks"]
+    for entry in (it for entries in hooks.values() for it in entries if "matcher" in it):
+        entry["matcher"] = entry["matcher"].replace(OWN_TOOLS, OWN_TOOLS.replace("mcp__", f"mcp__(plugin_{NAME}_)?"))
+    return {"hooks": hooks}
 
 
-def cursor_hooks() -> dict[str, Any]:
-    hooks: dict[str, Any] = json.loads(_block("Cursor: `.cursor/hooks.json`"))
-    return hooks
+def server() -> dict[str, Any]:
+    """The server over stdio."""
+    found: dict[str, Any] = json.loads(init_files("cursor")[".cursor/mcp.json"])["mcpServers"][NAME]
+    return found
 
 
-def _with_tools(replaced: Any) -> dict[str, Any]:
-    hooks: dict[str, Any] = json.loads(_block(_CLAUDE))
-    for entry in (it for entries in hooks["hooks"].values() for it in entries if "matcher" in it):
-        entry["matcher"] = replaced(entry["matcher"])
-    return hooks
-
-
-def _block(heading: str) -> str:
-    """The first code block below a heading."""
-    return re.split(r"```\w+\n", _PAGE.split(f"\n### {heading}", 1)[1], maxsplit=1)[1].partition("```")[0]
+def _text(file: HostFile) -> str:
+    return add_block("", file.block) if file.block else add("", file.entries)

@@ -5,10 +5,10 @@ from base64 import b64encode
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from deploy.packages.hosts import SERVER
+from deploy.packages.hosts import server
 from deploy.packages.project import NAME
 
-COMMAND: Final = " ".join([SERVER["command"], *SERVER["args"]])
+COMMAND: Final = " ".join([server()["command"], *server()["args"]])
 COMMANDS: Final = (
     f"claude mcp add --scope project {NAME} -- {COMMAND}",
     f"codex mcp add {NAME} -- {COMMAND}",
@@ -17,7 +17,7 @@ COMMANDS: Final = (
 
 def cursor_link() -> str:
     """https://cursor.com/docs/mcp/install-links"""
-    config = b64encode(_json(SERVER).encode()).decode()
+    config = b64encode(_json(server()).encode()).decode()
     return f"cursor://anysphere.cursor-deeplink/mcp/install?{urlencode({'name': NAME, 'config': config})}"
 
 
@@ -28,7 +28,7 @@ def vscode_link() -> str:
 
 def vscode_web_link() -> str:
     """The same, where only links to the web are allowed."""
-    config = _json({"type": "stdio", **SERVER})
+    config = _json({"type": "stdio", **server()})
     return f"https://vscode.dev/redirect/mcp/install?{urlencode({'name': NAME, 'config': config}, quote_via=quote)}"
 
 
@@ -40,7 +40,7 @@ def install_page() -> str:
 
 
 def _vscode() -> dict[str, Any]:
-    return {"name": NAME, "type": "stdio", **SERVER}
+    return {"name": NAME, "type": "stdio", **server()}
 
 
 def _json(given: dict[str, Any]) -> str:

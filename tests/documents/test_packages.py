@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,16 +16,16 @@ from pydantic import BaseModel
 
 from deploy.packages import checks, links
 from deploy.packages.__main__ import build
-from deploy.packages.contents import INSTRUCTIONS, REGISTRY_NAME, SKILL
-from deploy.packages.hosts import SERVER
+from deploy.packages.contents import REGISTRY_NAME, SKILL
+from deploy.packages.hosts import server
 from deploy.packages.project import DESCRIPTION, NAME, PROJECT, VERSION
 from holdlog.adapters.api.claims import responses
+from holdlog.adapters.cli.setup.plan import INSTRUCTIONS
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.server import build_server
 from tests.support.environments import ROOT, UV
 
 PAGE = (ROOT / "docs/packages.md").read_text()
-HOSTS = (ROOT / "docs/hosts.md").read_text()
 CLAUDE = "claude-code/.claude-plugin/plugin.json"
 CLAUDE_HOOKS = "claude-code/hooks/hooks.json"
 Change = Callable[[Any], object]
@@ -104,20 +105,30 @@ def test_skill_with_another_name_than_its_folder_is_reported(built: Path) -> Non
     assert checks.findings(built) == ["agent-plugin/skills/locks/SKILL.md: the name must be that of its folder, locks"]
 
 
-def test_hooks_of_packages_are_those_of_the_documentation(built: Path) -> None:
-    documented = map(json.loads, re.findall(r"^```json\n(.*?)^```$", HOSTS, re.DOTALL | re.MULTILINE))
-    claude, cursor = (found for found in documented if "hooks" in found)
-    plugin = checks.read(built / CLAUDE_HOOKS)
-    assert without_matchers(plugin) == without_matchers(claude)
-    assert without_matchers(checks.read(built / "codex/.codex/hooks.json")) == without_matchers(claude)
-    assert checks.read(built / "cursor/.cursor/hooks.json") == cursor
-    tools = re.compile(plugin["hooks"]["PreToolUse"][0]["matcher"])
-    assert tools.fullmatch("mcp__plugin_holdlog_holdlog__holdlog_claim")
-    assert all(tools.fullmatch(it) for it in ("Edit", "Bash", "mcp__holdlog__holdlog_release"))
+@pytest.mark.check
+def test_folders_of_hosts_are_what_init_writes(built: Path, tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    home.mkdir()
+    subprocess.run(["git", "init", "--quiet", str(project)], check=True)
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    clients = [word for name in ("codex", "cursor", "claude-code") for word in ("--client", name)]
+    command = ["holdlog", "init", "--yes", "--agents-md", *clients]
+    env = os.environ | {"PATH": path, "HOME": str(home)}
+    subprocess.run(command, cwd=project, env=env, check=True, capture_output=True, timeout=100)
+    written = {"codex/.codex/config.toml": home / ".codex/config.toml", "codex/AGENTS.md": project / "AGENTS.md"}
+    for file in ("codex/.codex/hooks.json", "cursor/.cursor/hooks.json", "cursor/.cursor/mcp.json"):
+        written[file] = project / file.partition("/")[2]
+    assert {file: (built / file).read_text() for file in written} == {it: written[it].read_text() for it in written}
+    settings = json.loads((project / ".claude/settings.local.json").read_text())
+    hooks = (built / CLAUDE_HOOKS).read_text().replace("(plugin_holdlog_)?", "")
+    assert json.loads(hooks)["hooks"] == settings["hooks"]
 
 
-def without_matchers(hooks: dict[str, Any]) -> dict[str, Any]:
-    return {event: [entry["hooks"] for entry in entries] for event, entries in hooks["hooks"].items()}
+def test_hooks_of_the_plugin_match_the_names_of_its_tools(built: Path) -> None:
+    (matcher,) = [it["matcher"] for it in checks.read(built / CLAUDE_HOOKS)["hooks"]["PreToolUse"]]
+    names = ["Edit", "Bash", "mcp__holdlog__holdlog_release", "mcp__plugin_holdlog_holdlog__holdlog_claim"]
+    assert [it for it in names if not re.fullmatch(matcher, it)] == []
+    assert not re.fullmatch(matcher, "mcp__plugin_other_holdlog__holdlog_claim")
 
 
 @pytest.mark.parametrize("text", [SKILL, INSTRUCTIONS], ids=["skill", "instructions"])
@@ -125,12 +136,13 @@ async def test_skill_and_instructions_name_tools_arguments_and_fields_that_exist
     engine = open_holdlog(":memory:")
     tools = await build_server(engine, ("claims",)).list_tools()
     engine.close()
-    known = {tool.name for tool in tools} | {*re.findall(r'"(\w+)"', json.dumps([tool.parameters for tool in tools]))}
+    known = {name for tool in tools for name in (tool.name, tool.name.removeprefix("holdlog_"))}
+    known |= {*re.findall(r'"(\w+)"', json.dumps([tool.parameters for tool in tools]))}
     models = [it for it in vars(responses).values() if isinstance(it, type) and issubclass(it, BaseModel)]
     known |= {field for model in models for field in model.model_fields}
     known |= {str(model.model_fields["status"].default) for model in models if "status" in model.model_fields}
-    named = set(re.findall(r"`(\w+)`", text))
-    assert len(named) >= 6
+    named = set(re.findall(r"`(\w+)(?:: \w+)?`", text))
+    assert len(named) >= 3
     assert named - known == set()
 
 
@@ -138,12 +150,12 @@ def test_install_links_carry_the_server_and_are_on_the_page() -> None:
     shown = [links.cursor_link(), links.vscode_link(), links.vscode_web_link(), *links.COMMANDS]
     assert [it for it in shown if it not in PAGE] == []
     cursor = parse_qs(urlsplit(links.cursor_link()).query)
-    assert (cursor["name"], json.loads(base64.b64decode(cursor["config"][0]))) == ([NAME], SERVER)
-    assert json.loads(unquote(links.vscode_link().partition("?")[2])) == {"name": NAME, "type": "stdio", **SERVER}
+    assert (cursor["name"], json.loads(base64.b64decode(cursor["config"][0]))) == ([NAME], server())
+    assert json.loads(unquote(links.vscode_link().partition("?")[2])) == {"name": NAME, "type": "stdio", **server()}
     web = parse_qs(urlsplit(links.vscode_web_link()).query)
-    assert json.loads(web["config"][0]) == {"type": "stdio", **SERVER}
+    assert json.loads(web["config"][0]) == {"type": "stdio", **server()}
     (added,) = re.findall(r"^code --add-mcp '(.*)'$", PAGE, re.MULTILINE)
-    assert json.loads(added) == {"name": NAME, "type": "stdio", **SERVER}
+    assert json.loads(added) == {"name": NAME, "type": "stdio", **server()}
 
 
 def test_registry_entry_names_this_project(built: Path) -> None:
