@@ -10,6 +10,7 @@ from holdlog.domain.claims.commands import (
     EndSession,
     LostClaims,
     Queued,
+    RecordFileChange,
     ReleaseClaim,
     ReleaseOutcome,
     Renew,
@@ -32,6 +33,7 @@ AnyCommand = (
     | AcquireClaim
     | ReleaseClaim
     | StopWaiting
+    | RecordFileChange
     | Register
     | Sweep
     | Renew

@@ -74,6 +74,7 @@ KINDS: Final[dict[type[State], Kind]] = {
             claim.ClaimExpired,
             claim.ClaimQueued,
             claim.ClaimUnqueued,
+            claim.FileChanged,
         ),
         lambda rest: Claim(unquote(rest)),
         lambda state, event, at, principal: claim.evolve(state, event, at),

@@ -61,6 +61,11 @@ def _of_claim(event: Event, who: str) -> str:
         case "ClaimUnqueued":
             why = {"absent": ", away too long", "granted": ", got another resource"}.get(event["why"], "")
             return f"{who} left the queue for {_resource(event)}{why}"
+        case "FileChanged":
+            digest = event.get("sha256")
+            return (
+                f"{who} {'changed' if digest else 'removed'} {_resource(event)}{f' to {digest[:12]}' if digest else ''}"
+            )
         case _:
             return ""
 

@@ -14,6 +14,7 @@ from holdlog.domain.claims.claim import (
     ClaimReleased,
     ClaimResumed,
     ClaimUnqueued,
+    FileChanged,
 )
 from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import Event
@@ -128,6 +129,9 @@ class ClaimQueuedEvent(ClaimLogEvent, ClaimQueued): ...
 
 
 class ClaimUnqueuedEvent(ClaimLogEvent, ClaimUnqueued): ...
+
+
+class FileChangedEvent(ClaimLogEvent, FileChanged): ...
 
 
 # --- threads

@@ -19,10 +19,11 @@ _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
 class BoundServer(NamedTuple):
-    """A live stdio server: its name in leases, and its session, hashed."""
+    """A live stdio server: its name in leases, its session, hashed, and the version of its client, if it knows that."""
 
     server: str
     session: str
+    version: str = ""
 
 
 def find_server(store: Path) -> BoundServer | None:
@@ -44,8 +45,17 @@ def newest_server(store: Path, hosts: Collection[int]) -> BoundServer | None:
                 continue
             started, pid = str(facts.get("started", "")), facts.get("pid")
             if started >= newest and isinstance(pid, int) and pid > 0 and host_of(pid) in hosts:
-                newest, found = started, BoundServer(name.removesuffix(".json"), str(facts["session"]))
+                newest, found = (
+                    started,
+                    BoundServer(name.removesuffix(".json"), str(facts["session"]), _version_in(str(facts["what"]))),
+                )
     return found
+
+
+def _version_in(what: str) -> str:
+    """The version of the client, from how its server describes itself: `mcp stdio, claude-code 2.1.319`."""
+    last = what.rpartition(" ")[2]
+    return last if last[:1].isdigit() else ""
 
 
 def sessions_folder(store: Path) -> Path:

@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from holdlog.adapters.hooks.targets import targets
 
-Event = Literal["pre-edit", "post-edit", "prompt", "start", "turn-end", "subagent-end", "session-end"]
+Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
 Client = Literal["claude", "codex", "cursor", "agent"]
 
-EVENTS: Final = ("pre-edit", "post-edit", "prompt", "start", "turn-end", "subagent-end", "session-end")
+EVENTS: Final = ("pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end")
 MAX_CONTEXT: Final = 300
 """Characters that a hook adds to the context of an agent."""
 
@@ -23,6 +23,7 @@ _EVENT_OF: Final[Mapping[str, Event]] = {
     "beforemcpexecution": "pre-edit",
     "posttooluse": "post-edit",
     "afterfileedit": "post-edit",
+    "beforereadfile": "read",
     "userpromptsubmit": "prompt",
     "beforesubmitprompt": "prompt",
     "sessionstart": "start",
@@ -31,6 +32,8 @@ _EVENT_OF: Final[Mapping[str, Event]] = {
     "sessionend": "session-end",
 }
 
+READS: Final = frozenset({"Read", "NotebookRead"})
+"""Tools that read a file."""
 _NAMING: Final = ("claim", "release", "register")
 """Ends of the names of our tools whose argument `agent` is the caller; in others it is a filter."""
 
@@ -38,7 +41,8 @@ _NAMING: Final = ("claim", "release", "register")
 class HookCall(NamedTuple):
     """One call of the hook. `name`: the host's name of the event. `agent`: what tells the agents of a session apart,
     empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
-    of our own tools passes. `folder`: where the agent works. `resumes`: the session continues after its end."""
+    of our own tools passes. `folder`: where the agent works. `resumes`: the session continues after its end.
+    `version`: of the host, if it says so."""
 
     event: Event
     name: str
@@ -49,6 +53,7 @@ class HookCall(NamedTuple):
     paths: tuple[str, ...] = ()
     called_name: str | None = None
     resumes: bool = False
+    version: str = ""
 
 
 class BadInputError(ValueError):
@@ -76,10 +81,12 @@ def parse(given: object, event: str | None) -> HookCall | None:
     agent = _text(given, "agent_id") or _text(given, "subagent_id")
     if client == "cursor" and found != "subagent-end":
         agent = agent or session  # one process serves many conversations
+    if found == "post-edit" and _text(given, "tool_name") in READS:
+        found = "read"
     tool_input = _object(given.get("tool_input")) or given
     tool = _text(given, "tool_name") or ("Bash" if name == "beforeShellExecution" else "")
     called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
-    paths = targets(tool, tool_input, folder) if tool else _plain_paths(given)
+    paths = targets(tool, tool_input, folder) if tool and found != "read" else _plain_paths(tool_input)
     return HookCall(
         event=found,  # type: ignore[arg-type]  # one of EVENTS
         name=name or found,
@@ -89,6 +96,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
         folder=folder,
         paths=tuple(os.path.abspath(os.path.join(folder, path)) for path in paths if "\0" not in path),
         called_name=called if isinstance(called, str) else None,
+        version=_text(given, "cursor_version"),
         resumes=_text(given, "reason") in ("clear", "resume"),
     )
 
@@ -106,6 +114,17 @@ def denial(call: HookCall, reason: str) -> dict[str, Any]:
             "permissionDecisionReason": reason,
         }
     }
+
+
+def warning(call: HookCall, text: str) -> dict[str, Any]:
+    """The output that lets the host run the tool, and tells the agent something about it."""
+    if call.client == "cursor":
+        return {"agent_message": text}
+    if call.client == "agent":
+        return {"warning": text}
+    if call.client == "codex":
+        return {"systemMessage": text}
+    return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
 
 
 def context(call: HookCall, text: str) -> dict[str, Any]:

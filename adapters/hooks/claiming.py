@@ -2,15 +2,19 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from holdlog.adapters.hooks.binding import BoundServer
-from holdlog.adapters.hooks.calls import HookCall, context, denial
-from holdlog.adapters.hooks.files import digest_of, uncommitted
+from holdlog.adapters.hooks.calls import HookCall, context, denial, warning
+from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
+from holdlog.adapters.hooks.files import uncommitted
 from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.hooks.notes import HookClaim, HookFiles, Notes
+from holdlog.adapters.hooks.observed import note_observation
+from holdlog.adapters.hooks.reads import Reads
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
-from holdlog.adapters.hooks.texts import describe_denial, describe_session
+from holdlog.adapters.hooks.texts import describe_denial, describe_session, describe_stale
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.names import allowed_agent_name
 from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
@@ -21,8 +25,9 @@ def perform(engine: Engine, call: HookCall, files: HookFiles, server: BoundServe
     Raises HoldlogError and OSError."""
     session = session_of(call, server, engine.identity)
     with files.change(session.held_by) as notes:
-        work = HookWork(call, engine, session, notes)
+        work = HookWork(call, engine, session, notes, Reads(files, session.held_by, call.agent))
         work.adopt(files)
+        work.observe(files)
         output = work.run(files)
         work.finish(files)
         return output
@@ -31,8 +36,9 @@ def perform(engine: Engine, call: HookCall, files: HookFiles, server: BoundServe
 class HookWork:
     """The work of one hook call, while no other hook of its session runs."""
 
-    def __init__(self, call: HookCall, engine: Engine, session: HookSession, notes: Notes) -> None:
+    def __init__(self, call: HookCall, engine: Engine, session: HookSession, notes: Notes, reads: Reads) -> None:
         self._call = call
+        self._reads = reads
         self._engine = engine
         self._session = session
         self._notes = notes
@@ -50,6 +56,15 @@ class HookWork:
             for path, claim in former.claims.items():
                 Holder(self._engine, own).release(claim)
                 self._claim_again(path, claim)
+
+    def observe(self, files: HookFiles) -> None:
+        """Find out whether the host obeyed earlier denials."""
+        call, denied = self._call, self._notes.denied
+        settles = call.event in ("prompt", "turn-end", "session-end")
+        for path in [it for it in denied if settles or (call.event == "post-edit" and it in self._paths)]:
+            is_same = digest_of(path) == denied.pop(path)
+            if call.event == "post-edit" or is_same:
+                note_observation(files, self._client, obeyed=call.event != "post-edit")
 
     def finish(self, files: HookFiles) -> None:
         """Note the agent's name with the host's session, for its return in another process."""
@@ -71,14 +86,16 @@ class HookWork:
                 if call.called_name is not None:
                     self._rename(call.called_name)
                 reason = self._claim_all()
-                return {} if reason is None else denial(call, reason)
+                return self._checked_reads() if reason is None else denial(call, reason)
             case "start" | "prompt":
                 self._renew()
                 failures = files.take_failures() if call.event == "start" else []
                 text = describe_session(self._holder, self._name, call.event == "start", failures)
                 return context(call, text) if text and (call.client, call.event) != ("cursor", "prompt") else {}
             case "post-edit":
-                pass
+                self._record_changes()
+            case "read":
+                pass  # noted before (running.py)
             case "turn-end":
                 self._release_unchanged()
             case "subagent-end":
@@ -101,6 +118,36 @@ class HookWork:
         """Whether an agent belongs to the host's session: conversations of Cursor share one."""
         return self._call.client != "cursor" or agent == self._call.agent
 
+    @property
+    def _paths(self) -> list[str]:
+        return [os.path.realpath(path) for path in self._call.paths]
+
+    @property
+    def _client(self) -> str:
+        return f"{self._call.client} {self._call.version or self._session.version or 'unknown'}"
+
+    def _checked_reads(self) -> dict[str, Any]:
+        """The output for files that changed since the agent read them: once for each content."""
+        texts = []
+        for path in self._paths:
+            read, digest = self._reads.of(path), digest_of(path)
+            if read is None or self._reads.is_current(path):
+                continue
+            self._reads.note_warning(path, digest)
+            change = self._holder.change_by_another(path, digest, read.at)
+            texts.append(describe_stale(self._engine, path, change))
+        return warning(self._call, " ".join(texts)) if texts else {}
+
+    def _record_changes(self) -> None:
+        """Record the files that the call has changed, each once for each content."""
+        for path in self._paths:
+            digest, claim, read = digest_of(path), self._notes.claims.get(path), self._reads.of(path)
+            known = read.digest if read is not None else claim.digest if claim is not None else ""
+            if digest != known and (digest == MISSING or len(digest) == SHA256_LENGTH):
+                with suppress(InvalidError):  # outside of every workspace
+                    self._holder.record_change(path, self._name, None if digest == MISSING else digest)
+            self._reads.note(path, digest)
+
     def _claim_all(self) -> str | None:
         """Claim what the call is about to change, or nothing. Returns why the edit is denied."""
         new: list[str] = []
@@ -114,6 +161,8 @@ class HookWork:
             except BusyError as refusal:
                 if not self._holder.is_own(refusal.hold, self._names_of_others()):
                     self._release(lambda path, claim: path in new)
+                    real = os.path.realpath(path)
+                    self._notes.denied[real] = digest_of(real)
                     bound = self._session.server != "" or self._call.client == "codex"
                     return describe_denial(self._engine, refusal.hold, self._name, bound)
         return None

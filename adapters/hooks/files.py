@@ -1,7 +1,5 @@
-"""What became of a file: its digest, and whether git has committed it."""
+"""Whether git has committed a file."""
 
-import hashlib
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,22 +8,6 @@ from typing import Final
 from holdlog.adapters.operating_system.location import LocationError, find_git
 
 GIT_SECONDS: Final = 2.0
-LARGEST: Final = 64 * 1024 * 1024
-"""Bytes; of a larger file, size and time are compared."""
-
-
-def digest_of(path: str) -> str:
-    """A text that changes with the content of a file."""
-    try:
-        if os.path.isdir(path):
-            return "folder"
-        status = os.stat(path)
-        if status.st_size > LARGEST:
-            return f"{status.st_size} {status.st_mtime_ns}"
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return "missing"
 
 
 def uncommitted(paths: Sequence[str]) -> set[str]:

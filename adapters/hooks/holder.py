@@ -4,13 +4,15 @@ import os
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from holdlog.adapters.api.claims.files import FileChange, last_change
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.notes import HookClaim
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.domain.claims.commands import Sweep
+from holdlog.domain.claims.commands import RecordFileChange, Sweep
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import Hold, HoldlogError
+from holdlog.domain.times import microseconds
 
 MAX_CLAIMS: Final = 1_000
 """Claims of one session: hooks claim every file that an agent edits."""
@@ -54,6 +56,18 @@ class Holder:
             return holder.agent not in others
         # An agent whose MCP calls go to a server over HTTP has a session of that server.
         return hold.same_name and self.session.startswith("hook-") and holder.session.startswith(("mcp-", "meta-"))
+
+    def record_change(self, path: str, agent: str, sha256: str | None) -> None:
+        """Record that the agent changed a file. Raises InvalidError for a path outside of every workspace."""
+        resource = self.engine.requests.rules.claimable(path)
+        self.engine.writer.run(RecordFileChange(resource=resource, agent=agent, sha256=sha256), self.caller)
+
+    def change_by_another(self, path: str, digest: str, since: int) -> FileChange | None:
+        """The last change of a file by another session: to this digest, or after `since` (microseconds UTC)."""
+        resource = self.engine.requests.rules.claimable(path)
+        change = self.engine.read_now(lambda reader: last_change(reader, resource, self.session))
+        is_newer = change is not None and (change.sha256 == digest or microseconds(change.at) > since)
+        return change if is_newer else None
 
     def lost(self) -> list[Lost]:
         """What the session lost since it was last asked, including claims whose expiry nobody has noticed yet."""

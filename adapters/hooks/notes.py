@@ -39,11 +39,15 @@ class HookClaim(NamedTuple):
 
 
 class Notes:
-    """`names`: the name of each agent of the session. `claims`: by absolute path."""
+    """`names`: the name of each agent of the session. `claims`: by absolute path. `denied`: digests of the files whose
+    edit was denied, by path, until it is known whether the host ran the tool nevertheless."""
 
-    def __init__(self, names: dict[str, str], claims: dict[str, HookClaim]) -> None:
+    def __init__(
+        self, names: dict[str, str], claims: dict[str, HookClaim], denied: dict[str, str] | None = None
+    ) -> None:
         self.names = names
         self.claims = claims
+        self.denied = denied or {}
 
 
 class HookFiles:
@@ -58,7 +62,8 @@ class HookFiles:
         try:
             given = json.loads(self._read(self.folder / f"{session}.json", MAX_NOTES))
             claims = {path: HookClaim(*claim) for path, claim in given["claims"].items()}
-            return Notes({key: str(name) for key, name in given["names"].items()}, claims)
+            names = {key: str(name) for key, name in given["names"].items()}
+            return Notes(names, claims, {path: str(digest) for path, digest in given.get("denied", {}).items()})
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return Notes({}, {})
 
@@ -73,7 +78,7 @@ class HookFiles:
             try:
                 yield notes
             finally:  # also what was claimed before something failed
-                if not (notes.names or notes.claims):
+                if not (notes.names or notes.claims or notes.denied):
                     path.unlink(missing_ok=True)
                 elif (after := _encoded(notes)) != before:
                     self._replace(path, after)
@@ -101,23 +106,35 @@ class HookFiles:
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {event}: {problem}"
         text = "".join(it if it.isprintable() else "?" for it in line)[:300] + "\n"
         with suppress(OSError):
-            self._prepare()
-            path = self.folder / _FAILURES
-            fresh = os.O_TRUNC if path.exists() and path.stat().st_size > MAX_FAILURES else 0
-            descriptor = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh)
-            try:
-                os.write(descriptor, text.encode(errors="replace"))
-            finally:
-                os.close(descriptor)
+            if self.append(_FAILURES, text) > MAX_FAILURES:
+                self.replace_text(_FAILURES, text)
+
+    def append(self, name: str, line: str) -> int:
+        """Append a line to a file. Returns the size of the file in bytes. Raises OSError."""
+        self._prepare()
+        descriptor = self._open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            os.write(descriptor, line.encode(errors="replace"))
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+
+    def text_of(self, name: str, most: int) -> str:
+        """The text of a file; empty if it cannot be read."""
+        try:
+            return self._read(self.folder / name, most).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def replace_text(self, name: str, text: str) -> None:
+        """Replace the text of a file at once. Raises OSError."""
+        self._replace(self.folder / name, text.encode(errors="replace"))
 
     def take_failures(self) -> list[str]:
         """Return and remove the logged lines."""
-        path = self.folder / _FAILURES
-        try:
-            lines = self._read(path, 2 * MAX_FAILURES).decode(errors="replace").splitlines()
-            os.unlink(path)
-        except OSError:
-            return []
+        lines = self.text_of(_FAILURES, 2 * MAX_FAILURES).splitlines()
+        with suppress(OSError):
+            os.unlink(self.folder / _FAILURES)
         return lines
 
     def _prepare(self) -> None:
@@ -159,7 +176,7 @@ class HookFiles:
 
 
 def _encoded(notes: Notes) -> bytes:
-    return json.dumps({"names": notes.names, "claims": notes.claims}).encode()
+    return json.dumps({"names": notes.names, "claims": notes.claims, "denied": notes.denied}).encode()
 
 
 def _lock(descriptor: int) -> None:

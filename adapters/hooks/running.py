@@ -17,7 +17,9 @@ from typing import Any, Final
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import find_server
 from holdlog.adapters.hooks.calls import BadInputError, HookCall, parse
+from holdlog.adapters.hooks.digests import digest_of
 from holdlog.adapters.hooks.notes import HookFiles, Notes
+from holdlog.adapters.hooks.reads import Reads
 from holdlog.adapters.hooks.session import name_of, session_of
 from holdlog.adapters.operating_system.location import (
     avoided_folders,
@@ -53,7 +55,7 @@ def run(words: Sequence[str]) -> int:
             if store is not None:
                 files = HookFiles(store)
                 call = parse(given, event)
-                if call is not None and call.event != "post-edit":
+                if call is not None:
                     output = _answer(call, store, files)
             elif not isinstance(given, dict):
                 raise BadInputError("standard input must be a JSON object")
@@ -71,8 +73,15 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
             session = session_of(call, server, Identity(leases.salt)).held_by
             if server is not None and call.client != "cursor" and call.event != "subagent-end":
                 files.set_paused(session, call.event == "turn-end")
-            if _needs_nothing(call, files.read(session), leases, session):
+            reads = Reads(files, session, call.agent)
+            if call.event == "read":
+                for path in map(os.path.realpath, call.paths):
+                    reads.note(path, digest_of(path))
                 return {}
+            if _needs_nothing(call, files.read(session), leases, session, reads):
+                return {}
+    if call.event == "read":
+        return {}
     if server is not None:
         from holdlog.adapters.hooks.asking import ask
 
@@ -84,13 +93,20 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     return perform_alone(call, store, files, server)
 
 
-def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
+def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str, reads: Reads) -> bool:
     """Whether the call changes nothing and has nothing to say, as far as known without the whole store."""
-    if call.event == "pre-edit":
-        return _holds_all(call, notes, leases, session)
-    if call.event == "prompt":
-        return leases.is_idle(session)
-    return call.event in ("turn-end", "subagent-end") and not notes.claims
+    paths = [os.path.realpath(path) for path in call.paths]
+    match call.event:
+        case "pre-edit":
+            return _holds_all(call, notes, leases, session) and all(map(reads.is_current, paths))
+        case "post-edit":
+            return not notes.denied and all(map(reads.has_current, paths))
+        case "prompt":
+            return not notes.denied and leases.is_idle(session)
+        case "turn-end" | "subagent-end":
+            return not notes.denied and not notes.claims
+        case _:
+            return False
 
 
 def _holds_all(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:

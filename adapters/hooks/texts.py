@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
+from holdlog.adapters.api.claims.files import FileChange
 from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.lease import SECOND
@@ -40,6 +41,19 @@ def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
     else:
         remedy = f"run: holdlog wait {shlex.quote(full)} --timeout {WAIT}, then edit again"
     return f"holdlog: {state}. Work on something else first, or {remedy}."
+
+
+def describe_stale(engine: Engine, path: str, change: FileChange | None) -> str:
+    """What changed since the agent read a file. Says nothing of the content."""
+    spelled = engine.requests.rules.spelled
+    name = _shown(spelled(engine.requests.rules.resource(path)) if spelled else path)
+    if change is None:
+        return f"holdlog: {name} changed since you read it, by a program or a person; read it again if you rely on it."
+    verb = "changed" if change.sha256 else "removed"
+    return (
+        f"holdlog: {_shown(change.agent)} {verb} {name} at {change.at:%H:%M:%S} UTC, after you read it;"
+        " read it again before you edit it."
+    )
 
 
 def describe_session(holder: Holder, name: str, is_start: bool, failures: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from holdlog.adapters.eventsourcing.events import (
     ClaimReleasedEvent as ClaimReleasedEvent,
     ClaimResumedEvent as ClaimResumedEvent,
     ClaimUnqueuedEvent as ClaimUnqueuedEvent,
+    FileChangedEvent as FileChangedEvent,
     LogEvent as LogEvent,
     LogForkedEvent as LogForkedEvent,
     MessageAppendedEvent as MessageAppendedEvent,

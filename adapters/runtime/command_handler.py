@@ -11,6 +11,7 @@ from holdlog.domain.agent import Profile, Register, RegisterOutcome
 from holdlog.domain.claims import fencing
 from holdlog.domain.claims.acquire import Claimant, acquire
 from holdlog.domain.claims.board_storage import MAX_DUE, count_held, end_due_leases, load_board_to_write, save
+from holdlog.domain.claims.claim import FileChanged
 from holdlog.domain.claims.commands import (
     AcquireClaim,
     ClaimAcquired,
@@ -18,6 +19,7 @@ from holdlog.domain.claims.commands import (
     EndSession,
     LostClaims,
     Queued,
+    RecordFileChange,
     ReleaseClaim,
     ReleaseOutcome,
     Renew,
@@ -26,6 +28,7 @@ from holdlog.domain.claims.commands import (
     SweepOutcome,
     TouchSessions,
 )
+from holdlog.domain.claims.draft import BoardDraft
 from holdlog.domain.claims.lease import Who
 from holdlog.domain.claims.release import release, stop_waiting
 from holdlog.domain.commands import AnyCommand, Outcome, RecordsChanged
@@ -187,6 +190,12 @@ def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Ou
             stopped = stop_waiting(command, who, board)
             save(stopped, transaction, caller)
             return SweepOutcome(bool(stopped.events))
+        case RecordFileChange(resource=resource, agent=agent, sha256=sha256):
+            change = FileChanged(agent=agent, principal=caller.principal, sha256=sha256)
+            draft = BoardDraft(load_board_to_write(transaction, [resource]))
+            draft.record(resource, change)
+            save(draft.decide(None), transaction, caller)
+            return SweepOutcome(True)
         case Register():
             return _register(command, caller, transaction)
         case IssueToken() | RotateToken() | RevokeToken():

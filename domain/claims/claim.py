@@ -5,7 +5,9 @@ board, because subtrees and waiting span several claims: see board.py.
 """
 
 from collections.abc import Collection
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
 
 from holdlog.domain.claims.resource import Resource, overlap
 from holdlog.domain.message import Event
@@ -14,6 +16,9 @@ from holdlog.domain.names import Agent, Label, Note, claim_stream
 Mode = Literal["exclusive", "shared"]
 Outcome = Literal["released", "modified", "created", "deleted", "moved"]
 """What the holder reports that it did to the resource."""
+
+FileDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""SHA-256 of the content of a file, in hexadecimal."""
 
 # --- events
 
@@ -110,7 +115,17 @@ class ClaimUnqueued(Event):
     why: Literal["left", "absent", "granted"]
 
 
-ClaimEvent = ClaimGranted | ClaimResumed | ClaimReleased | ClaimExpired | ClaimQueued | ClaimUnqueued
+class FileChanged(Event):
+    """An agent changed the file that the resource names, as hooks of its host saw it. `sha256`: of the new content;
+    None: it was removed."""
+
+    topic: ClassVar[str] = "FileChanged"
+    agent: Agent
+    principal: Label | None = None
+    sha256: FileDigest | None
+
+
+ClaimEvent = ClaimGranted | ClaimResumed | ClaimReleased | ClaimExpired | ClaimQueued | ClaimUnqueued | FileChanged
 
 # --- state
 
@@ -208,6 +223,8 @@ def evolve(claim: Claim, event: ClaimEvent, at: int) -> Claim:
             waiting += 1
         case ClaimUnqueued():
             waiting -= 1
+        case FileChanged():
+            pass  # the version counts it
     return Claim(claim.resource, version, grants, waiting, past)
 
 

@@ -4,7 +4,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from pydantic import Field, model_validator
 
-from holdlog.domain.claims.claim import Mode, Outcome, PastHold
+from holdlog.domain.claims.claim import FileDigest, Mode, Outcome, PastHold
 from holdlog.domain.claims.lease import GRACE, SECOND, Loss
 from holdlog.domain.claims.resource import ClaimableResource, Resource
 from holdlog.domain.message import Command
@@ -77,6 +77,16 @@ class ReleaseClaim(Command):
         if self.also and self.resource is None:
             raise ValueError("also: requires resource; pass the first name as resource")
         return self
+
+
+class RecordFileChange(Command):
+    """Record that an agent changed the file that the resource names. `sha256`: of its new content; None: it was
+    removed."""
+
+    kind: ClassVar[str] = "record_file_change"
+    resource: Resource
+    agent: Agent
+    sha256: FileDigest | None
 
 
 class StopWaiting(Command):

@@ -103,6 +103,7 @@ _FIELDS: Final[dict[str, dict[str, dict[str, Any]]]] = {
         "ClaimReleased": {"agent": "ann", "outcome": "released"},
         "ClaimQueued": {"agent": "ann", "mode": "shared", "also": ["y"]},
         "ClaimUnqueued": {"agent": "ann", "why": "absent"},
+        "FileChanged": {"agent": "ann", "sha256": "ab" * 32},
     },
     "record": {"ValueWritten": {"value": 1}, "ValueDeleted": {}},
     "thread": {

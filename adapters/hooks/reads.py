@@ -1,0 +1,78 @@
+"""What the agents of a session have read: the digest of each file at their last read or edit.
+
+One private file per session next to the store, of lines that are only appended; not synced, because a lost line costs
+only a warning. Standard library only and quick to import: the hook's fast path uses it.
+"""
+
+import json
+import time
+from typing import Final, NamedTuple
+
+from holdlog.adapters.hooks.digests import digest_of, stamp_of
+from holdlog.adapters.hooks.notes import HookFiles
+
+MAX_READS: Final = 1024 * 1024
+"""Bytes; beyond, only the last line of each file is kept."""
+
+
+class FileRead(NamedTuple):
+    """`digest`, `stamp`: of the content that the agent knows (digests.py); `at`: microseconds UTC. `warned`: digest of
+    a newer content, about which the agent was warned."""
+
+    digest: str
+    stamp: str
+    at: int
+    warned: str = ""
+
+
+class Reads:
+    """The reads of one agent of a session. `agent`: as in `HookCall.agent`."""
+
+    def __init__(self, files: HookFiles, session: str, agent: str) -> None:
+        self._files = files
+        self._name = f"{session}.reads"
+        self._agent = agent
+        self._all = _parsed(files.text_of(self._name, 2 * MAX_READS))
+
+    def of(self, path: str) -> FileRead | None:
+        """The last read of a file; None if the agent has not read it."""
+        return self._all.get((self._agent, path))
+
+    def is_current(self, path: str) -> bool:
+        """Whether the file is as the agent knows it, was warned about it, or has never read it."""
+        read = self.of(path)
+        return read is None or stamp_of(path) == read.stamp or digest_of(path) in (read.digest, read.warned)
+
+    def has_current(self, path: str) -> bool:
+        """Whether the file is as the agent has read it."""
+        read = self.of(path)
+        return read is not None and (stamp_of(path) == read.stamp or digest_of(path) == read.digest)
+
+    def note(self, path: str, digest: str) -> None:
+        """Note that the agent knows this content of a file. Raises OSError."""
+        self._note(path, FileRead(digest, stamp_of(path), time.time_ns() // 1000))
+
+    def note_warning(self, path: str, digest: str) -> None:
+        """Note that the agent was warned about this content, once. Raises OSError."""
+        if (read := self.of(path)) is not None:
+            self._note(path, read._replace(warned=digest))
+
+    def _note(self, path: str, read: FileRead) -> None:
+        self._all[self._agent, path] = read
+        if self._files.append(self._name, _line(self._agent, path, read)) > MAX_READS:
+            self._files.replace_text(self._name, "".join(_line(*key, it) for key, it in self._all.items()))
+
+
+def _line(agent: str, path: str, read: FileRead) -> str:
+    return json.dumps([agent, path, *read]) + "\n"
+
+
+def _parsed(text: str) -> dict[tuple[str, str], FileRead]:
+    found: dict[tuple[str, str], FileRead] = {}
+    for line in text.splitlines():
+        try:
+            agent, path, digest, stamp, at, warned = json.loads(line)
+            found[str(agent), str(path)] = FileRead(str(digest), str(stamp), int(at), str(warned))
+        except (ValueError, TypeError):
+            continue  # cut off
+    return found
