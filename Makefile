@@ -18,7 +18,7 @@ export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test rest slow lowest check lint generate fmt docs dist bench conformance inspector schemathesis screenshot
+.PHONY: help demo test rest slow lowest check lint generate fmt docs dist packages bench conformance inspector claude schemathesis screenshot
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -70,6 +70,9 @@ dist: $(UV_FILE) ## build sdist and wheel into dist/, check both, and run the wh
 	$(UV) run --isolated --no-project --with dist/*.whl holdlog --version
 	$(UV) run --isolated --no-project --with "holdlog[mcp] @ $$(realpath dist/*.whl)" holdlog demo
 
+packages: $(UV_FILE) ## build the plugins, configurations and registry entry for hosts into build/packages, and check them
+	UV="$(UV)" $(UV) run python -m deploy.packages $(ARGS)
+
 schemathesis: $(UV_FILE) ## send a server requests that its OpenAPI document allows and forbids (EXAMPLES=1000 for a long run)
 	$(UV) run --group schemathesis pytest -m slow --timeout 3600 tests/processes/test_schemathesis.py $(ARGS)
 
@@ -81,6 +84,9 @@ conformance: $(UV_FILE) ## the official MCP suite against holdlog over HTTP (ARG
 
 inspector: $(UV_FILE) ## the official MCP Inspector, strict, in both eras
 	@$(UV) run --group conformance python -m tests.conformance.inspector
+
+claude: $(UV_FILE) ## the real Claude Code, from npm, with the plugin of `make packages` and a scripted model
+	@$(UV) run --group conformance python -m tests.conformance.claude_code
 
 screenshot: $(UV_FILE) ## take docs/page.png from a real server (needs chromium)
 	$(UV) run python -m tests.surfaces.browser.screenshot

