@@ -21,7 +21,7 @@ from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.liveness import Liveness, Process
 from holdlog.adapters.operating_system.location import is_url, state_location
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
-from holdlog.adapters.operating_system.pause import is_paused
+from holdlog.adapters.operating_system.pause import is_paused, resume
 from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
@@ -251,6 +251,9 @@ class ProcessLiveness(Liveness):
 
     def is_paused(self, session: str) -> bool:
         return is_paused(self._path, session)
+
+    def resume(self, session: str) -> bool:
+        return resume(self._path, session)
 
     def processes(self) -> list[Process]:
         return [Process(it.server, it.pid, it.what, it.folder) for it in connected(self._path)]

@@ -76,5 +76,8 @@ class ResourceNames(Protocol):
     def is_missing(self, resource: str, given: str) -> bool:
         """Whether no file exists, or is likely to exist, under a stored resource that the caller passed as `given`."""
 
+    def covers(self, folder: str) -> bool:
+        """Whether an absolute path is in a workspace; True if no workspace is known."""
+
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in the other workspaces: their names and resources."""

@@ -17,6 +17,8 @@ PROTOCOL: Final = 1
 """Grows when requests or responses change: a server of another release is not asked."""
 MAX_LINE: Final = 4 * 1024 * 1024
 """Bytes of a request or a response."""
+ASK_SECONDS: Final = 1.5
+"""A server that does not respond by then is not asked: the hook has time left to do the work itself."""
 
 
 class RefusedError(Exception):
@@ -24,10 +26,11 @@ class RefusedError(Exception):
 
 
 def ask(store: Path, server: BoundServer, call: HookCall) -> dict[str, Any] | None:
-    """The output for the host; None if the server cannot be asked. Raises RefusedError."""
+    """The output for the host; None if the server cannot be asked, or leaves it to the hook. Raises RefusedError."""
     request = json.dumps({"protocol": PROTOCOL, "call": call._asdict()}) + "\n"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(ASK_SECONDS)
             with socket_path(sessions_folder(store), server.server) as path:
                 connection.connect(path)
             connection.sendall(request.encode())

@@ -1,6 +1,7 @@
 """What identifies the content of a file. Standard library only and quick to import: the hook's fast path uses it."""
 
 import os
+import stat
 from typing import Final
 
 LARGEST: Final = 64 * 1024 * 1024
@@ -11,11 +12,12 @@ SHA256_LENGTH: Final = 64
 
 def digest_of(path: str) -> str:
     """A text that changes with the content of a file: its SHA-256 in hexadecimal, or another text if it is missing,
-    a folder, or too large."""
+    too large, or not a regular file: opening a pipe would block."""
     try:
-        if os.path.isdir(path):
-            return "folder"
-        if os.stat(path).st_size > LARGEST:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return "folder" if stat.S_ISDIR(status.st_mode) else "special"
+        if status.st_size > LARGEST:
             return stamp_of(path)
         import hashlib  # it loads OpenSSL (6 ms)
 

@@ -76,11 +76,12 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     if call.event == "read":
         return {}
     if server is not None:
-        from holdlog.adapters.hooks.asking import ask
+        from holdlog.adapters.hooks.asking import RefusedError, ask
 
-        output = ask(store, server, call)
-        if output is not None:
-            return output
+        with suppress(RefusedError):  # what fails here, too, is reported
+            output = ask(store, server, call)
+            if output is not None:
+                return output
     from holdlog.adapters.hooks.opening import perform_alone
 
     return perform_alone(call, store, files, server)

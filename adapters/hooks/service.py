@@ -22,6 +22,12 @@ READ_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.1
 
 
+def is_in_workspace(engine: Engine, folder: str) -> bool:
+    """Whether a folder is in a workspace of the store's server, as far as it knows workspaces."""
+    workspaces = engine.settings.workspaces
+    return workspaces is None or workspaces.covers(folder)
+
+
 class HookService:
     """Serves hooks in a thread until `close`. Without Unix sockets it does nothing, and hooks open the store
     themselves."""
@@ -84,10 +90,13 @@ class HookService:
                 return {"protocol": PROTOCOL}
             given = request["call"]
             call = HookCall(**{**given, "paths": tuple(given["paths"])})
+            if not is_in_workspace(self._engine, call.folder):
+                return {"protocol": 0}  # the hook names its files by its own folder
         except (ValueError, TypeError, KeyError, RecursionError):
             return {"protocol": 0}
         try:
-            self._engine.lease_maintenance.record_call(self._server.session)
+            if call.event not in ("turn-end", "subagent-end"):  # nothing is renewed after those
+                self._engine.lease_maintenance.record_call(self._server.session)
             output = perform(self._engine, call, self._files, self._server)
         except Exception as error:  # the hook reports it, and the edit is allowed
             return {"protocol": PROTOCOL, "error": (str(error).splitlines() or [type(error).__name__])[0]}

@@ -43,6 +43,10 @@ class Liveness:
         """Whether the session's turn has ended, so that its claims are not renewed for now."""
         return False
 
+    def resume(self, session: str) -> bool:
+        """End such a pause, because the session's agent made a call. Returns whether there was one."""
+        return False
+
     def describe(self, what: str) -> None:
         """Describe this process more exactly, once more is known (its client's name)."""
 

@@ -1,4 +1,4 @@
-"""A session whose turn has ended: its server does not renew its claims until the next hook of the session.
+"""A session whose turn has ended: its server does not renew its claims until the next hook or call of the session.
 
 Standard library only and quick to import: the hook's fast path uses it.
 """
@@ -19,3 +19,12 @@ def pause_file(store: Path, session: str) -> Path:
 def is_paused(store: Path, session: str) -> bool:
     """Whether hooks reported that the session's turn has ended."""
     return pause_file(store, session).exists()
+
+
+def resume(store: Path, session: str) -> bool:
+    """Let the session's server renew its claims again. Returns whether it was paused."""
+    try:
+        pause_file(store, session).unlink()
+    except OSError:
+        return False
+    return True

@@ -113,6 +113,11 @@ class Workspaces:
         is_word = any("/" not in name and "." not in name for name in (path, spelling.canonical(given)))
         return is_word or not any(os.path.isdir(os.path.dirname(file)) for file in files)
 
+    def covers(self, folder: str) -> bool:
+        """Whether an absolute path is in a workspace, links followed; True if no workspace is known."""
+        known = self._fresh()
+        return not known or owner(Path(os.path.realpath(folder)).as_posix(), known) is not None
+
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in every other workspace, as (workspace name, resource), for a stored resource."""
         known = self._fresh()

@@ -33,7 +33,8 @@ PARTS: Final = 3
 
 class LeaseMaintenance:
     """Maintains leases. `steady`: the clock of leases. `connected`: whether a process is alive. `paused`: whether the
-    turn of a session has ended, so that nothing renews what it holds. Durations in seconds. Thread-safe."""
+    turn of a session has ended, so that nothing renews what it holds; `resume`: ends that. Durations in seconds.
+    Thread-safe."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class LeaseMaintenance:
         idle_limit: float,
         heirs: Callable[[Sequence[str], Reader], tuple[tuple[str, str, str], ...]] = lambda gone, reader: (),
         paused: Callable[[str], bool] = lambda session: False,
+        resume: Callable[[str], bool] = lambda session: False,
     ) -> None:
         self._store = store
         self._writer = writer
@@ -54,6 +56,7 @@ class LeaseMaintenance:
         self._idle_limit = idle_limit
         self._heirs = heirs
         self._paused = paused
+        self._resume = resume
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
         self._ended = False
@@ -113,12 +116,13 @@ class LeaseMaintenance:
             self._wake()
 
     def record_call(self, session: str | None) -> None:
-        """Record a call of this session."""
+        """Record a call of this session: what it holds is renewed again."""
         if self._server and session is not None:
+            was_paused = self._resume(session)  # its hooks may have been removed since its turn ended
             with self._news:
                 now, before = self._steady(), self._last_calls.get(session)
                 self._last_calls[session] = now
-                if before is None or now - before >= self._idle_limit * SECOND:  # its renewal had stopped
+                if was_paused or before is None or now - before >= self._idle_limit * SECOND:  # renewal had stopped
                     self._wake()
 
     def took(self, lease: int) -> None:

@@ -73,6 +73,7 @@ class OpenStore:
             settings.idle_limit,
             partial(_heirs, server),
             server.is_paused,
+            server.resume,
         )
         self._grace = settings.grace
         self.settings = settings

@@ -48,6 +48,10 @@ class Host:
     def call(self, tool: str, session: str, **given: Any) -> dict[str, Any]:
         """Call a tool of our server; the hook before it comes first, as in Claude Code."""
         self.hook(session, EDIT, tool_name=f"mcp__holdlog__holdlog_{tool}", tool_input=given)
+        return self.call_alone(tool, **given)
+
+    def call_alone(self, tool: str, **given: Any) -> dict[str, Any]:
+        """Call a tool of our server, without a hook."""
         answer: dict[str, Any] = self._ask({"do": "call", "tool": tool, "given": given})
         return answer
 
@@ -233,6 +237,44 @@ def test_server_renews_nothing_after_the_end_of_a_turn(
     began = time.monotonic()
     until(lambda: time.monotonic() - began > 4)
     assert held(repository) == {"a.py": "alice"}
+
+
+@pytest.mark.check
+def test_server_renews_again_once_its_agent_calls_it_although_no_hook_runs(
+    host: Callable[[], Host], repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "HOLDLOG_LEASE_SECONDS", "4")
+    claude = host()
+    claude.serve()
+    assert claude.call("claim", "s-1", resource="a.py", agent="alice")["status"] == "claimed"
+    claude.hook("s-1", "Stop")
+    assert claude.call_alone("claim", resource="b.py", agent="alice")["status"] == "claimed"
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 5)
+    assert sorted(held(repository)) == ["a.py", "b.py"]
+
+
+@pytest.mark.check
+def test_interrupted_turn_ends_renewal_after_the_idle_limit(
+    host: Callable[[], Host], repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "HOLDLOG_LEASE_SECONDS", "2")
+    monkeypatch.setitem(ENVIRONMENT, "HOLDLOG_IDLE_LIMIT", "3")
+    claude = host()
+    claude.serve()
+    assert claude.edit("s-1", "a.py") is None
+    until(lambda: held(repository) == {})  # no hook says that the turn has ended
+    assert claude.edit("s-1", "a.py") is None
+    assert list(held(repository)) == ["a.py"]
+
+
+@pytest.mark.check
+def test_hook_of_a_frozen_server_claims_by_itself(host: Callable[[], Host], repository: Path) -> None:
+    claude = host()
+    claude.serve()
+    os.kill(claude.server_pid, signal.SIGSTOP)
+    assert claude.edit("s-1", "a.py") is None
+    assert list(held(repository)) == ["a.py"]
 
 
 @pytest.mark.check

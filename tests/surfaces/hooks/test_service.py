@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks import asking
 from holdlog.adapters.hooks.asking import PROTOCOL, RefusedError, ask
 from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
 from holdlog.adapters.hooks.calls import HookCall, parse
 from holdlog.adapters.hooks.service import HookService
 from holdlog.adapters.operating_system.hook_socket import socket_path
+from holdlog.adapters.operating_system.workspaces import find_workspaces
 from holdlog.adapters.runtime.engine import Engine
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
@@ -24,9 +27,9 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Un
 class Served:
     """A server of hooks for the store of a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
         self.folder = folder
-        self.engine: Engine = open_holdlog(folder / "state.db", what="mcp stdio")
+        self.engine: Engine = open_holdlog(folder / "state.db", settings, what="mcp stdio")
         self.engine.keep_sessions()
         self.service = HookService(self.engine)
         assert self.engine.caller.session is not None
@@ -137,6 +140,38 @@ def test_folder_with_a_long_name_has_a_socket(tmp_path: Path, monkeypatch: pytes
         assert served.ask("pre-edit", paths=["a.py"]) == {}
     finally:
         served.close()
+
+
+def test_server_that_does_not_respond_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "ASK_SECONDS", 0.05)
+    served.service.close()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as frozen:  # as one that was stopped: nothing is accepted
+        with socket_path(sessions_folder(served.store), served.server.server) as path:
+            frozen.bind(path)
+        frozen.listen()
+        assert served.ask("pre-edit", paths=["a.py"]) is None
+
+
+def test_server_leaves_a_folder_outside_of_its_workspaces_to_the_hook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, other = tmp_path / "here", tmp_path / "other"
+    for folder in (here, other):
+        (folder / ".holdlog").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    served = Served(here, Settings(workspaces=find_workspaces({}, here)))
+    try:
+        assert served.ask("pre-edit", paths=["a.py"]) == {}
+        assert served.ask("pre-edit", cwd=str(other), paths=["a.py"]) is None
+        assert served.held() == ["a.py"]
+    finally:
+        served.close()
+
+
+def test_pipe_among_the_files_does_not_block_the_server(served: Served) -> None:
+    os.mkfifo(served.folder / "pipe")
+    assert served.ask("pre-edit", paths=["pipe"]) == {}
+    assert served.ask("turn-end") == {}
 
 
 @pytest.mark.check
