@@ -12,8 +12,8 @@ from holdlog.adapters.cli.parsers import Commands
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.cli.setup.changes import Change
-    from holdlog.adapters.cli.setup.hosts import Place
+    from holdlog.adapters.cli.setup.changes import FileEdit
+    from holdlog.adapters.cli.setup.hosts import Project
     from holdlog.adapters.cli.setup.plan import Plan
 
 CLIENTS: Final = ("claude-code", "cursor", "codex", "vscode", "windsurf", "claude-desktop", "opencode")
@@ -46,7 +46,9 @@ def add_init(commands: Commands) -> None:
         help=f"a host: {', '.join(CLIENTS)}; repeatable (default: those that are found)",
     )
     parser.add_argument("--yes", action="store_true", help="write without asking (default: ask)")
-    parser.add_argument("--print", action="store_true", help="show what would change, and write nothing")
+    parser.add_argument(
+        "--print", action="store_true", help="show what would change, and write nothing (default: write)"
+    )
     parser.add_argument("--undo", action="store_true", help="remove what init added (default: add)")
     parser.add_argument(
         "--agents-md", action="store_true", help="with --yes: also add ten lines for agents to AGENTS.md or CLAUDE.md"
@@ -58,32 +60,32 @@ def add_init(commands: Commands) -> None:
 
 def run_init(options: argparse.Namespace) -> int:
     """Run `holdlog init`. Raises InvalidError, LocationError."""
-    from holdlog.adapters.cli.setup.plan import Wishes, place_of, plan
+    from holdlog.adapters.cli.setup.plan import Choices, plan, project_here
 
-    place = place_of(project_folder(), own_command(), dict(os.environ))
-    hosts = chosen_hosts(options.client, place, options.undo)
-    found = plan(place, Wishes(hosts, options.tracked, options.undo))
+    project = project_here(project_folder(), own_command(), dict(os.environ))
+    hosts = chosen_hosts(options.client, project, options.undo)
+    found = plan(project, Choices(hosts, options.tracked, options.undo))
     for skipped in found.skipped:
-        _note(f"{_relative(skipped.path, place)} {skipped.why}")
-    changes = _agreed(found, options, place)
+        _note(f"{_relative(skipped.path, project)} {skipped.why}")
+    changes = _agreed(found, options, project)
     if options.print:
         return 0
-    failed = _write(changes, place)
+    failed = _write(changes, project)
     if options.undo:
         print("nothing of init is left here" if not changes else f"removed from {_count(changes)}")
         return 1 if failed else 0
     if not changes:
         print("everything is set up already")
-    return 1 if failed or not _finish(hosts, place) else 0
+    return 1 if failed or not _finish(hosts, project) else 0
 
 
-def chosen_hosts(named: Sequence[str] | None, place: "Place", undo: bool) -> list[str]:
+def chosen_hosts(named: Sequence[str] | None, project: "Project", undo: bool) -> list[str]:
     """The hosts to set up. Raises InvalidError if none is named and none found."""
     from holdlog.adapters.cli.setup.hosts import HOSTS
 
     if named:
         return list(dict.fromkeys(named))
-    found = [name for name, host in HOSTS.items() if undo or host.is_used(place)]
+    found = [name for name, host in HOSTS.items() if undo or host.is_used(project)]
     if not found:
         raise InvalidError(f"--client: no host was found here; name one of {', '.join(CLIENTS)}")
     return found
@@ -105,38 +107,38 @@ def own_command() -> str:
     return str(Path(sys.argv[0]).resolve()) if Path(sys.argv[0]).name == "holdlog" else "holdlog"
 
 
-def _agreed(found: "Plan", options: argparse.Namespace, place: "Place") -> list["Change"]:
+def _agreed(found: "Plan", options: argparse.Namespace, project: "Project") -> list["FileEdit"]:
     """Show the changes, and return those that the person agrees to. Raises InvalidError without a terminal."""
-    asks = sys.stdin.isatty() and sys.stdout.isatty() and not options.yes and not options.print
+    is_interactive = sys.stdin.isatty() and sys.stdout.isatty() and not options.yes and not options.print
     groups = [
         ("Write these files?", found.hosts, True),
         ("Write instructions for agents?", found.instructions, options.agents_md or options.undo),
         ("Check claims before each git commit?", found.git_hook, options.git_hook or options.undo),
     ]
-    agreed: list[Change] = []
+    agreed: list[FileEdit] = []
     for question, changes, by_default in groups:
-        if not changes or not (asks or options.print or by_default):
+        if not changes or not (is_interactive or options.print or by_default):
             continue
-        _show(changes, place, options.yes)
-        if asks and not _asks(question if not options.undo else "Change these files?", by_default):
+        _show(changes, project, options.yes)
+        if is_interactive and not _is_agreed(question if not options.undo else "Change these files?", by_default):
             continue
         agreed += changes
-    if agreed and not (asks or options.yes or options.print):
+    if agreed and not (is_interactive or options.yes or options.print):
         raise InvalidError("--yes: is missing; without a terminal, init writes only with it")
     return agreed
 
 
-def _show(changes: Sequence["Change"], place: "Place", briefly: bool) -> None:
+def _show(changes: Sequence["FileEdit"], project: "Project", briefly: bool) -> None:
     from holdlog.adapters.cli.texts import printable
 
     for change in changes:
         verb = "create" if change.before is None else "remove" if change.after is None else "change"
-        print(f"{verb} {_relative(change.path, place)}: {change.what}")
+        print(f"{verb} {_relative(change.path, project)}: {change.what}")
         for line in () if briefly else change.diff().splitlines()[2:]:
             print(f"    {printable(line)}")
 
 
-def _asks(question: str, by_default: bool) -> bool:
+def _is_agreed(question: str, by_default: bool) -> bool:
     try:
         answer = input(f"{question} [{'Y/n' if by_default else 'y/N'}] ").strip().lower()
     except EOFError:
@@ -144,32 +146,32 @@ def _asks(question: str, by_default: bool) -> bool:
     return by_default if not answer else answer in ("y", "yes")
 
 
-def _write(changes: Sequence["Change"], place: "Place") -> bool:
+def _write(changes: Sequence["FileEdit"], project: "Project") -> bool:
     """Write the changes. Returns whether one failed."""
     from holdlog.adapters.cli.setup.changes import write
     from holdlog.adapters.cli.setup.store import prepare_store
     from holdlog.domain.refusals import StoreError
 
     failed = False
-    backups = prepare_store(place.root)
+    backups = prepare_store(project.root)
     for change in changes:
         try:
             write(change, backups)
         except (OSError, StoreError) as error:
             why = getattr(error, "strerror", None) or error
-            _note(f"{_relative(change.path, place)} is left as it is: {why}")
+            _note(f"{_relative(change.path, project)} is left as it is: {why}")
             failed = True
     return failed
 
 
-def _finish(hosts: Sequence[str], place: "Place") -> bool:
+def _finish(hosts: Sequence[str], project: "Project") -> bool:
     """Start the servers as the hosts do, and say what comes next. Returns whether they start."""
     from holdlog.adapters.cli.setup.hosts import HOSTS
     from holdlog.adapters.cli.setup.report import started
 
     sound = True
     for name in hosts:
-        line, starts = started(name, place)
+        line, starts = started(name, project)
         sound = sound and starts
         print(f"{HOSTS[name].title}: {line}")
         if starts:
@@ -179,16 +181,16 @@ def _finish(hosts: Sequence[str], place: "Place") -> bool:
     return sound
 
 
-def _relative(path: Path, place: "Place") -> str:
+def _relative(path: Path, project: "Project") -> str:
     from holdlog.adapters.cli.texts import printable
 
-    for base, shown in ((place.root, ""), (place.home, "~/")):
+    for base, shown in ((project.root, ""), (project.home, "~/")):
         if path.is_relative_to(base):
             return printable(f"{shown}{path.relative_to(base)}")
     return printable(str(path))
 
 
-def _count(changes: Sequence["Change"]) -> str:
+def _count(changes: Sequence["FileEdit"]) -> str:
     return f"{len(changes)} file{'s' if len(changes) > 1 else ''}"
 
 

@@ -69,7 +69,8 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live-test",
         action="store_true",
-        help="with --client: hold a file while your agent tries to edit it, and report whether the host stopped it",
+        help="with --client: hold a file while your agent tries to edit it, and report whether the host stopped it"
+        " (default: no test)",
     )
     parser.set_defaults(run=run_doctor)
 

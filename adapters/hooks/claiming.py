@@ -70,8 +70,8 @@ class HookWork:
     def observe(self, files: HookFiles) -> None:
         """Find out whether the host obeyed earlier denials."""
         call, denied = self._call, self._notes.denied
-        settles = call.event in ("prompt", "turn-end", "session-end")
-        for path in [it for it in denied if settles or (call.event == "post-edit" and it in self._paths)]:
+        is_decided = call.event in ("prompt", "turn-end", "session-end")
+        for path in [it for it in denied if is_decided or (call.event == "post-edit" and it in self._paths)]:
             is_same = digest_of(path) == denied.pop(path)
             if call.event == "post-edit" or is_same:
                 note_observation(files, self._client, obeyed=call.event != "post-edit")

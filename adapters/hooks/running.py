@@ -76,9 +76,9 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     if call.event == "read":
         return {}
     if server is not None:
-        from holdlog.adapters.hooks.asking import RefusedError, ask
+        from holdlog.adapters.hooks.asking import ServerFailedError, ask
 
-        with suppress(RefusedError):  # what fails here, too, is reported
+        with suppress(ServerFailedError):  # what fails here, too, is reported
             output = ask(store, server, call)
             if output is not None:
                 return output

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from deploy.packages.project import NAME
 from holdlog.adapters.cli.setup.block import HTML, add_block
-from holdlog.adapters.cli.setup.hosts import HOSTS, OWN_TOOLS, HostFile, Place
+from holdlog.adapters.cli.setup.hosts import HOSTS, OWN_TOOLS, HostFile, Project
 from holdlog.adapters.cli.setup.json_edit import add
 from holdlog.adapters.cli.setup.plan import INSTRUCTIONS
 
@@ -17,7 +17,7 @@ AGENTS_MD: Final = add_block("", INSTRUCTIONS, HTML)
 
 def init_files(host: str) -> dict[str, str]:
     """The files of a host with nothing but what `holdlog init` adds, by their paths below the project."""
-    return {file.path.as_posix(): _text(file) for file in HOSTS[host].files(Place(HERE, HERE, NAME, {}))}
+    return {file.path.as_posix(): _text(file) for file in HOSTS[host].files(Project(HERE, HERE, NAME, {}))}
 
 
 def claude_code_hooks() -> dict[str, Any]:

@@ -19,7 +19,7 @@ LARGEST: Final = 4 * 1024 * 1024
 NEW_MODE: Final = 0o644
 
 
-class Change(NamedTuple):
+class FileEdit(NamedTuple):
     """A file to write. `before`: its text, None if it does not exist. `after`: None removes it."""
 
     path: Path
@@ -42,7 +42,7 @@ class Skipped(NamedTuple):
     why: str
 
 
-def change_of(file: HostFile, undo: bool, tracked: bool) -> Change | Skipped | None:
+def change_of(file: HostFile, undo: bool, tracked: bool) -> FileEdit | Skipped | None:
     """What to do with a file of a host; None if nothing. `tracked`: also change a file that git tracks."""
     try:
         before = read_text(file.path)
@@ -55,7 +55,7 @@ def change_of(file: HostFile, undo: bool, tracked: bool) -> Change | Skipped | N
         return Skipped(
             file.path, f"is tracked by git, so it is left as it is: use --tracked, or {_by_hand(file, undo)}"
         )
-    return Change(file.path, file.what, before, after or None)
+    return FileEdit(file.path, file.what, before, after or None)
 
 
 def read_text(path: Path) -> str | None:
@@ -70,7 +70,7 @@ def read_text(path: Path) -> str | None:
     return text
 
 
-def write(change: Change, backups: Path) -> None:
+def write(change: FileEdit, backups: Path) -> None:
     """Write a file at once, or remove it, and keep its former text in `backups`. Links are followed; the mode stays.
     Raises OSError."""
     path = Path(os.path.realpath(change.path))

@@ -10,8 +10,8 @@ from typing import Final
 
 from holdlog.adapters.auth.identity import SessionId
 from holdlog.adapters.cli.init import own_command, project_folder
-from holdlog.adapters.cli.setup.hosts import HOSTS, Place
-from holdlog.adapters.cli.setup.plan import place_of
+from holdlog.adapters.cli.setup.hosts import HOSTS, Project
+from holdlog.adapters.cli.setup.plan import project_here
 from holdlog.adapters.cli.setup.report import configured, started
 from holdlog.adapters.cli.store import finding_line, print_line
 from holdlog.adapters.compose import open_holdlog
@@ -30,25 +30,25 @@ _CLIENT_OF: Final = {"claude-code": "claude"}
 
 def examine_client(name: str, live_test: bool, as_json: bool) -> int:
     """Check a host. Returns the exit code. Raises HoldlogError, LocationError."""
-    place = place_of(project_folder(), own_command(), dict(os.environ))
-    store = find_store(None, os.environ, place.root)
+    project = project_here(project_folder(), own_command(), dict(os.environ))
+    store = find_store(None, os.environ, project.root)
     if live_test:
-        _test_live(name, place, store)
-    findings = list(_findings(name, place, store))
+        _test_live(name, project, store)
+    findings = list(_findings(name, project, store))
     sound = all(it.level != "bad" for it in findings)
     if as_json:
         print_line(
             json.dumps({"client": name, "sound": sound, "findings": [it._asdict() for it in findings]}, indent=2)
         )
     else:
-        print_line(f"{HOSTS[name].title} in {place.root}")
+        print_line(f"{HOSTS[name].title} in {project.root}")
         for finding in findings:
             print_line(finding_line(finding))
     return 0 if sound else 1
 
 
-def _findings(name: str, place: Place, store: Path) -> Iterator[Finding]:
-    for file in configured(name, place):
+def _findings(name: str, project: Project, store: Path) -> Iterator[Finding]:
+    for file in configured(name, project):
         where = f"{file.path}: {file.what}"
         if file.problem is not None:
             yield Finding("file", "bad", f"{file.path} cannot be read: {file.problem}")
@@ -58,7 +58,7 @@ def _findings(name: str, place: Place, store: Path) -> Iterator[Finding]:
             )
         else:
             yield Finding("file", "ok", where)
-    line, starts = started(name, place)
+    line, starts = started(name, project)
     yield Finding("server", "ok" if starts else "bad", line)
     yield _guard(name, store)
 
@@ -80,7 +80,7 @@ def _guard(name: str, store: Path) -> Finding:
             return Finding("guard", "warn", f"unverified: no denied edit of {client} was seen yet; to try one: {todo}")
 
 
-def _test_live(name: str, place: Place, store: Path) -> None:
+def _test_live(name: str, project: Project, store: Path) -> None:
     """Hold a file in a session of our own while the person's agent tries to edit it. Raises InvalidError."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidError("--live-test: needs a terminal, because you have to ask your agent for an edit")
@@ -90,7 +90,7 @@ def _test_live(name: str, place: Place, store: Path) -> None:
         return
     engine = open_holdlog(store, session=SessionId("option", f"live-test-{os.getpid()}"), what="holdlog doctor")
     engine.kept_by = BY_LEASE
-    path = place.root / TEST_FILE
+    path = project.root / TEST_FILE
     try:
         call = engine.requests.claims.claim(str(path), "live-test", lease_seconds=TEST_SECONDS)
         engine.claim(call, engine.caller)

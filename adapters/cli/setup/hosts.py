@@ -22,7 +22,7 @@ _OWN_HOOK: Final = re.compile(r"(?:\S*/|'.*/)?holdlog'? hook")
 Format = Literal["json", "toml"]
 
 
-class Place(NamedTuple):
+class Project(NamedTuple):
     """Where init runs. `root`: the folder of the project; `home`: of the user; `command`: starts holdlog."""
 
     root: Path
@@ -49,8 +49,8 @@ class Host(NamedTuple):
     what a person does after init."""
 
     title: str
-    is_used: Callable[[Place], bool]
-    files: Callable[[Place], list[HostFile]]
+    is_used: Callable[[Project], bool]
+    files: Callable[[Project], list[HostFile]]
     next_step: str
 
 
@@ -59,8 +59,8 @@ def hook_command(command: str) -> str:
     return f"{shlex.quote(command)} hook"
 
 
-def _server(place: Place, key: str, **more: Any) -> Entry:
-    return Entry((key, "holdlog"), {**more, "command": place.command, "args": []})
+def _server(project: Project, key: str, **more: Any) -> Entry:
+    return Entry((key, "holdlog"), {**more, "command": project.command, "args": []})
 
 
 def _is_hook(item: Any) -> bool:
@@ -88,71 +88,71 @@ def _hooks(command: str, before: str, after: str) -> tuple[Entry, ...]:
     )
 
 
-def _claude_code(place: Place) -> list[HostFile]:
+def _claude_code(project: Project) -> list[HostFile]:
     allowed = Entry(("permissions", "allow"), "mcp__holdlog", listed=True)
-    hooks = _hooks(place.command, f"{EDITS}|Bash", f"Read|{EDITS}")
+    hooks = _hooks(project.command, f"{EDITS}|Bash", f"Read|{EDITS}")
     return [
-        HostFile(place.root / ".mcp.json", "starts the server", (_server(place, "mcpServers"),)),
-        HostFile(place.root / ".claude" / "settings.local.json", "allows its tools, runs hooks", (allowed, *hooks)),
+        HostFile(project.root / ".mcp.json", "starts the server", (_server(project, "mcpServers"),)),
+        HostFile(project.root / ".claude" / "settings.local.json", "allows its tools, runs hooks", (allowed, *hooks)),
     ]
 
 
-def _codex(place: Place) -> list[HostFile]:
-    command = json.dumps(place.command)  # also a string of TOML
+def _codex(project: Project) -> list[HostFile]:
+    command = json.dumps(project.command)  # also a string of TOML
     block = f"[mcp_servers.holdlog]\ncommand = {command}\nstartup_timeout_sec = 30\ntool_timeout_sec = 60\n"
-    hooks = _hooks(place.command, "Bash|apply_patch", "apply_patch")
+    hooks = _hooks(project.command, "Bash|apply_patch", "apply_patch")
     return [
-        HostFile(place.home / ".codex" / "config.toml", "starts the server", block=block),
-        HostFile(place.root / ".codex" / "hooks.json", "runs hooks", hooks),
+        HostFile(project.home / ".codex" / "config.toml", "starts the server", block=block),
+        HostFile(project.root / ".codex" / "hooks.json", "runs hooks", hooks),
     ]
 
 
-def _cursor(place: Place) -> list[HostFile]:
+def _cursor(project: Project) -> list[HostFile]:
     events = (
         *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt"),
         *("beforeShellExecution", "beforeMCPExecution", "stop", "subagentStop", "sessionEnd"),
     )
-    handler = {"command": hook_command(place.command), "timeout": HOOK_SECONDS}
+    handler = {"command": hook_command(project.command), "timeout": HOOK_SECONDS}
     hooks = tuple(Entry(("hooks", event), handler, True, _is_hook) for event in events)
     return [
-        HostFile(place.root / ".cursor" / "mcp.json", "starts the server", (_server(place, "mcpServers"),)),
-        HostFile(place.root / ".cursor" / "hooks.json", "runs hooks", (Entry(("version",), 1), *hooks)),
+        HostFile(project.root / ".cursor" / "mcp.json", "starts the server", (_server(project, "mcpServers"),)),
+        HostFile(project.root / ".cursor" / "hooks.json", "runs hooks", (Entry(("version",), 1), *hooks)),
     ]
 
 
-def _vscode(place: Place) -> list[HostFile]:
-    entry = _server(place, "servers", type="stdio")
-    return [HostFile(place.root / ".vscode" / "mcp.json", "starts the server", (entry,))]
+def _vscode(project: Project) -> list[HostFile]:
+    entry = _server(project, "servers", type="stdio")
+    return [HostFile(project.root / ".vscode" / "mcp.json", "starts the server", (entry,))]
 
 
-def _windsurf(place: Place) -> list[HostFile]:
-    path = place.home / ".codeium" / "windsurf" / "mcp_config.json"
-    return [HostFile(path, "starts the server, in all projects", (_server(place, "mcpServers"),))]
+def _windsurf(project: Project) -> list[HostFile]:
+    path = project.home / ".codeium" / "windsurf" / "mcp_config.json"
+    return [HostFile(path, "starts the server, in all projects", (_server(project, "mcpServers"),))]
 
 
-def _claude_desktop(place: Place) -> list[HostFile]:
-    value = {"command": shutil.which(place.command) or place.command, "args": ["--db", _store(place)]}
-    path = _desktop_folder(place) / "claude_desktop_config.json"
+def _claude_desktop(project: Project) -> list[HostFile]:
+    value = {"command": shutil.which(project.command) or project.command, "args": ["--db", _store(project)]}
+    path = _desktop_folder(project) / "claude_desktop_config.json"
     return [
         HostFile(path, "starts the server with the store of this project", (Entry(("mcpServers", "holdlog"), value),))
     ]
 
 
-def _opencode(place: Place) -> list[HostFile]:
-    value = {"type": "local", "command": [place.command], "enabled": True}
-    return [HostFile(place.root / "opencode.json", "starts the server", (Entry(("mcp", "holdlog"), value),))]
+def _opencode(project: Project) -> list[HostFile]:
+    value = {"type": "local", "command": [project.command], "enabled": True}
+    return [HostFile(project.root / "opencode.json", "starts the server", (Entry(("mcp", "holdlog"), value),))]
 
 
-def _store(place: Place) -> str:
+def _store(project: Project) -> str:
     from holdlog.adapters.operating_system.location import find_store
 
-    return str(find_store(None, {}, place.root))
+    return str(find_store(None, {}, project.root))
 
 
-def _desktop_folder(place: Place) -> Path:
+def _desktop_folder(project: Project) -> Path:
     if sys.platform == "darwin":
-        return place.home / "Library" / "Application Support" / "Claude"
-    return Path(place.environ.get("APPDATA") or place.home / ".config") / "Claude"
+        return project.home / "Library" / "Application Support" / "Claude"
+    return Path(project.environ.get("APPDATA") or project.home / ".config") / "Claude"
 
 
 HOSTS: Final[Mapping[str, Host]] = {
@@ -160,7 +160,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         "Claude Code",
         lambda it: it.has("claude") or (it.home / ".claude").is_dir() or (it.root / ".claude").is_dir(),
         _claude_code,
-        "restart Claude Code in this folder, and approve the server holdlog when it asks",
+        "restart Claude Code in this folder, and approve the server holdlog when it is_interactive",
     ),
     "cursor": Host(
         "Cursor",

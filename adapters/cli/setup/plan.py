@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdlog.adapters.cli.setup.block import HTML, add_block, remove_block
-from holdlog.adapters.cli.setup.changes import Change, Skipped, change_of, git_output, ignored_lines, read_text
-from holdlog.adapters.cli.setup.hosts import HOSTS, Place
+from holdlog.adapters.cli.setup.changes import FileEdit, Skipped, change_of, git_output, ignored_lines, read_text
+from holdlog.adapters.cli.setup.hosts import HOSTS, Project
 
 INSTRUCTIONS: Final = """\
 ## Other agents work here, too (holdlog)
@@ -29,7 +29,7 @@ _MANAGERS: Final = {
 EXECUTABLE: Final = 0o755
 
 
-class Wishes(NamedTuple):
+class Choices(NamedTuple):
     """What to set up. `tracked`: also change files that git tracks. `undo`: remove what init added."""
 
     hosts: Sequence[str]
@@ -40,72 +40,72 @@ class Wishes(NamedTuple):
 class Plan(NamedTuple):
     """`hosts`: changes of the hosts' files; `instructions` and `git_hook`: changes that need consent of their own."""
 
-    hosts: list[Change]
-    instructions: list[Change]
-    git_hook: list[Change]
+    hosts: list[FileEdit]
+    instructions: list[FileEdit]
+    git_hook: list[FileEdit]
     skipped: list[Skipped]
 
 
-def plan(place: Place, wishes: Wishes) -> Plan:
+def plan(project: Project, choices: Choices) -> Plan:
     """Plan the changes. Reads only."""
-    hosts, skipped = list[Change](), list[Skipped]()
-    for name in wishes.hosts:
-        for file in HOSTS[name].files(place):
-            found = change_of(file, wishes.undo, wishes.tracked)
-            if isinstance(found, Change):
+    hosts, skipped = list[FileEdit](), list[Skipped]()
+    for name in choices.hosts:
+        for file in HOSTS[name].files(project):
+            found = change_of(file, choices.undo, choices.tracked)
+            if isinstance(found, FileEdit):
                 hosts.append(found)
             elif found is not None:
                 skipped.append(found)
-    hosts += _excluded(place, hosts, wishes.undo)
-    instructions = _instructions(place, wishes)
-    hook = _git_hook(place, wishes.undo)
+    hosts += _excluded(project, hosts, choices.undo)
+    instructions = _instructions(project, choices)
+    hook = _git_hook(project, choices.undo)
     skipped += [hook] if isinstance(hook, Skipped) else []
-    return Plan(hosts, instructions, [hook] if isinstance(hook, Change) else [], skipped)
+    return Plan(hosts, instructions, [hook] if isinstance(hook, FileEdit) else [], skipped)
 
 
-def _excluded(place: Place, changes: Sequence[Change], undo: bool) -> list[Change]:
+def _excluded(project: Project, changes: Sequence[FileEdit], undo: bool) -> list[FileEdit]:
     """Git's own list of files to ignore, with the files that init creates: each person chooses hosts, and git status
     stays as it was."""
-    named = git_output(place.root, "rev-parse", "--git-path", "info/exclude")
+    named = git_output(project.root, "rev-parse", "--git-path", "info/exclude")
     if named is None:
         return []
-    path = place.root / named
+    path = project.root / named
     before = read_text(path)
     own = remove_block(before or "")
     if undo:
         after = own
     else:
         created = [it.path for it in changes if it.before is None]
-        lines = list(ignored_lines(place.root, created))
+        lines = list(ignored_lines(project.root, created))
         after = add_block(before or "", "\n".join(lines)) if lines else before or ""
     if after == (before or ""):
         return []
-    return [Change(path, "keeps these files out of git status", before, after)]
+    return [FileEdit(path, "keeps these files out of git status", before, after)]
 
 
-def _instructions(place: Place, wishes: Wishes) -> list[Change]:
+def _instructions(project: Project, choices: Choices) -> list[FileEdit]:
     """The block for agents, in the file that exists: AGENTS.md, or CLAUDE.md for Claude Code."""
     names = ("AGENTS.md", "CLAUDE.md")
-    paths = [place.root / name for name in names if (place.root / name).is_file()]
-    if not wishes.undo and not paths:
-        paths = [place.root / ("CLAUDE.md" if list(wishes.hosts) == ["claude-code"] else "AGENTS.md")]
+    paths = [project.root / name for name in names if (project.root / name).is_file()]
+    if not choices.undo and not paths:
+        paths = [project.root / ("CLAUDE.md" if list(choices.hosts) == ["claude-code"] else "AGENTS.md")]
     changes = []
-    for path in paths if wishes.undo else paths[:1]:
+    for path in paths if choices.undo else paths[:1]:
         try:
             before = read_text(path)
         except (OSError, ValueError):
             continue
-        after = remove_block(before or "", HTML) if wishes.undo else add_block(before or "", INSTRUCTIONS, HTML)
+        after = remove_block(before or "", HTML) if choices.undo else add_block(before or "", INSTRUCTIONS, HTML)
         if after != (before or ""):
-            changes.append(Change(path, "tells agents how to coordinate", before, after or None))
+            changes.append(FileEdit(path, "tells agents how to coordinate", before, after or None))
     return changes
 
 
-def _git_hook(place: Place, undo: bool) -> Change | Skipped | None:
-    folder = git_output(place.root, "rev-parse", "--git-path", "hooks")
+def _git_hook(project: Project, undo: bool) -> FileEdit | Skipped | None:
+    folder = git_output(project.root, "rev-parse", "--git-path", "hooks")
     if folder is None:
         return None
-    path = place.root / folder / "pre-commit"
+    path = project.root / folder / "pre-commit"
     try:
         before = read_text(path)
     except (OSError, ValueError):
@@ -114,18 +114,18 @@ def _git_hook(place: Place, undo: bool) -> Change | Skipped | None:
         after = (before or "").replace(f"{CHECK}\n", "")
         if after == (before or ""):
             return None
-        return Change(path, "checks claims before a commit", before, None if after == "#!/bin/sh\n" else after)
+        return FileEdit(path, "checks claims before a commit", before, None if after == "#!/bin/sh\n" else after)
     if before is not None and "holdlog check" in before:
         return None
     for name, advice in _MANAGERS.items():
-        if (place.root / name).exists():
-            return Skipped(place.root / name, f"manages the git hooks, so they are left as they are; {advice}")
+        if (project.root / name).exists():
+            return Skipped(project.root / name, f"manages the git hooks, so they are left as they are; {advice}")
     first, _, rest = (before or "#!/bin/sh\n").partition("\n")
     if not _SHELLS.match(first):
         return Skipped(path, f"is not a shell script, so it is left as it is; run in it: {CHECK.partition(' ||')[0]}")
-    return Change(path, "checks claims before a commit", before, f"{first}\n{CHECK}\n{rest}", EXECUTABLE)
+    return FileEdit(path, "checks claims before a commit", before, f"{first}\n{CHECK}\n{rest}", EXECUTABLE)
 
 
-def place_of(root: Path, command: str, environ: dict[str, str]) -> Place:
+def project_here(root: Path, command: str, environ: dict[str, str]) -> Project:
     """Where init runs. `environ`: HOME and PATH of the user."""
-    return Place(root, Path(environ.get("HOME") or os.path.expanduser("~")), command, environ)
+    return Project(root, Path(environ.get("HOME") or os.path.expanduser("~")), command, environ)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdlog.adapters.cli.setup.changes import read_text
-from holdlog.adapters.cli.setup.hosts import HOSTS, HostFile, Place
+from holdlog.adapters.cli.setup.hosts import HOSTS, HostFile, Project
 from holdlog.adapters.cli.setup.json_tree import parse
 from holdlog.adapters.cli.setup.probe import probe
 
@@ -19,21 +19,21 @@ class Configured(NamedTuple):
     problem: str | None = None
 
 
-def configured(name: str, place: Place) -> list[Configured]:
+def configured(name: str, project: Project) -> list[Configured]:
     """The files of a host."""
-    return [_configured(file) for file in HOSTS[name].files(place)]
+    return [_configured(file) for file in HOSTS[name].files(project)]
 
 
-def started(name: str, place: Place) -> tuple[str, bool]:
+def started(name: str, project: Project) -> tuple[str, bool]:
     """Start the server with the command that the host's file has. Returns a line about it, and whether it starts."""
-    file = HOSTS[name].files(place)[0]
+    file = HOSTS[name].files(project)[0]
     try:
         command = _command(file)
     except (OSError, ValueError) as error:
         return f"{file.path}: {error}", False
     if command is None:
         return f"{file.path} does not start holdlog; run: holdlog init --client {name}", False
-    found = probe(command, place.root)
+    found = probe(command, project.root)
     if found.problem is not None:
         return f"the server does not start: {found.problem}", False
     return f"the server starts in {found.seconds:.1f} s, with {found.tools} tools", True

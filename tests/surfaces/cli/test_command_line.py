@@ -459,6 +459,7 @@ def test_help_lists_every_command_once_in_a_group(run: Terminal) -> None:
     )  # an alias
     titles = re.findall(r"^([a-z ]+):$", listed, re.MULTILINE)
     assert titles == [
+        "begin here",
         "work with claims",
         "work with values",
         "work with threads",

@@ -72,7 +72,7 @@ def test_host_that_is_used_is_found_and_set_up_and_its_server_starts(
 @pytest.mark.check
 @pytest.mark.parametrize("client", CLIENTS)
 def test_undo_restores_what_was_there(client: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for file in HOSTS[client].files(_place(project)):
+    for file in HOSTS[client].files(_project(project)):
         file.path.parent.mkdir(parents=True, exist_ok=True)
         comment = (
             "# mine\n[mcp_servers.other]\ncommand = 'x'\n" if file.block else '{\n\t// mine\n\t"theme": "dark"\n}\n'
@@ -83,7 +83,7 @@ def test_undo_restores_what_was_there(client: str, project: Path, capsys: pytest
     exclude = (project / ".git" / "info" / "exclude").read_bytes()
     assert run_command(capsys, "init", "--client", client, "--yes", "--agents-md", "--git-hook")[0] == 0
     assert files(project) != before
-    modes = {file.path.stat().st_mode & 0o777 for file in HOSTS[client].files(_place(project))}
+    modes = {file.path.stat().st_mode & 0o777 for file in HOSTS[client].files(_project(project))}
     assert modes == {0o640}
     code, out, _ = run_command(capsys, "init", "--client", client, "--undo", "--yes")
     assert code == 0
@@ -94,14 +94,14 @@ def test_undo_restores_what_was_there(client: str, project: Path, capsys: pytest
     assert run_command(capsys, "init", "--client", client, "--undo", "--yes")[1] == "nothing of init is left here\n"
 
 
-def _place(project: Path) -> Any:
-    from holdlog.adapters.cli.setup.plan import place_of
+def _project(project: Path) -> Any:
+    from holdlog.adapters.cli.setup.plan import project_here
 
-    return place_of(project, "holdlog", dict(os.environ))
+    return project_here(project, "holdlog", dict(os.environ))
 
 
 @pytest.mark.check
-def test_what_is_not_ours_stays(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_keeps_comments_other_servers_and_tokens(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = '{"mcpServers": {"other": {"command": "x", "env": {"TOKEN": "s3cr3t"}}}} // mine\n'
     (project / ".mcp.json").write_text(other)
     config = project.parent / "home" / ".codex" / "config.toml"
@@ -243,7 +243,7 @@ def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
 
 
 @pytest.mark.check
-def test_doctor_says_what_is_missing_and_what_was_observed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_lists_missing_entries_and_observations(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found, _ = _doctor(capsys)
     assert code == 1
     assert [it["level"] for it in found] == ["bad", "bad", "bad", "warn"]

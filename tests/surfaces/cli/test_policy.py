@@ -323,7 +323,7 @@ def test_stale_reads_follow_the_policy(repo: Path, mode: str, expected: set[str]
     assert act("s-1", "pre-edit") == {}
 
 
-def test_example_of_the_page_does_what_the_page_says() -> None:
+def test_example_of_the_page_works_as_described() -> None:
     example = re.search(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert example is not None
     policy = in_force.parse_policy(example[1].encode())

@@ -96,7 +96,7 @@ def test_last_glob_that_matches_decides() -> None:
     assert policy.rule("src/a.py") == PathRule("block")
 
 
-def test_file_itself_is_for_people_unless_it_says_otherwise() -> None:
+def test_policy_file_is_for_people_unless_a_rule_names_it() -> None:
     assert parse_policy(b"").rule("holdlog.toml").mode == "human"
     assert parse_policy(b"").rule("web/holdlog.toml").mode == "block"
     assert parse_policy(b"[paths]\n'holdlog.toml' = 'warn'").rule("holdlog.toml").mode == "warn"

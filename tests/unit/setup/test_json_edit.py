@@ -30,7 +30,7 @@ COMMENTED = """{
 """
 
 
-def test_entries_are_added_beside_comments_and_other_servers() -> None:
+def test_entries_are_added_next_to_comments_and_other_servers() -> None:
     assert (
         add(COMMENTED, ENTRIES)
         == """{
@@ -82,7 +82,7 @@ def test_adding_twice_changes_nothing_and_replaces_an_older_value() -> None:
     "text",
     ["[]", "1", '{"mcpServers": []}', '{"hooks": {"PreToolUse": {}}}', "{", '{"a": }', "{'a': 1}", "{} {}", "[" * 500],
 )
-def test_what_cannot_be_edited_is_refused(text: str) -> None:
+def test_text_that_cannot_be_edited_is_refused(text: str) -> None:
     with pytest.raises(NotJsonError):
         add(text, ENTRIES)
 
