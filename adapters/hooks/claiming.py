@@ -9,23 +9,26 @@ from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import HookCall, context, denial, warning
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.files import uncommitted
-from holdlog.adapters.hooks.holder import Holder
+from holdlog.adapters.hooks.holder import Check, Holder, allow
 from holdlog.adapters.hooks.notes import HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.observed import note_observation
 from holdlog.adapters.hooks.reads import Reads
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
 from holdlog.adapters.hooks.texts import describe_denial, describe_session, describe_stale
-from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.names import allowed_agent_name
 from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
 
 
-def perform(engine: Engine, call: HookCall, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
-    """Do what the event requires, and return the output for the host. `engine` keeps the session of the hook alive.
-    Raises HoldlogError and OSError."""
-    session = session_of(call, server, engine.identity)
+def perform(
+    context: RequestContext, call: HookCall, files: HookFiles, server: BoundServer | None, check: Check = allow
+) -> dict[str, Any]:
+    """Do what the event requires, and return the output for the host. The engine of `context`, or the server of its
+    caller, keeps the session of the hook alive. `check`: as for Holder. Raises HoldlogError and OSError."""
+    session = session_of(call, server, context.engine.identity)
     with files.change(session.held_by) as notes:
-        work = HookWork(call, engine, session, notes, Reads(files, session.held_by, call.agent))
+        holder = Holder(context, session.held_by, check)
+        work = HookWork(call, holder, session, notes, Reads(files, session.held_by, call.agent))
         work.adopt(files)
         work.observe(files)
         output = work.run(files)
@@ -36,13 +39,13 @@ def perform(engine: Engine, call: HookCall, files: HookFiles, server: BoundServe
 class HookWork:
     """The work of one hook call, while no other hook of its session runs."""
 
-    def __init__(self, call: HookCall, engine: Engine, session: HookSession, notes: Notes, reads: Reads) -> None:
+    def __init__(self, call: HookCall, holder: Holder, session: HookSession, notes: Notes, reads: Reads) -> None:
         self._call = call
         self._reads = reads
-        self._engine = engine
+        self._engine = holder.engine
         self._session = session
         self._notes = notes
-        self._holder = Holder(engine, session.held_by)
+        self._holder = holder
 
     def adopt(self, files: HookFiles) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what the host's session
@@ -54,7 +57,7 @@ class HookWork:
             names[self._main] = name_of(self._call._replace(agent=self._main), named)
         if own != self._session.held_by:
             for path, claim in former.claims.items():
-                Holder(self._engine, own).release(claim)
+                self._holder.of(own).release(claim)
                 self._claim_again(path, claim)
 
     def observe(self, files: HookFiles) -> None:
@@ -85,6 +88,7 @@ class HookWork:
             case "pre-edit":
                 if call.called_name is not None:
                     self._rename(call.called_name)
+                    self._hand_over()
                 reason = self._claim_all()
                 return self._checked_reads() if reason is None else denial(call, reason)
             case "start" | "prompt":
@@ -95,7 +99,8 @@ class HookWork:
             case "post-edit":
                 self._record_changes()
             case "read":
-                pass  # noted before (running.py)
+                for path in self._paths:
+                    self._reads.note(path, digest_of(path))
             case "turn-end":
                 self._release_unchanged()
             case "subagent-end":
@@ -199,6 +204,13 @@ class HookWork:
             if claim.by == self._call.agent and claim.agent != name and claim.made:
                 self._holder.release(claim)
                 self._claim_again(path, claim)
+
+    def _hand_over(self) -> None:
+        """Release what the agent is about to claim by our tools, if they claim in another session than hooks, that of a
+        server over HTTP: otherwise the agent would wait for itself."""
+        if self._call.claiming and self._session.held_by.startswith("hook-"):
+            names = {self._holder.resource(it) for it in self._call.claiming}
+            self._release(lambda path, claim: claim.by == self._call.agent and claim.resource in names)
 
     def _names_of_others(self) -> set[str]:
         """The names of the session's other agents."""

@@ -13,7 +13,7 @@ import pytest
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks import asking
-from holdlog.adapters.hooks.asking import PROTOCOL, RefusedError, ask
+from holdlog.adapters.hooks.asking import PROTOCOL, HookFailedError, ask
 from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
 from holdlog.adapters.hooks.calls import HookCall, parse
 from holdlog.adapters.hooks.service import HookService
@@ -89,7 +89,7 @@ def test_refusal_is_the_output_of_the_hook(served: Served) -> None:
 
 def test_failure_is_reported_to_the_hook(served: Served) -> None:
     (served.folder / "state.db.hooks").write_text("not a folder")
-    with pytest.raises(RefusedError):
+    with pytest.raises(HookFailedError):
         served.ask("pre-edit", paths=["a.py"])
 
 
