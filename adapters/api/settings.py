@@ -77,7 +77,7 @@ class ResourceNames(Protocol):
         """Whether no file exists, or is likely to exist, under a stored resource that the caller passed as `given`."""
 
     def covers(self, folder: str) -> bool:
-        """Whether an absolute path is in a workspace; True if no workspace is known."""
+        """Whether an absolute path is in a workspace, links followed."""
 
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in the other workspaces: their names and resources."""

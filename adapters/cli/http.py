@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _PATH: Final = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+/?")
 _HOST: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._\[\]:-]+/?")
-_TAKEN: Final = ("/kv", "/claims", "/events", "/token", "/metrics", "/healthz", "/readyz", "/openapi.json")
+_TAKEN: Final = ("/kv", "/claims", "/events", "/hook", "/token", "/metrics", "/healthz", "/readyz", "/openapi.json")
 
 
 def add_http_options(serve: argparse.ArgumentParser) -> None:

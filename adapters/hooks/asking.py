@@ -21,12 +21,12 @@ ASK_SECONDS: Final = 1.5
 """A server that does not respond by then is not asked: the hook has time left to do the work itself."""
 
 
-class ServerFailedError(Exception):
+class HookFailedError(Exception):
     """The server could not do it. The message is one line."""
 
 
 def ask(store: Path, server: BoundServer, call: HookCall) -> dict[str, Any] | None:
-    """The output for the host; None if the hook must do the work itself. Raises ServerFailedError."""
+    """The output for the host; None if the server cannot be asked, or leaves it to the hook. Raises HookFailedError."""
     request = json.dumps({"protocol": PROTOCOL, "call": call._asdict()}) + "\n"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -41,5 +41,5 @@ def ask(store: Path, server: BoundServer, call: HookCall) -> dict[str, Any] | No
     if not isinstance(response, dict) or response.get("protocol") != PROTOCOL:
         return None
     if "error" in response:
-        raise ServerFailedError(str(response["error"]))
+        raise HookFailedError(str(response["error"]))
     return dict(response["output"])

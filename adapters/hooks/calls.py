@@ -41,8 +41,8 @@ _NAMING: Final = ("claim", "release", "register")
 class HookCall(NamedTuple):
     """One call of the hook. `name`: the host's name of the event. `agent`: what tells the agents of a session apart,
     empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
-    of our own tools passes. `folder`: where the agent works. `resumes`: the session continues after its end.
-    `version`: of the host, if it says so."""
+    of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
+    the session continues after its end. `version`: of the host, if it says so."""
 
     event: Event
     name: str
@@ -54,6 +54,7 @@ class HookCall(NamedTuple):
     called_name: str | None = None
     resumes: bool = False
     version: str = ""
+    claiming: tuple[str, ...] = ()
 
 
 class BadInputError(ValueError):
@@ -97,6 +98,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
         paths=tuple(os.path.abspath(os.path.join(folder, path)) for path in paths if "\0" not in path),
         called_name=called if isinstance(called, str) else None,
         version=_text(given, "cursor_version"),
+        claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
         resumes=_text(given, "reason") in ("clear", "resume"),
     )
 
@@ -143,6 +145,11 @@ def _client_of(given: Mapping[str, Any], name: str) -> Client:
     if not name:
         return "agent"
     return "codex" if "turn_id" in given or given.get("tool_name") == "apply_patch" else "claude"
+
+
+def _claimed(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The resources that a call of our tool `claim` names."""
+    return (*_texts([given.get("resource")]), *_texts(given.get("also")), *_texts(given.get("alternatives")))
 
 
 def _plain_paths(given: Mapping[str, Any]) -> list[str]:

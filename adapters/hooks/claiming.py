@@ -10,7 +10,7 @@ from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import HookCall, context, denial, warning
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.files import uncommitted
-from holdlog.adapters.hooks.holder import Holder
+from holdlog.adapters.hooks.holder import Check, Holder, allow
 from holdlog.adapters.hooks.notes import HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.observed import note_observation
 from holdlog.adapters.hooks.reads import Reads
@@ -24,17 +24,20 @@ from holdlog.adapters.hooks.texts import (
 )
 from holdlog.adapters.policy.in_force import project_policy, rule_of
 from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
-from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.names import allowed_agent_name
 from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
 
 
-def perform(engine: Engine, call: HookCall, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
-    """Do what the event requires, and return the output for the host. `engine` keeps the session of the hook alive.
-    Raises HoldlogError and OSError."""
-    session = session_of(call, server, engine.identity)
+def perform(
+    context: RequestContext, call: HookCall, files: HookFiles, server: BoundServer | None, check: Check = allow
+) -> dict[str, Any]:
+    """Do what the event requires, and return the output for the host. The engine of `context`, or the server of its
+    caller, keeps the session of the hook alive. `check`: as for Holder. Raises HoldlogError and OSError."""
+    session = session_of(call, server, context.engine.identity)
     with files.change(session.held_by) as notes:
-        work = HookWork(call, engine, session, notes, Reads(files, session.held_by, call.agent))
+        holder = Holder(context, session.held_by, check)
+        work = HookWork(call, holder, session, notes, Reads(files, session.held_by, call.agent))
         work.adopt(files)
         work.observe(files)
         output = work.run(files)
@@ -45,14 +48,14 @@ def perform(engine: Engine, call: HookCall, files: HookFiles, server: BoundServe
 class HookWork:
     """The work of one hook call, while no other hook of its session runs."""
 
-    def __init__(self, call: HookCall, engine: Engine, session: HookSession, notes: Notes, reads: Reads) -> None:
+    def __init__(self, call: HookCall, holder: Holder, session: HookSession, notes: Notes, reads: Reads) -> None:
         self._call = call
         self._reads = reads
-        self._engine = engine
+        self._engine = holder.engine
         self._session = session
         self._notes = notes
         self._warnings: list[str] = []
-        self._holder = Holder(engine, session.held_by)
+        self._holder = holder
 
     def adopt(self, files: HookFiles) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what the host's session
@@ -64,14 +67,15 @@ class HookWork:
             names[self._main] = name_of(self._call._replace(agent=self._main), named)
         if own != self._session.held_by:
             for path, claim in former.claims.items():
-                Holder(self._engine, own).release(claim)
+                self._holder.of(own).release(claim)
                 self._claim_again(path, claim)
 
     def observe(self, files: HookFiles) -> None:
-        """Find out whether the host obeyed earlier denials."""
+        """Find out whether the host obeyed earlier denials: then the file is as before when the agent edits it again,
+        or its turn ends."""
         call, denied = self._call, self._notes.denied
-        is_decided = call.event in ("prompt", "turn-end", "session-end")
-        for path in [it for it in denied if is_decided or (call.event == "post-edit" and it in self._paths)]:
+        ends = call.event in ("prompt", "turn-end", "session-end")
+        for path in [it for it in denied if ends or (call.event in ("pre-edit", "post-edit") and it in self._paths)]:
             is_same = digest_of(path) == denied.pop(path)
             if call.event == "post-edit" or is_same:
                 note_observation(files, self._client, obeyed=call.event != "post-edit")
@@ -95,6 +99,7 @@ class HookWork:
             case "pre-edit":
                 if call.called_name is not None:
                     self._rename(call.called_name)
+                    self._hand_over()
                 reason = self._claim_all() or self._check_reads()
                 if reason is not None:
                     return denial(call, reason)
@@ -108,7 +113,8 @@ class HookWork:
             case "post-edit":
                 self._record_changes()
             case "read":
-                pass  # noted before (running.py)
+                for path in self._paths:
+                    self._reads.note(path, digest_of(path))
             case "turn-end":
                 self._release_unchanged()
             case "subagent-end":
@@ -239,6 +245,13 @@ class HookWork:
             if claim.by == self._call.agent and claim.agent != name and claim.made:
                 self._holder.release(claim)
                 self._claim_again(path, claim)
+
+    def _hand_over(self) -> None:
+        """Release what the agent is about to claim by our tools, if they claim in another session than hooks, that of a
+        server over HTTP: otherwise the agent would wait for itself."""
+        if self._call.claiming and self._session.held_by.startswith("hook-"):
+            names = {self._holder.resource(it) for it in self._call.claiming}
+            self._release(lambda path, claim: claim.by == self._call.agent and claim.resource in names)
 
     def _names_of_others(self) -> set[str]:
         """The names of the session's other agents."""

@@ -1,36 +1,55 @@
 """Claims of one session, as hooks make and release them."""
 
 import os
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from holdlog.adapters.api.claims.files import FileChange, last_change
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.notes import HookClaim
-from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.claims.commands import RecordFileChange, Sweep
-from holdlog.domain.claims.lease import Lease
-from holdlog.domain.message import NOBODY
-from holdlog.domain.refusals import Hold, HoldlogError
+from holdlog.domain.claims.lease import BY_LEASE, SECOND, Lease
+from holdlog.domain.commands import AnyCommand
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.refusals import Hold, HoldlogError, InvalidError
 from holdlog.domain.times import microseconds
 
 MAX_CLAIMS: Final = 1_000
 """Claims of one session: hooks claim every file that an agent edits."""
+LONGEST_UNKEPT: Final = 300 * SECOND
+"""The lease of a claim that only hooks renew: leases over HTTP are longer by default."""
+
+Check = Callable[[AnyCommand, Caller], None]
+
+
+def allow(command: AnyCommand, caller: Caller) -> None:
+    """A check that refuses nothing."""
 
 
 class Holder:
-    """A session that claims through `engine`."""
+    """A session that claims in a context, within its grants. `check`: raises for a command under a name that belongs to
+    somebody else."""
 
-    def __init__(self, engine: Engine, session: str) -> None:
-        self.engine = engine
+    def __init__(self, context: RequestContext, session: str, check: Check = allow) -> None:
+        self.engine = context.engine
         self.session = session
-        self.caller = engine.caller.model_copy(update={"session": session})
+        self.caller = context.caller.model_copy(update={"session": session})
+        self._context = context
+        self._check = check
+
+    def of(self, session: str) -> "Holder":
+        """Another session of the same caller."""
+        return Holder(self._context, session, self._check)
 
     def claim(self, path: str, agent: str) -> tuple[HookClaim, bool]:
         """Claim a file, or everything below a folder. Also returns whether the session did not hold it before. Raises
         BusyError, InvalidError for a path outside of every workspace, and other HoldlogErrors."""
-        call = self.engine.requests.claims.claim(f"{path}/" if os.path.isdir(path) else path, agent)
-        command = call.command.model_copy(update={"most": MAX_CLAIMS})
+        call = self._context.requests.claims.claim(f"{path}/" if os.path.isdir(path) else path, agent)
+        lease = min(call.command.lease, LONGEST_UNKEPT) if self.caller.server == BY_LEASE else call.command.lease
+        command = call.command.model_copy(update={"most": MAX_CLAIMS, "lease": lease})
+        self._check(command, self.caller)
         call = call._replace(command=command, again=command)
         body = self.engine.claim(call, self.caller).body()
         claim = HookClaim(call.command.resource, body["version"], agent, by="", made=False, digest="")
@@ -38,9 +57,9 @@ class Holder:
 
     def release(self, claim: HookClaim) -> None:
         """Release a claim; nothing if it has ended."""
-        release = self.engine.requests.claims.release
         try:
-            self.engine.write(release(claim.resource, claim.agent, version=claim.version), self.caller)
+            release = self._context.requests.claims.release(claim.resource, claim.agent, version=claim.version)
+            self.engine.write(release, self.caller)
         except HoldlogError:
             return  # lost, forced, or released by the agent itself
 
@@ -50,17 +69,22 @@ class Holder:
         resource, version = hold.covered_by or hold.resource, hold.version
         found = self.engine.read_now(lambda reader: reader.leases.of([resource]))
         holder = next((it for it in found if it.version == version), None)
-        if holder is None or holder.session is None or hold.in_line:
+        if holder is None or holder.principal != self.caller.principal or hold.in_line:
             return False
         if holder.session == self.session:
             return holder.agent not in others
-        # An agent whose MCP calls go to a server over HTTP has a session of that server.
-        return hold.same_name and self.session.startswith("hook-") and holder.session.startswith(("mcp-", "meta-"))
+        # An agent whose MCP calls go to a server over HTTP has a session of that server, or none.
+        is_over_http = holder.session is None or holder.session.startswith(("mcp-", "meta-"))
+        return hold.same_name and self.session.startswith("hook-") and is_over_http
 
     def record_change(self, path: str, agent: str, sha256: str | None) -> None:
         """Record that the agent changed a file. Raises InvalidError for a path outside of every workspace."""
-        resource = self.engine.requests.rules.claimable(path)
-        self.engine.writer.run(RecordFileChange(resource=resource, agent=agent, sha256=sha256), self.caller)
+        rules = self._context.requests.rules
+        resource = rules.claimable(path)
+        rules.require("claim", resource)
+        command = RecordFileChange(resource=resource, agent=agent, sha256=sha256)
+        self._check(command, self.caller)
+        self.engine.writer.run(command, self.caller)
 
     def change_by_another(self, path: str, digest: str, since: int) -> FileChange | None:
         """The last change of a file by another session: to this digest, or after `since` (microseconds UTC)."""
@@ -80,4 +104,12 @@ class Holder:
         """What the session holds."""
         found = self.engine.read_now(lambda reader: reader.leases.of_session(self.session))
         now = self.engine.requests.rules.steady()
-        return sorted(it for it in found if it.kind == "held" and it.principal is None and it.deadline > now)
+        mine = (it for it in found if it.kind == "held" and it.principal == self.caller.principal)
+        return sorted(it for it in mine if it.deadline > now)
+
+    def resource(self, path: str) -> str | None:
+        """The name under which `path` is claimed, as an agent passes it to our tools; None if it names nothing."""
+        try:
+            return self.engine.requests.rules.claimable(path)
+        except InvalidError:
+            return None

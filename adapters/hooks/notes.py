@@ -6,6 +6,7 @@ slower call, or a claim that lasts until its lease ends.
 
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -51,10 +52,11 @@ class Notes:
 
 
 class HookFiles:
-    """The folder of the hooks' files next to the store `path`."""
+    """The folder of the hooks' files next to the store `path`. `owner`: names a folder of its own in it, for a caller
+    with a token."""
 
-    def __init__(self, path: Path) -> None:
-        self.folder = hooks_folder(path)
+    def __init__(self, path: Path, owner: str = "") -> None:
+        self.folder = hooks_folder(path) / owner
         self._store = path
 
     def read(self, session: str) -> Notes:
@@ -98,7 +100,8 @@ class HookFiles:
         before = time.time() - KEPT_SECONDS
         with suppress(OSError):
             for entry in os.scandir(self.folder):
-                if entry.name != _FAILURES and entry.stat(follow_symlinks=False).st_mtime < before:
+                status = entry.stat(follow_symlinks=False)
+                if entry.name != _FAILURES and not stat.S_ISDIR(status.st_mode) and status.st_mtime < before:
                     os.unlink(entry.path)
 
     def record_failure(self, event: str, problem: str) -> None:
@@ -139,8 +142,9 @@ class HookFiles:
         return lines
 
     def _prepare(self) -> None:
-        with suppress(FileExistsError):
-            self.folder.mkdir(0o700)
+        for folder in (hooks_folder(self._store), self.folder):
+            with suppress(FileExistsError):
+                folder.mkdir(0o700)
 
     @contextmanager
     def _locked(self, session: str) -> Iterator[None]:

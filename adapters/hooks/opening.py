@@ -12,6 +12,7 @@ from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.hooks.claiming import perform
 from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.claims.lease import BY_LEASE
 
 
@@ -25,6 +26,6 @@ def perform_alone(call: HookCall, store: Path, files: HookFiles, server: BoundSe
     engine = open_holdlog(store, Settings(**given), SessionId("hook", call.session), "hook", report=lambda line: None)
     engine.kept_by = server.server if server is not None else BY_LEASE
     try:
-        return perform(engine, call, files, server)
+        return perform(RequestContext(engine, engine.caller), call, files, server)
     finally:
         engine.close()

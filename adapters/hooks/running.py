@@ -76,9 +76,9 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     if call.event == "read":
         return {}
     if server is not None:
-        from holdlog.adapters.hooks.asking import ServerFailedError, ask
+        from holdlog.adapters.hooks.asking import HookFailedError, ask
 
-        with suppress(ServerFailedError):  # what fails here, too, is reported
+        with suppress(HookFailedError):  # what fails here, too, is reported
             output = ask(store, server, call)
             if output is not None:
                 return output
@@ -92,6 +92,9 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
     paths = [os.path.realpath(path) for path in call.paths]
     match call.event:
         case "pre-edit":
+            hands_over = call.claiming and session.startswith("hook-")
+            if hands_over or notes.denied:
+                return False
             return _holds_all(call, notes, leases, session) and all(map(reads.is_current, paths))
         case "post-edit":
             return not notes.denied and all(map(reads.has_current, paths))

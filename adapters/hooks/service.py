@@ -16,6 +16,7 @@ from holdlog.adapters.hooks.claiming import perform
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.operating_system.hook_socket import socket_path
 from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
 
 READ_SECONDS: Final = 2.0
 """A client that sends nothing for this long is disconnected, because hooks are served one after the other."""
@@ -97,7 +98,8 @@ class HookService:
         try:
             if call.event not in ("turn-end", "subagent-end"):  # nothing is renewed after those
                 self._engine.lease_maintenance.record_call(self._server.session)
-            output = perform(self._engine, call, self._files, self._server)
+            context = RequestContext(self._engine, self._engine.caller)
+            output = perform(context, call, self._files, self._server)
         except Exception as error:  # the hook reports it, and the edit is allowed
             return {"protocol": PROTOCOL, "error": (str(error).splitlines() or [type(error).__name__])[0]}
         return {"protocol": PROTOCOL, "output": output}

@@ -20,6 +20,7 @@ from holdlog.adapters.http.claims import routes as claims
 from holdlog.adapters.http.edge.limits import RequestLimits
 from holdlog.adapters.http.edge.request_checks import Guards, too_large
 from holdlog.adapters.http.events import routes as events
+from holdlog.adapters.http.hooks import routes as hooks
 from holdlog.adapters.http.operations.routes import Operations
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.page import routes as page
@@ -72,6 +73,7 @@ def build_app(
             *changes,
             *claims,
             *events,
+            *hooks,
             *questions,
             *threads,
             *thread_data,

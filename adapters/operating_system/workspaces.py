@@ -114,9 +114,8 @@ class Workspaces:
         return is_word or not any(os.path.isdir(os.path.dirname(file)) for file in files)
 
     def covers(self, folder: str) -> bool:
-        """Whether an absolute path is in a workspace, links followed; True if no workspace is known."""
-        known = self._fresh()
-        return not known or owner(Path(os.path.realpath(folder)).as_posix(), known) is not None
+        """Whether an absolute path is in a workspace, links followed."""
+        return owner(Path(os.path.realpath(folder)).as_posix(), self._fresh()) is not None
 
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in every other workspace, as (workspace name, resource), for a stored resource."""

@@ -9,7 +9,7 @@ from holdlog.adapters.api.request import Query
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.verifier import MOST_REMEMBERED, REMEMBERED_SECONDS
 from holdlog.domain.agent import Register
-from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
+from holdlog.domain.claims.commands import AcquireClaim, RecordFileChange, ReleaseClaim
 from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import Caller
 from holdlog.domain.record import ClearNamespace, Delete, Transact
@@ -84,7 +84,9 @@ def _name_in(command: AnyCommand) -> tuple[str, str] | None:
             return "deleted_by", by
         case Revert(by=by):
             return "reverted_by", by
-        case AcquireClaim(agent=agent) | Register(agent=agent) | ReleaseClaim(agent=agent, forced=True):
+        case AcquireClaim(agent=agent) | Register(agent=agent) | RecordFileChange(agent=agent):
+            return "agent", agent
+        case ReleaseClaim(agent=agent, forced=True):
             return "agent", agent
         case StartThread(by=by) | ForkThread(by=by) | Append(by=by) | ChangeData(by=by) | ReplaceResults(by=by):
             return "agent", by

@@ -17,7 +17,7 @@ from holdlog.adapters.runtime.lease_maintenance import LeaseMaintenance
 from holdlog.adapters.runtime.log_tailer import LogTailer
 from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.domain.claims.commands import EndSession, Queued, StopWaiting, Sweep
-from holdlog.domain.claims.lease import BY_CALLS, SECOND
+from holdlog.domain.claims.lease import BY_CALLS, BY_LEASE, SECOND
 from holdlog.domain.commands import AnyCommand, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Reader, Store
@@ -234,7 +234,10 @@ class OpenStore:
             return  # another process will detect that this one is gone
 
     def joined(self, caller: Caller) -> Caller:
-        """Return `caller` with `server` set to what keeps its session alive: this process, its calls or its leases."""
+        """Return `caller` with `server` set to what keeps its session alive: this process, its calls or its leases
+        (`BY_LEASE`, if the caller says so)."""
+        if caller.server == BY_LEASE:
+            return caller
         if not self.keeps:
             return caller if caller.session is None else caller.model_copy(update={"server": BY_CALLS})
         if self.kept_by:

@@ -40,6 +40,7 @@ EXCEPTIONS = {
     ("cli", "hooks"): "a hook is a command",
     ("hooks", "cli"): "the store and its workspaces are those of every command",
     ("http", "mcp"): "MCP is one of the routes",
+    ("http", "hooks"): "a hook may be a request",
     ("http", "eventsourcing"): "its read models are built as those of programs",
     ("langgraph", "python"): "LangGraph's store is built on StateStore",
     ("runtime", "stores"): "a store that moved away answers with its seal",

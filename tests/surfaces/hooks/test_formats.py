@@ -1,5 +1,6 @@
 """What hosts pass to hooks and what they read back, as recorded in tests/support/fixtures/hooks/."""
 
+import hashlib
 import io
 import json
 import os
@@ -14,8 +15,11 @@ from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import SessionId
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.calls import MAX_CONTEXT
+from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.observed import observations
 from holdlog.adapters.hooks.running import run
 from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.claims.claim import FileChanged
 from holdlog.domain.claims.lease import BY_LEASE
 
 FIXTURES = Path(__file__).parents[2] / "support" / "fixtures" / "hooks"
@@ -106,3 +110,124 @@ def test_waiter_and_lost_claim_are_reported_to_their_agent(
     assert hook(monkeypatch, capsys, session, "prompt")["context"] == (
         "holdlog: waiting for you: bob (a.py); you hold a.py."
     )
+
+
+def edit(event: str, path: str, session: str = "s-1", tool: str = "Edit") -> dict[str, Any]:
+    facts = {"session_id": session, "cwd": os.getcwd(), "hook_event_name": event, "tool_name": tool}
+    return {**facts, "tool_input": {"file_path": os.path.join(os.getcwd(), path)}}
+
+
+def turn_end(session: str = "s-1") -> dict[str, Any]:
+    return {"session_id": session, "cwd": os.getcwd(), "hook_event_name": "Stop"}
+
+
+def test_denial_that_is_obeyed_is_observed(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hook(monkeypatch, capsys, edit("PreToolUse", "held.py")) is not None
+    assert observations(HookFiles(store)) == {}
+    hook(monkeypatch, capsys, turn_end())
+    assert [it.state for it in observations(HookFiles(store)).values()] == ["guarded"]
+
+
+def test_denied_call_that_was_run_is_observed(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook(monkeypatch, capsys, edit("PreToolUse", "held.py"))
+    Path("held.py").write_text("y = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "held.py"))
+    hook(monkeypatch, capsys, turn_end())
+    assert [it.state for it in observations(HookFiles(store)).values()] == ["bypassed"]
+
+
+def test_edit_that_is_allowed_after_a_denial_is_no_bypass(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook(monkeypatch, capsys, edit("PreToolUse", "held.py"))
+    engine = open_holdlog(store, Settings(), SessionId("option", "ann"))
+    engine.write(engine.requests.claims.release("held.py", "ann"), engine.caller)
+    engine.close()
+    assert hook(monkeypatch, capsys, edit("PreToolUse", "held.py")) is None
+    Path("held.py").write_text("y = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "held.py"))
+    assert [it.state for it in observations(HookFiles(store)).values()] == ["guarded"]
+
+
+def changes_in(store: Path) -> list[tuple[str, str | None]]:
+    """Who changed which file, oldest first, as the log has it."""
+    engine = open_holdlog(store)
+    try:
+        return [
+            (it.envelope.stream, it.event.sha256)
+            for it in engine.read_now(lambda reader: reader.log(0, 100))
+            if isinstance(it.event, FileChanged)
+        ]
+    finally:
+        engine.close()
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_change_is_recorded_once_for_each_content(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py"))
+    assert changes_in(store) == []
+    for text in ("x = 2\n", "x = 2\n", "x = 3\n"):
+        hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))
+        Path("a.py").write_text(text)
+        hook(monkeypatch, capsys, edit("PostToolUse", "a.py"))
+    Path("a.py").write_text("checked out\n")
+    hook(monkeypatch, capsys, edit("PreToolUse", "b.py"))
+    Path("a.py").unlink()
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py"))
+    stream = "claim:a.py"
+    assert changes_in(store) == [(stream, sha256("x = 2\n")), (stream, sha256("x = 3\n")), (stream, None)]
+
+
+def test_edit_of_a_file_that_another_session_changed_after_the_read_warns_once(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.py").write_text("x = 1\n")
+    assert hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read")) is None
+    assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py", "s-2")) is None
+    Path("a.py").write_text("secret = 2\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", "s-2"))
+    hook(monkeypatch, capsys, {**turn_end("s-2"), "hook_event_name": "SessionEnd"})
+    output = hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))["hookSpecificOutput"]
+    assert "permissionDecision" not in output
+    assert re.fullmatch(
+        r"holdlog: claude-[0-9a-f]{6} changed a\.py at \d\d:\d\d:\d\d UTC, after you read it;"
+        r" read it again before you edit it\.",
+        output["additionalContext"],
+    )
+    assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py")) is None
+
+
+def test_edit_of_a_file_that_a_program_changed_warns_and_names_nobody(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
+    Path("a.py").write_text("x  =  1\n")
+    output = hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))["hookSpecificOutput"]
+    assert "permissionDecision" not in output
+    assert "by a program or a person" in output["additionalContext"]
+
+
+def test_file_that_was_read_again_or_never_read_is_edited_without_a_warning(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
+    for session in ("s-2", "s-3"):
+        assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py", session)) is None  # never read
+        Path("a.py").write_text(f"x = '{session}'\n")
+        hook(monkeypatch, capsys, edit("PostToolUse", "a.py", session))
+        hook(monkeypatch, capsys, {**turn_end(session), "hook_event_name": "SessionEnd"})
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
+    assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py")) is None
