@@ -51,9 +51,13 @@ def add_init(commands: Commands) -> None:
     )
     parser.add_argument("--undo", action="store_true", help="remove what init added (default: add)")
     parser.add_argument(
-        "--agents-md", action="store_true", help="with --yes: also add ten lines for agents to AGENTS.md or CLAUDE.md"
+        "--agents-md",
+        action="store_true",
+        help="with --yes: also add ten lines for agents to AGENTS.md or CLAUDE.md (default: no)",
     )
-    parser.add_argument("--git-hook", action="store_true", help="with --yes: also check claims before each git commit")
+    parser.add_argument(
+        "--git-hook", action="store_true", help="with --yes: also check claims before each git commit (default: no)"
+    )
     parser.add_argument("--tracked", action="store_true", help="also change files that git tracks (default: name them)")
     parser.set_defaults(run=run_init)
 
