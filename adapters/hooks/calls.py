@@ -1,4 +1,5 @@
-"""What a host passes to a hook, and what it reads back: Claude Code, Codex, Cursor, and a plain form for others.
+"""What a host passes to a hook, and what it reads back: Claude Code, Codex, Cursor, and a plain form for OpenCode
+(opencode.js) and others.
 
 Standard library only and quick to import: the hook's fast path uses it. Formats: docs/hosts.md.
 """
@@ -11,9 +12,13 @@ from typing import Any, Final, Literal, NamedTuple
 from holdlog.adapters.hooks.targets import targets
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
-Client = Literal["claude", "codex", "cursor", "agent"]
+Client = Literal["claude", "codex", "cursor", "opencode", "agent"]
 
 EVENTS: Final = ("pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end")
+SHARED_SERVER: Final = frozenset({"cursor", "opencode"})
+"""Hosts whose sessions share one server, so that each session is an agent."""
+PLAIN: Final = frozenset({"opencode", "agent"})
+"""Clients that read the plain form."""
 MAX_CONTEXT: Final = 300
 """Characters that a hook adds to the context of an agent."""
 
@@ -80,8 +85,8 @@ def parse(given: object, event: str | None) -> HookCall | None:
     client = _client_of(given, name)
     folder = _text(given, "cwd") or next(iter(_texts(given.get("workspace_roots"))), "") or os.getcwd()
     agent = _text(given, "agent_id") or _text(given, "subagent_id")
-    if client == "cursor" and found != "subagent-end":
-        agent = agent or session  # one process serves many conversations
+    if client in SHARED_SERVER and found != "subagent-end":
+        agent = agent or session
     if found == "post-edit" and _text(given, "tool_name") in READS:
         found = "read"
     tool_input = _object(given.get("tool_input")) or given
@@ -107,7 +112,7 @@ def denial(call: HookCall, reason: str) -> dict[str, Any]:
     """The output that keeps the host from running the tool."""
     if call.client == "cursor":
         return {"permission": "deny", "user_message": reason, "agent_message": reason}
-    if call.client == "agent":
+    if call.client in PLAIN:
         return {"decision": "deny", "reason": reason}
     return {
         "hookSpecificOutput": {
@@ -122,7 +127,7 @@ def warning(call: HookCall, text: str) -> dict[str, Any]:
     """The output that lets the host run the tool, and tells the agent something about it."""
     if call.client == "cursor":
         return {"agent_message": text}
-    if call.client == "agent":
+    if call.client in PLAIN:
         return {"warning": text}
     if call.client == "codex":
         return {"systemMessage": text}
@@ -134,7 +139,7 @@ def context(call: HookCall, text: str) -> dict[str, Any]:
     text = text if len(text) <= MAX_CONTEXT else f"{text[: MAX_CONTEXT - 1]}…"
     if call.client == "cursor":
         return {"additional_context": text}
-    if call.client == "agent":
+    if call.client in PLAIN:
         return {"context": text}
     return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
 
@@ -143,7 +148,7 @@ def _client_of(given: Mapping[str, Any], name: str) -> Client:
     if "cursor_version" in given or "workspace_roots" in given or name[:1].islower():
         return "cursor"
     if not name:
-        return "agent"
+        return "opencode" if given.get("client") == "opencode" else "agent"
     return "codex" if "turn_id" in given or given.get("tool_name") == "apply_patch" else "claude"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdlog.adapters.hooks.binding import BoundServer
-from holdlog.adapters.hooks.calls import HookCall, context, denial, warning
+from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, context, denial, warning
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.files import uncommitted
 from holdlog.adapters.hooks.holder import Check, Holder, allow
@@ -131,11 +131,11 @@ class HookWork:
     @property
     def _main(self) -> str:
         """The main agent, as in `HookCall.agent`."""
-        return self._call.agent if self._call.client == "cursor" else ""
+        return self._call.agent if self._call.client in SHARED_SERVER else ""
 
     def _is_of_session(self, agent: str) -> bool:
-        """Whether an agent belongs to the host's session: conversations of Cursor share one."""
-        return self._call.client != "cursor" or agent == self._call.agent
+        """Whether an agent belongs to the host's session."""
+        return self._call.client not in SHARED_SERVER or agent == self._call.agent
 
     @property
     def _paths(self) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import find_server
-from holdlog.adapters.hooks.calls import BadInputError, HookCall, parse
+from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall, parse
 from holdlog.adapters.hooks.digests import digest_of
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads
@@ -64,7 +64,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     if os.path.exists(store):
         with suppress(sqlite3.Error), lease_file(store) as leases:
             session = session_of(call, server, Identity(leases.salt)).held_by
-            if server is not None and call.client != "cursor" and call.event != "subagent-end":
+            if server is not None and call.client not in SHARED_SERVER and call.event != "subagent-end":
                 files.set_paused(session, call.event == "turn-end")
             reads = Reads(files, session, call.agent)
             if call.event == "read":

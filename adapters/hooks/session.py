@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import BoundServer, newest_server
-from holdlog.adapters.hooks.calls import HookCall
+from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.operating_system.ancestry import ancestors
 
@@ -61,8 +61,8 @@ def name_of(call: HookCall, notes: Notes) -> str:
     """The name under which the agent claims: the one that it passed to our tools, or else one made of its ids."""
     if call.agent in notes.names:
         return notes.names[call.agent]
-    if call.client == "cursor" and call.agent:
-        return f"cursor-{_short(call.agent)}"
+    if call.client in SHARED_SERVER and call.agent:
+        return f"{call.client}-{_short(call.agent)}"
     main = notes.names.get("") or f"{call.client}-{_short(call.session)}"
     return f"{main}/{_short(call.agent)}" if call.agent else main
 

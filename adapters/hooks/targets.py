@@ -10,6 +10,7 @@ MAX_COMMAND: Final = 20_000
 
 _PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file", "filePath")
+_PATCHES: Final = ("patch", "patchText", "input")
 _EDITS: Final = frozenset(
     {"edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook", "editfile"}
 )
@@ -30,7 +31,7 @@ def targets(tool: str, given: Mapping[str, Any], folder: str) -> list[str]:
 
         command = command[-1] if len(command) == 3 and command[1] in ("-c", "-lc") else shlex.join(command)
     if kind == "applypatch":
-        patch = command if isinstance(command, str) else given.get("patch", given.get("input"))
+        patch = command if isinstance(command, str) else next((given[name] for name in _PATCHES if name in given), None)
         return _unique(_PATCHED.findall(patch)) if isinstance(patch, str) else []
     if kind in _SHELLS:
         return shell_targets(command, folder) if isinstance(command, str) else []

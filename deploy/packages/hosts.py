@@ -35,4 +35,4 @@ def server() -> dict[str, Any]:
 
 
 def _text(file: HostFile) -> str:
-    return add_block("", file.block) if file.block else add("", file.entries)
+    return add_block("", file.block, file.comment) if file.block else add("", file.entries)

@@ -106,6 +106,7 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
     ),
     "relay": (Line(("relay", "--nats", "é://", "--once"), 2, shows=False),),
     "subscribe": (Line(("subscribe", "--nats", "é://"), 2, shows=False, json=False),),
+    "init": (Line(("init", "--client", "claude-code", "--print"), shows=False, json=False),),
     "demo": (Line(("demo",), shows=False, json=False),),
     "up": (Line(("up", "--help"), shows=False, json=False),),
     "hook": (Line(("hook", "--help"), shows=False, json=False),),

@@ -6,6 +6,8 @@ from typing import Final
 BEGIN, END = "begin holdlog", "end holdlog"
 HASH: Final = ("# ", "")
 """Comments of TOML, shell scripts and git's exclude file."""
+SLASHES: Final = ("// ", "")
+"""Comments of JavaScript."""
 HTML: Final = ("<!-- ", " -->")
 """Comments of Markdown."""
 

@@ -108,13 +108,15 @@ def ignored_lines(root: Path, paths: list[Path]) -> Iterator[str]:
 def _edited(file: HostFile, text: str, undo: bool) -> str:
     if file.entries:
         return (remove if undo else add)(text, file.entries) if text or not undo else ""
-    own = remove_block(text)
+    own = remove_block(text, file.comment)
     if undo:
         return own
-    if "holdlog" in tomllib.loads(own).get("mcp_servers", {}):
+    is_toml = file.path.suffix == ".toml"
+    if is_toml and "holdlog" in tomllib.loads(own).get("mcp_servers", {}):
         return text  # a person wrote it
-    edited = add_block(text, file.block)
-    tomllib.loads(edited)
+    edited = add_block(text, file.block, file.comment)
+    if is_toml:
+        tomllib.loads(edited)
     return edited
 
 

@@ -7,9 +7,11 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from holdlog.adapters.cli.setup.block import HASH, SLASHES
 from holdlog.adapters.cli.setup.json_edit import Entry
 
 HOOK_SECONDS: Final = 5
@@ -18,8 +20,6 @@ EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
 OWN_TOOLS: Final = "mcp__holdlog__.*"
 
 _OWN_HOOK: Final = re.compile(r"(?:\S*/|'.*/)?holdlog'? hook")
-
-Format = Literal["json", "toml"]
 
 
 class Project(NamedTuple):
@@ -36,12 +36,14 @@ class Project(NamedTuple):
 
 
 class HostFile(NamedTuple):
-    """A file of a host. `entries`: of a JSON file. `block`: of a TOML file, added at its end."""
+    """A file of a host. `entries`: of a JSON file. `block`: of a file with comments of the form `comment`, added at its
+    end."""
 
     path: Path
     what: str
     entries: tuple[Entry, ...] = ()
     block: str = ""
+    comment: tuple[str, str] = HASH
 
 
 class Host(NamedTuple):
@@ -140,7 +142,12 @@ def _claude_desktop(project: Project) -> list[HostFile]:
 
 def _opencode(project: Project) -> list[HostFile]:
     value = {"type": "local", "command": [project.command], "enabled": True}
-    return [HostFile(project.root / "opencode.json", "starts the server", (Entry(("mcp", "holdlog"), value),))]
+    plugin = files("holdlog.adapters.hooks").joinpath("opencode.js").read_text()
+    block = plugin.replace('"holdlog"', json.dumps(project.command), 1)
+    return [
+        HostFile(project.root / "opencode.json", "starts the server", (Entry(("mcp", "holdlog"), value),)),
+        HostFile(project.root / ".opencode" / "plugins" / "holdlog.js", "runs hooks", block=block, comment=SLASHES),
+    ]
 
 
 def _store(project: Project) -> str:
@@ -160,7 +167,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         "Claude Code",
         lambda it: it.has("claude") or (it.home / ".claude").is_dir() or (it.root / ".claude").is_dir(),
         _claude_code,
-        "restart Claude Code in this folder, and approve the server holdlog when it is_interactive",
+        "restart Claude Code in this folder, and approve the server holdlog when it asks",
     ),
     "cursor": Host(
         "Cursor",
