@@ -92,7 +92,9 @@ class DeniedError(HoldlogError):
     rpc_code = -32602
 
     def __init__(self, needed: str) -> None:
-        super().__init__(f"the token does not allow this call; it needs a grant of {needed}")
+        super().__init__(
+            f"the token does not allow this call; it needs a grant of {needed}; ask the person you work for to add it"
+        )
         self.needed = needed
 
 
@@ -304,7 +306,7 @@ class FencedError(HoldlogError):
     """A write relies on a claim that its writer no longer holds.
 
     `current_version`, `held_by`: the writer's own current grant if it has one, otherwise another agent's. `ended`: how
-    that claim ended, if it was the last one. `reason`: why a person took it. `needs_receipt`: it was claimed under
+    that claim ended, if it was the last one. `reason`: why a person took it. `needs_receipt`: it is claimed under
     the writer's name without a session, so the guard must include its receipt."""
 
     code = "fenced"

@@ -21,6 +21,7 @@ _EXACT: Final = Context(prec=10_000, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _TOO_LONG: Final = 10**MAX_DIGITS
 _LARGEST_EXACT: Final = 2**53
 """Above it, a decimal number cannot have every whole value (IEEE 754 binary64)."""
+_WRITE_IT: Final = "read the value and write a new one with its version"
 
 
 class Work:
@@ -60,7 +61,7 @@ def increment(value: Json, by: Json, work: Work) -> Json:
     which keeps 15 digits. Raises InapplicableError."""
     work.spend(len(value.text) + len(by.text))
     if not _is_number(value):
-        raise InapplicableError("the value is not a number, so it cannot be incremented")
+        raise InapplicableError(f"the value is not a number, so it cannot be incremented; {_WRITE_IT}")
     if not any(mark in text for text in (value.text, by.text) for mark in ".eE"):
         total = int(value.text) + int(by.text)
         if abs(total) >= _TOO_LONG:
@@ -78,7 +79,7 @@ def increment(value: Json, by: Json, work: Work) -> Json:
 def append(value: Json, item: Json, unique: bool, max_bytes: int, work: Work) -> Json | None:
     """Append to a list. None: `unique`, and the list has an equal item. Raises InapplicableError, TooLargeError."""
     if not value.text.startswith("["):
-        raise InapplicableError("the value is not a list, so nothing can be appended to it")
+        raise InapplicableError(f"the value is not a list, so nothing can be appended to it; {_WRITE_IT}")
     if nesting(item.text) >= MAX_NESTING:
         raise InapplicableError(f"the result would have more than {MAX_NESTING} levels of nesting")
     if unique:

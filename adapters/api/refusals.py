@@ -104,7 +104,9 @@ def _conflict_hint(refusal: refusals.ConflictError) -> str:
 
 
 _NO_VALUE = "There is no value under this key now. Call list() with this namespace to see its keys."
-_NO_VALUE_THEN = "There was no value under this key at that moment. Call history() to see when it was written."
+_NO_VALUE_THEN = (
+    "There was no value under this key at that moment. Call history(), then repeat this with a position from it."
+)
 _CONFLICT = (
     "Another agent wrote version {0}. Merge your change into actual_value and call set() again with"
     " expected_version={0}."
@@ -115,7 +117,7 @@ _CONFLICT_OWN = (
 )
 _CONFLICT_IN_TRANSACTION = (
     "Nothing changed: the key of this operation has version {0}. Adapt the operation to actual_value, then repeat the"
-    " whole call."
+    " whole call with expected_version={0} in this operation."
 )
 _REPEATABLE_CONFLICT = (
     "Nothing changed: another agent wrote version {0}. Read actual_value; if your call still applies, repeat it with"
@@ -126,16 +128,16 @@ _REPEATABLE_CONFLICT_OWN = (
     " it with expected_version={0}."
 )
 _GONE = (
-    "The key has no value now, which counts as version 0. Call history() to see what happened to it, then decide"
-    " whether your change still applies."
+    "The key has no value now, which counts as version 0. Call history() to see why; if your change still applies,"
+    " repeat your call with expected_version=0."
 )
 _NEVER_WRITTEN = (
-    "The key was never written, which counts as version 0. Check its spelling: call list() with this namespace to see"
-    " its keys."
+    "The key was never written. Call list() with this namespace to check its spelling; if it is right, repeat your call"
+    " with expected_version=0."
 )
 _NOT_YOURS = (
     "Nothing was written: you do not hold this claim, and a claim of your parent agent does not count. Call claim() for"
-    " it, read again, then write with its new version in guard."
+    " it, read again, then repeat the call with its new version in guard."
 )
 _OTHER_VERSION = "Nothing was written: your claim has version {0}. Repeat the call with version={0} in guard."
 _OTHER_SESSION = (
@@ -143,8 +145,8 @@ _OTHER_SESSION = (
     " claude-7f3a, call claim() under that name, then read again."
 )
 _RECEIPT = (
-    "Nothing was written: this is claimed under your agent name, without a session. If that was you, add the receipt"
-    " you were given to this guard entry and repeat the call."
+    "Nothing was written: it is claimed under your name, without a session. If that was you, repeat the call with the"
+    " receipt you were given in guard. Otherwise call claim() under a name of your own."
 )
 _ENDED: Final[Mapping[str, str]] = {
     "released": "Nothing was written: you released this claim. Call claim() again, then read again before you write.",
@@ -166,7 +168,8 @@ _DATA_CONFLICT: Final = (
 )
 _NO_THREAD: Final = "Nobody started this thread. Check its spelling, or call thread_start() with this thread_id."
 _NO_THREAD_THEN: Final = (
-    "There was no such thread at that moment. Check its spelling, or repeat the call with a later moment."
+    "There was no such thread at that moment. Call events() with this thread_id, then repeat this with a position from"
+    " it."
 )
 _NO_KEY: Final = "The thread's data has no such key now. Call thread_get() without key to list its data."
 _DEADLOCK = (
@@ -180,9 +183,9 @@ _NEVER_CLAIMED = (
 _NOT_HOLDER = {
     "agent": "Nothing was released: another agent holds it. Call status() with this resource to see its claim.",
     "session": "Nothing was released: another session with your agent name holds it, and only that session can release"
-    " it. Call status() with this resource to see its claim.",
-    "token": "Nothing was released: an agent with your name but another token holds it. Call status() with this"
-    " resource to see its claim.",
+    " it. If it must be free, ask the person you work for.",
+    "token": "Nothing was released: an agent with your name but another token holds it. If it must be free, ask the"
+    " person you work for.",
     "receipt": "Nothing was released: it is claimed under your agent name, without a session. If that was you, call"
     " release() again with the receipt you were given.",
 }

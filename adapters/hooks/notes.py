@@ -52,7 +52,7 @@ class Notes:
 
 
 class HookFiles:
-    """The folder of the hooks' files next to the store `path`. `owner`: names a folder of its own in it, for a caller
+    """The folder of the hooks' files next to the store `path`. `owner`: names a separate folder in it, for a caller
     with a token."""
 
     def __init__(self, path: Path, owner: str = "") -> None:

@@ -95,7 +95,10 @@ def _unknown_tool(name: str, known: Sequence[str], groups: Sequence[str], prefix
     for group, tools in TOOLS.items():
         if group not in groups and any(kind.name == bare for kind in tools.kinds()):
             offered = ",".join([*groups, group])
-            return f"{prefix}{bare} is in the group {group}; this server does not offer it (--tools {offered})"
+            return (
+                f"{prefix}{bare} is in the group {group}, which this server does not offer; ask the person you work for"
+                f" to add it (--tools {offered})"
+            )
     near = closest(bare, (tool.removeprefix(prefix) for tool in known))
     return f"unknown tool; did you mean {prefix}{near}?" if near else "unknown tool; tools/list lists all tools"
 

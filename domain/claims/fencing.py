@@ -33,7 +33,7 @@ def fence(guard: FencingCondition, who: Who, board: ClaimBoard) -> FencedError |
         reason=past.note if past and ended == "forced" else None,
         ended=ended,
         is_own=own is not None,
-        needs_receipt=bool(lease and is_grant and not who.is_known and lease.is_by_name(who)),
+        needs_receipt=not who.is_known and any(hold.lease.is_by_name(who) for hold in holds),
         servers=tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent),
     )
 

@@ -46,6 +46,8 @@ def _described(it: Any) -> Any:
     if issubclass(it, enum.Enum):
         return [member.value for member in it]
     bases = sorted(base.__name__ for base in it.__mro__[1:] if base.__name__ in (*holdlog.__all__, "Exception"))
+    if issubclass(it, BaseModel):
+        it.model_rebuild()  # deferred until its first use, which another test may have made
     return {"bases": bases, "signature": _signature(it), "members": dict(_members(it))}
 
 

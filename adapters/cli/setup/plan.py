@@ -38,7 +38,7 @@ class Choices(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """`hosts`: changes of the hosts' files; `instructions` and `git_hook`: changes that need consent of their own."""
+    """`hosts`: changes of the hosts' files; `instructions` and `git_hook`: changes that need separate consent."""
 
     hosts: list[FileEdit]
     instructions: list[FileEdit]

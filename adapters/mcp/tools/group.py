@@ -20,7 +20,7 @@ from holdlog.adapters.api.values import presenter, responses
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.message import Caller
-from holdlog.domain.refusals import HoldlogError, SealedError
+from holdlog.domain.refusals import HoldlogError, SealedError, StoreError
 
 PROGRESS_EVERY: Final = 5.0
 """Seconds between progress notifications of a call that waits."""
@@ -135,6 +135,8 @@ class ToolGroup:
                 result = await call
             except SealedError as error:
                 return failed(f"{error}. Nothing was written. Ask the person you work for to start holdlog there.")
+            except StoreError as error:
+                return failed(f"{self.requests.rules.describe(error)}. Report this to the person you work for.")
             except HoldlogError as refusal:
                 result = self.requests.refused(refusal)
             if isinstance(result, responses.Denied | responses.Failed):

@@ -50,7 +50,7 @@ def test_repeated_update_with_a_request_id_is_done_once(run: Terminal) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--append", "1"), 1, "error: the value is not a list, so nothing can be appended to it\n"),
+        (("--append", "1"), 1, "error: the value is not a list, so nothing can be appended to it; read the value and"),
         (("--patch", '[{"op": "remove", "path": "/a"}]'), 1, "error: patch[0]: remove does not apply; the value has"),
         (("--increment", "1", "--version", "9"), 1, "conflict: stats/visits is at version 1 by ann, not 9: 7\nIf your"),
         (("--increment", '"1"'), 2, "holdlog: --increment: must be a number\n"),
@@ -105,7 +105,7 @@ def test_transaction_is_read_from_a_file_or_standard_input(
         (
             [*moved(1), {"op": "append", "namespace": "bank", "key": "bob", "value": 1}],
             1,
-            "error: operations[2]: the value is not a list, so nothing can be appended to it\n",
+            "error: operations[2]: the value is not a list, so nothing can be appended to it; read the value and",
         ),
         (moved(1, op="incr"), 2, "holdlog: operations[1]: op: unknown operation; did you mean increment?"),
         (moved(1, by="1"), 2, "holdlog: operations[1]: by: must be a number\n"),

@@ -161,7 +161,10 @@ async def test_an_unknown_tool_leads_to_the_one_that_was_meant() -> None:
 async def test_a_tool_of_a_group_that_is_not_offered_leads_to_the_group() -> None:
     with engine() as store:
         async with connected(build_server(store, ("claims",))) as agent:
-            message = "holdlog_set is in the group state; this server does not offer it (--tools claims,state)"
+            message = (
+                "holdlog_set is in the group state, which this server does not offer; ask the person you work for to"
+                " add it (--tools claims,state)"
+            )
             assert await agent.error("set") == message
 
 

@@ -29,7 +29,7 @@ async def test_transaction_of_an_agent_changes_everything_or_nothing(era: str) -
         message = await agent.error(
             "transact", operations=[operations[0], {"op": "append", **COUNTER, "value": 1}], **ANN
         )
-        assert message == "operations[1]: the value is not a list, so nothing can be appended to it"
+        assert message.startswith("operations[1]: the value is not a list, so nothing can be appended to it; read the")
         assert (await agent("get", **COUNTER))["value"] == 2
 
 
@@ -69,7 +69,8 @@ async def test_refused_updates_and_transactions_are_one_line_and_change_nothing(
         assert await agent.error("update", **COUNTER, **ANN, increment=1, append=1) == one_of
         assert (await agent.error("update", **COUNTER, **ANN, increment="1")).startswith("increment: must be a number")
         assert await agent.error("update", **COUNTER, **ANN, increment=1) == (
-            "the value is not a number, so it cannot be incremented"
+            "the value is not a number, so it cannot be incremented; read the value and write a new one with its"
+            " version"
         )
         wrong = [{"op": "remove", "path": "/secret"}]
         assert (await agent.error("update", **COUNTER, **ANN, patch=wrong)).startswith("patch[0]: remove does not")

@@ -224,6 +224,9 @@ def test_fencing_condition_without_a_session_requires_the_receipt() -> None:
     why = scene.fenced("a", 1, writer="ann#")
     assert why is not None
     assert (why.needs_receipt, why.current_version) == (True, 1)
+    with_another_version = scene.fenced("a", 7, writer="ann#")
+    assert with_another_version is not None
+    assert with_another_version.needs_receipt
     assert scene.fenced("a", 1, writer="ann#r2") is not None
     assert scene.fenced("a", 1, writer="ann#", receipt="r1") is None
     assert scene.fenced("a", 1, writer="ann/sub#", receipt="r1") is not None
