@@ -98,7 +98,8 @@ def run_call(options: argparse.Namespace, names: Mapping[str, str], call: Call, 
         print_json(result.body())
     else:
         show(result)
-    return 1 if getattr(result, "reverted", None) == [] or getattr(result, "unfinished", None) else 0
+    is_left = getattr(result, "reverted", None) == [] or getattr(result, "unfinished", None)
+    return 1 if is_left or getattr(result, "status", None) == "not_found" else 0
 
 
 def _advice(options: argparse.Namespace) -> str:

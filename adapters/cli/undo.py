@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.commands import add_address, add_by
+from holdlog.adapters.cli.commands import add_by
 from holdlog.adapters.cli.existing_store import Call, run_call
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import one_or_more
@@ -14,12 +14,14 @@ from holdlog.domain.refusals import InvalidError
 if TYPE_CHECKING:
     from holdlog.adapters.api.changes.moments import NamedMoment
     from holdlog.adapters.api.changes.responses import Blame, Diff, RevertResult
+    from holdlog.adapters.api.claims.files import FileBlame
     from holdlog.adapters.runtime.engine import Engine
 
 _MOST_WORDS: Final = 3
 _NAMES: Final = {
     "namespace": "NAMESPACE",
     "key": "KEY",
+    "resource": "FILE",
     "reverted_by": "--by",
     "correlation_id": "--correlation",
     "from_version": "FROM",
@@ -49,6 +51,7 @@ examples:
   holdlog blame campaign plan --fields
   holdlog blame campaign budget --at 14:03
   holdlog blame campaign budget --at v2 --json
+  holdlog blame src/parser.py --limit 10        which agents changed the file
 """
 _OF_REVERT: Final = """\
 examples:
@@ -92,14 +95,20 @@ def add_undo(commands: Commands, store: argparse.ArgumentParser, locations: argp
 
     blame = add(
         "blame",
-        "show who wrote a value last, and what that relied on",
-        "Show who wrote a value last, in which session, on the basis of which version and claims, and why.\n\n"
-        f"{_MOMENTS}",
+        "show who wrote a value last, and what that relied on, or who changed a file",
+        "With NAMESPACE and KEY: who wrote a value last, in which session, on the basis of which version and claims,\n"
+        "and why. With FILE: its changes by agents, newest first, as hooks of their hosts recorded them: time, agent,\n"
+        f"position in the log, and the first characters of the SHA-256 of the new content.\n\n{_MOMENTS}",
         _OF_BLAME,
         _blame,
         "describe_blame",
     )
-    add_address(blame)
+    blame.usage = "holdlog blame [options] NAMESPACE KEY | FILE"
+    blame.add_argument("namespace", metavar="NAMESPACE|FILE", help="the group of keys, or a file")
+    blame.add_argument("key", nargs="?", metavar="KEY", help="the name of the value (default: look up a file)")
+    blame.add_argument(
+        "--limit", type=one_or_more, metavar="N", help="with FILE: show the newest N changes (default: 100)"
+    )
     blame.add_argument(
         "--fields", action="store_true", help="also who changed each field of an object last (default: only the value)"
     )
@@ -165,7 +174,14 @@ def _key_and_moments(words: Sequence[str]) -> "tuple[str | None, NamedMoment, Na
         return words[0], _moment(words[1], "from", "FROM"), _moment("now", "to", "TO")
 
 
-def _blame(engine: "Engine", options: argparse.Namespace) -> "Blame":
+def _blame(engine: "Engine", options: argparse.Namespace) -> "Blame | FileBlame":
+    if options.key is None:
+        for name in ("fields", "at", "after_field"):
+            if getattr(options, name):
+                raise InvalidError(f"--{name.partition('_')[0]}: only works with NAMESPACE and KEY")
+        return engine.read(engine.requests.questions.file_changes(options.namespace, options.limit or 100))
+    if options.limit is not None:
+        raise InvalidError("--limit: only works with a FILE")
     moment = _moment(options.at or "now", "", "--at")
     requests = engine.requests.changes
     return engine.read(

@@ -8,6 +8,7 @@ from typing import Final
 
 from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.changes.responses import Author, Blame, Diff, KeptKeyView, KeyChange, RevertResult, StepView
+from holdlog.adapters.api.claims.files import FileBlame
 from holdlog.adapters.cli.texts import is_coloured, marked, moment, positions, printable, short, table
 from holdlog.adapters.operating_system.location import without_password
 
@@ -26,7 +27,9 @@ def describe_diff(diff: Diff, options: Namespace) -> str:
     return "\n".join(lines) or f"no difference in {_plain(compared)}"
 
 
-def describe_blame(blame: Blame, options: Namespace) -> str:
+def describe_blame(blame: Blame | FileBlame, options: Namespace) -> str:
+    if isinstance(blame, FileBlame):
+        return _describe_changes(blame)
     address, found = f"{_plain(blame.namespace)}/{_plain(blame.key)}", blame.author
     what = "" if blame.missing else ": redacted" if blame.author.redacted else f": {short(blame.value)}"
     lines = [
@@ -49,6 +52,22 @@ def describe_blame(blame: Blame, options: Namespace) -> str:
         lines.append(f"changed before version {blame.next_version}: {_plain(', '.join(blame.older))}")
         lines.append(f"to find who did: add --at v{blame.next_version}")
     return "\n".join(lines)
+
+
+def _describe_changes(blame: FileBlame) -> str:
+    """A line for each change of a file."""
+    if not blame.changes:
+        return f"hooks recorded no change of {_plain(marked(blame.resource))}"
+    rows = [
+        (
+            moment(it.at),
+            author(marked(it.agent), it.principal),
+            f"position {it.position}",
+            (it.sha256 or "removed")[:12],
+        )
+        for it in blame.changes
+    ]
+    return "\n".join([table(rows), *(["there are older changes: add --limit"] if blame.more else [])])
 
 
 def describe_revert(result: RevertResult, options: Namespace) -> str:

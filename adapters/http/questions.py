@@ -1,4 +1,4 @@
-"""Questions about what happened: `/history`, `/timeline`, `/conflicts` and `/activity`."""
+"""Questions about what happened: `/history`, `/file-changes`, `/timeline`, `/conflicts` and `/activity`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
+from holdlog.adapters.api.claims.files import FileBlame
 from holdlog.adapters.api.claims.responses import NeverClaimed
 from holdlog.adapters.api.questions.reports import CONFLICTS_PAGE, ModelReport
 from holdlog.adapters.api.questions.requests import HISTORY_PAGE
@@ -27,6 +28,13 @@ async def _history(request: HttpRequest) -> Response:
     calls = request.context.requests.questions
     call = calls.history(resource, request.point("since"), request.point("until"), limit)
     return answer(await request.context.engine.read_async(call))
+
+
+async def _file_changes(request: HttpRequest) -> Response:
+    (resource,), limit = request.names, request.query.get("limit", HISTORY_PAGE)
+    call = request.context.requests.questions.file_changes(resource, limit)
+    found = await request.context.engine.read_async(call)
+    return answer(found, 404 if found.status == "not_found" else 200)
 
 
 def _timeline(timeline_of: Callable[..., Query[TimelineResult]]) -> Callable[[HttpRequest], Awaitable[Response]]:
@@ -83,6 +91,21 @@ routes: Final = [
             {200: Answer("Holds and waits, newest first.", ResourceHistory)} | _NEVER_CLAIMED,
             "Also of what overlaps it. `limit` applies to holds and to waits.",
             _WINDOW,
+            (CALLER,),
+        ),
+    ),
+    ApiRoute(
+        "/file-changes/{resource:path}",
+        (RESOURCE,),
+        GET=HttpOperation(
+            _file_changes,
+            "Who changed a file",
+            {
+                200: Answer("Changes that hooks recorded, newest first.", FileBlame),
+                404: Answer("Hooks recorded no change of it.", FileBlame),
+            },
+            "",
+            (LIMIT,),
             (CALLER,),
         ),
     ),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from holdlog import HoldlogError
 from holdlog.adapters.python.copying import copy
-from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
+from holdlog.domain.claims.commands import AcquireClaim, RecordFileChange, ReleaseClaim
 from holdlog.domain.commands import AnyCommand
 from tests.contracts.test_copy import views
 from tests.support.claim_calls import by
@@ -35,6 +35,7 @@ COMMANDS: st.SearchStrategy[AnyCommand] = st.one_of(
     st.builds(lambda resource, agent, wait: AcquireClaim(resource=resource, agent=agent, wait=wait), RESOURCES, AGENTS,
               st.sampled_from([0, 10_000_000])),
     st.builds(lambda resource, agent: ReleaseClaim(resource=resource, agent=agent), RESOURCES, AGENTS),
+    st.builds(RecordFileChange, resource=RESOURCES, agent=AGENTS, sha256=st.sampled_from(["ab" * 32, None])),
     st.builds(lambda name, value: start(name, a=value), NAMES, VALUES),
     st.builds(lambda name, value: append(message(value), result("a"), thread=name), NAMES, VALUES),
     st.builds(lambda name, value, gone: change_data(None, gone, b=value, thread=name), NAMES, VALUES, NAMES),

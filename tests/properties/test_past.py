@@ -16,7 +16,7 @@ from holdlog.adapters.api.past.requests import point_in_time
 from holdlog.adapters.runtime.command_handler import expire_values
 from holdlog.adapters.stores.sqlite.memory import open_memory
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
-from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim, Sweep
+from holdlog.domain.claims.commands import AcquireClaim, RecordFileChange, ReleaseClaim, Sweep
 from holdlog.domain.claims.lease import SECOND
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.commands import AnyCommand
@@ -64,6 +64,7 @@ def commands() -> dict[str, st.SearchStrategy[Any]]:
     )
     released = st.builds(ReleaseClaim, resource=resources, agent=agents, outcome=st.sampled_from([None, "modified"]))
     forced = st.builds(ReleaseClaim, resource=resources, agent=st.just("boss"), forced=st.just(True))
+    changed = st.builds(RecordFileChange, resource=resources, agent=agents, sha256=st.sampled_from(["ab" * 32, None]))
     messages = st.builds(
         lambda v: Append(thread=THREAD, items=(NewMessage(value=Json.of(v)),), by="ann", request_digest=None), values
     )
@@ -93,7 +94,7 @@ def commands() -> dict[str, st.SearchStrategy[Any]]:
     )
     return {
         "values": st.one_of(written, written, deleted),
-        "claims": st.one_of(claimed, claimed, claimed, claimed, released, forced),
+        "claims": st.one_of(claimed, claimed, claimed, claimed, released, forced, changed),
         "threads": threads,
     }
 

@@ -1,10 +1,12 @@
 """Who changed a file: the events FileChanged that hooks recorded for its resource. Reads only."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, Literal
 
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.rules import RequestRules
+from holdlog.adapters.api.validation import page_size
 from holdlog.adapters.api.values.responses import Part, Result, Time
 from holdlog.domain.claims.claim import FileChanged
 from holdlog.domain.envelope import Recorded
@@ -23,7 +25,6 @@ class FileChange(Part):
 
     agent: str
     principal: str | None = None
-    session: str | None = None
     at: Time
     position: int
     sha256: str | None = None
@@ -33,27 +34,28 @@ class FileBlame(Result):
     """`status`: `not_found` if hooks recorded no change of the file. `changes`: newest first. `more`: there are older
     ones."""
 
-    status: Literal["found", "not_found"]
+    status: Literal["ok", "not_found"]
     resource: str
     changes: list[FileChange]
-    more: bool
+    more: Literal[True] | None = None
 
 
 def file_blame(rules: RequestRules, path: str, limit: int) -> Query[FileBlame]:
-    """The last changes of a file."""
-    resource = rules.resource(path)
+    """The last changes of a file. Raises InvalidError, DeniedError."""
+    resource, size = rules.resource(path), page_size(limit)
+    rules.require_to_see(resource)
 
     def answer(reader: Reader) -> FileBlame:
-        found = []
-        for recorded in changes(reader, resource):
-            found.append(recorded)
-            if len(found) > limit:
-                break
-        shown = [_shown(it) for it in found[:limit]]
-        status: Literal["found", "not_found"] = "found" if shown else "not_found"
-        return rules.shown(FileBlame(status=status, resource=resource, changes=shown, more=len(found) > limit))
+        found = list(islice(changes(reader, resource), size + 1))
+        blame = FileBlame(
+            status="ok" if found else "not_found",
+            resource=resource,
+            changes=[_shown(it) for it in found[:size]],
+            more=True if len(found) > size else None,
+        )
+        return rules.shown(blame)
 
-    return Query(answer)
+    return Query(answer, large=True)
 
 
 def last_change(reader: Reader, resource: str, but_of: str) -> FileChange | None:
@@ -82,7 +84,6 @@ def _shown(recorded: Recorded[Event]) -> FileChange:
     return FileChange(
         agent=event.agent,
         principal=event.principal,
-        session=envelope.caller.session,
         at=utc(envelope.at),
         position=envelope.position,
         sha256=event.sha256,

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from holdlog.adapters.api.claims.files import FileBlame, file_blame
 from holdlog.adapters.api.events.ranges import range_of, window_of
 from holdlog.adapters.api.past.requests import PointInTime
 from holdlog.adapters.api.questions.presenter import hold_entry, wait_entry
@@ -21,6 +22,10 @@ class QuestionRequests:
 
     def __init__(self, rules: RequestRules) -> None:
         self._rules = rules
+
+    def file_changes(self, resource: str, limit: int = HISTORY_PAGE) -> Query[FileBlame]:
+        """Who changed a file last, as hooks recorded it."""
+        return file_blame(self._rules, resource, limit)
 
     def history(
         self,

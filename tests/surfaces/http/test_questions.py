@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.compose import open_holdlog
+from holdlog.domain.claims.commands import RecordFileChange
 from holdlog.domain.message import NOBODY
 from tests.support.clock import Clock
 from tests.support.curl import Curl
@@ -39,6 +40,22 @@ async def test_history_lists_holds_of_whatever_overlaps(curl: Curl, clock: Clock
         assert [it["held_by"] for it in (await curl.get(f"/history/src%2F?since={since}")).json()["holds"]] == ["ben"]
 
 
+async def test_changes_of_a_file_are_listed_newest_first(curl: Curl, clock: Clock) -> None:
+    for sha256 in ("ab" * 32, None):
+        command = RecordFileChange(resource="src/a.py", agent="ann", sha256=sha256)
+        curl.store.writer.run(command, NOBODY)
+        clock.pass_by(1)
+    found = (await curl.get("/file-changes/src/a.py")).json()
+    assert [(it["agent"], it["position"], it.get("sha256")) for it in found["changes"]] == [
+        ("ann", 2, None),
+        ("ann", 1, "ab" * 32),
+    ]
+    page = (await curl.get("/file-changes/src/a.py?limit=1")).json()
+    assert (len(page["changes"]), page["more"]) == (1, True)
+    missing = await curl.get("/file-changes/src/b.py")
+    assert (missing.status_code, missing.json()["status"]) == (404, "not_found")
+
+
 async def test_timelines_have_lanes_of_agents_or_of_what_an_agent_did(curl: Curl, clock: Clock) -> None:
     await stage(curl, clock)
     lanes = (await curl.get("/timeline/claims/src%2F")).json()["lanes"]
@@ -60,6 +77,7 @@ async def test_timelines_have_lanes_of_agents_or_of_what_an_agent_did(curl: Curl
         ("/history/src%2F?since=9", 400, "since: is 9, but the log ends at position 4"),
         ("/history/src%2F?since=soon", 400, "since: must be a position such as 1234, or a time"),
         ("/history/..%2Fx", 400, None),
+        ("/file-changes/..%2Fx", 400, None),
         ("/timeline/agents/ann?limit=0", 400, None),
         ("/activity?since=9", 400, "since: is 9, but the log ends at position 4"),
         ("/conflicts?hours=2", 400, None),

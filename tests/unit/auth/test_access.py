@@ -287,6 +287,8 @@ NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ),
     ("questions.history", lambda it: it.questions.history("./a"), ["read-claims:a"]),
     ("questions.history", lambda it: it.questions.history("a"), ["claim:a"]),
+    ("questions.file_changes", lambda it: it.questions.file_changes("./a"), ["read-claims:a"]),
+    ("questions.file_changes", lambda it: it.questions.file_changes("a"), ["claim:a"]),
     ("reports.activity", lambda it: it.reports.activity(), ["read:*"]),
     ("reports.conflicts", lambda it: it.reports.conflicts(), ["read:*"]),
     ("timelines.of_resource", lambda it: it.timelines.of_resource("./a"), ["read-claims:a"]),
@@ -364,7 +366,7 @@ def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
     others -= {it for it in others if any(allowing(f"{it}:n").allows(kind, "n") for kind in kinds)}  # type: ignore[arg-type]
     reads_of_claims = (
         *("claims.status", "claims.wait", "events.page", "events.choice", "past.status"),
-        *("questions.history", "timelines.of_resource"),
+        *("questions.history", "questions.file_changes", "timelines.of_resource"),
     )
     if kinds & {"read-claims", "claim"} and name in reads_of_claims:
         others -= {"claim", "read-claims"}

@@ -1,6 +1,7 @@
 """What the events of a claim make of it."""
 
 import pytest
+from pydantic import ValidationError
 
 from holdlog.domain.claims.claim import (
     Claim,
@@ -9,6 +10,7 @@ from holdlog.domain.claims.claim import (
     ClaimQueued,
     ClaimReleased,
     ClaimUnqueued,
+    FileChanged,
     Grant,
     PastHold,
     Ticket,
@@ -116,6 +118,26 @@ def test_leaving_the_queue_keeps_the_others_in_it(why: str) -> None:
 def test_grant_may_replace_an_earlier_one_of_its_holder() -> None:
     claim = given(granted("ann", mode="shared"), granted("ann", instead_of=1)).claim
     assert [(it.version, it.mode) for it in claim.grants] == [(2, "exclusive")]
+
+
+@pytest.mark.parametrize("sha256", ["ab" * 32, None])
+def test_change_of_a_file_leaves_holders_queue_and_past_as_they_are(sha256: str | None) -> None:
+    past = granted("eva"), ClaimReleased(agent="eva", grant=1, outcome="modified"), granted("ann"), queued("bob")
+    before, after = given(*past), given(*past, FileChanged(agent="cleo", sha256=sha256))
+    assert after.claim == before.claim._replace(version=5)
+    assert after.queue == before.queue
+
+
+def test_release_after_a_change_of_the_file_ends_the_grant_of_its_version() -> None:
+    changed = FileChanged(agent="ann", sha256="ab" * 32)
+    assert given(granted("ann"), changed, ClaimReleased(agent="ann", grant=1)).claim.grants == ()
+    assert given(changed, granted("ann")).claim.grant(2) == Grant(2, "ann", None, "exclusive", 2 * SECOND)
+
+
+@pytest.mark.parametrize("sha256", ["", "AB" * 32, "ab" * 31, "ab" * 32 + "\n", "xy" * 32])
+def test_digest_of_a_changed_file_must_be_sha256_in_lower_case(sha256: str) -> None:
+    with pytest.raises(ValidationError):
+        FileChanged(agent="ann", sha256=sha256)
 
 
 def test_every_event_of_a_claim_advances_its_version() -> None:
