@@ -231,3 +231,78 @@ def test_file_that_was_read_again_or_never_read_is_edited_without_a_warning(
         hook(monkeypatch, capsys, {**turn_end(session), "hook_event_name": "SessionEnd"})
     hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
     assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py")) is None
+
+
+def with_policy(store: Path, text: str) -> None:
+    """A folder without git obeys its file as it is."""
+    (store.parents[1] / "holdlog.toml").write_text(text)
+
+
+def edited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, session: str) -> None:
+    """Let an agent edit a.py, and end its session."""
+    hook(monkeypatch, capsys, edit("PreToolUse", "a.py", session))
+    Path("a.py").write_text(text)
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", session))
+    hook(monkeypatch, capsys, {**turn_end(session), "hook_event_name": "SessionEnd"})
+
+
+def is_denied(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], **more: str) -> bool:
+    """Whether session s-1 is denied to edit a.py, because it is stale."""
+    output = hook(monkeypatch, capsys, {**edit("PreToolUse", "a.py"), **more}) or {}
+    return "after you read it" in output.get("hookSpecificOutput", {}).get("permissionDecisionReason", "")
+
+
+def test_stale_edit_is_denied_once_for_each_content_even_if_one_returns(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_policy(store, 'stale-reads = "deny"\n')
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
+    edited(monkeypatch, capsys, "x = 22\n", "s-2")
+    assert [is_denied(monkeypatch, capsys) for _ in range(2)] == [True, False]
+    hook(monkeypatch, capsys, {**turn_end(), "hook_event_name": "SessionEnd"})
+    edited(monkeypatch, capsys, "x = 333\n", "s-2")
+    assert [is_denied(monkeypatch, capsys) for _ in range(2)] == [True, False]
+    Path("a.py").write_text("x = 22\n")
+    assert not is_denied(monkeypatch, capsys)
+
+
+def test_change_by_another_session_counts_although_the_own_sub_agent_edited_since(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_policy(store, 'stale-reads = "deny"\n')
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
+    edited(monkeypatch, capsys, "x = 22\n", "s-2")
+    for event in ("PreToolUse", "PostToolUse"):
+        hook(monkeypatch, capsys, {**edit(event, "a.py"), "agent_id": "sub-1"})
+        Path("a.py").write_text("x = 333\n")
+    hook(monkeypatch, capsys, {**turn_end(), "hook_event_name": "SubagentStop", "agent_id": "sub-1"})
+    assert is_denied(monkeypatch, capsys)
+
+
+def test_edit_that_restores_what_the_agent_had_read_is_recorded(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
+    Path("a.py").write_text("x = 22\n")
+    hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py"))
+    assert changes_in(store) == [("claim:a.py", sha256("x = 1\n"))]
+
+
+def test_file_outside_of_the_repository_is_edited_without_a_warning(
+    store: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    outside = str(tmp_path_factory.mktemp("outside") / "a.py")
+    hook(monkeypatch, capsys, edit("PostToolUse", outside, tool="Read"))
+    Path(outside).write_text("x = 1\n")
+    assert hook(monkeypatch, capsys, edit("PreToolUse", outside)) is None
+    Path(outside).write_text("x = 22\n")
+    assert hook(monkeypatch, capsys, edit("PostToolUse", outside)) is None
+    assert changes_in(store) == []
