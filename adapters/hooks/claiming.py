@@ -13,7 +13,7 @@ from holdlog.adapters.hooks.files import uncommitted
 from holdlog.adapters.hooks.holder import Check, Holder, allow
 from holdlog.adapters.hooks.notes import HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.observed import note_observation
-from holdlog.adapters.hooks.reads import Reads
+from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
 from holdlog.adapters.hooks.texts import (
     describe_denial,
@@ -114,7 +114,7 @@ class HookWork:
                 self._record_changes()
             case "read":
                 for path in self._paths:
-                    self._reads.note(path, digest_of(path))
+                    self._reads.note(path, read_now(path))
             case "turn-end":
                 self._release_unchanged()
             case "subagent-end":
@@ -158,15 +158,16 @@ class HookWork:
         denied, if the policy is to deny it."""
         reason = None
         for path in self._paths:
-            read, digest = self._reads.of(path), digest_of(path)
-            if read is None or self._reads.is_current(path):
+            read, resource = self._reads.of(path), self._holder.resource(path)
+            if read is None or resource is None or self._reads.is_current(path):
                 continue
+            digest = digest_of(path)
             self._reads.note_warning(path, digest)
             policy, _ = self._policy_of(path)
             if policy.stale_reads == "off":
                 continue
-            change = self._holder.change_by_another(path, digest, read.at)
-            text = describe_stale(self._engine, path, change)
+            change = self._holder.change_by_another(resource, read.at)
+            text = describe_stale(self._engine, resource, change)
             self._warnings.append(text)
             if policy.stale_reads == "deny" and change is not None:
                 self._notes.denied[path] = digest
@@ -176,12 +177,12 @@ class HookWork:
     def _record_changes(self) -> None:
         """Record the files that the call has changed, each once for each content."""
         for path in self._paths:
-            digest, claim, read = digest_of(path), self._notes.claims.get(path), self._reads.of(path)
-            known = read.digest if read is not None else claim.digest if claim is not None else ""
-            if digest != known and (digest == MISSING or len(digest) == SHA256_LENGTH):
+            now, claim, read = read_now(path), self._notes.claims.get(path), self._reads.of(path)
+            known = read.latest if read is not None else claim.digest if claim is not None else ""
+            if now.digest != known and (now.digest == MISSING or len(now.digest) == SHA256_LENGTH):
                 with suppress(InvalidError):  # outside of every workspace
-                    self._holder.record_change(path, self._name, None if digest == MISSING else digest)
-            self._reads.note(path, digest)
+                    self._holder.record_change(path, self._name, None if now.digest == MISSING else now.digest)
+            self._reads.note(path, now)
 
     def _claim_all(self) -> str | None:
         """Claim what the call is about to change, or nothing. Returns why the edit is denied."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from holdlog.adapters.api.claims.files import FileChange, last_change
+from holdlog.adapters.api.claims.files import FileChange, change_by_another
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.notes import HookClaim
 from holdlog.adapters.runtime.request_context import RequestContext
@@ -14,7 +14,6 @@ from holdlog.domain.claims.lease import BY_LEASE, SECOND, Lease
 from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import Hold, HoldlogError, InvalidError
-from holdlog.domain.times import microseconds
 
 MAX_CLAIMS: Final = 1_000
 """Claims of one session: hooks claim every file that an agent edits."""
@@ -86,12 +85,9 @@ class Holder:
         self._check(command, self.caller)
         self.engine.writer.run(command, self.caller)
 
-    def change_by_another(self, path: str, digest: str, since: int) -> FileChange | None:
-        """The last change of a file by another session: to this digest, or after `since` (microseconds UTC)."""
-        resource = self.engine.requests.rules.claimable(path)
-        change = self.engine.read_now(lambda reader: last_change(reader, resource, self.session))
-        is_newer = change is not None and (change.sha256 == digest or microseconds(change.at) > since)
-        return change if is_newer else None
+    def change_by_another(self, resource: str, since: int) -> FileChange | None:
+        """The last change of a file by another session after `since` (microseconds UTC)."""
+        return self.engine.read_now(lambda reader: change_by_another(reader, resource, self.session, since))
 
     def lost(self) -> list[Lost]:
         """What the session lost since it was last asked, including claims whose expiry nobody has noticed yet."""

@@ -11,18 +11,25 @@ from typing import Final, NamedTuple
 from holdlog.adapters.hooks.digests import digest_of, stamp_of
 from holdlog.adapters.hooks.notes import HookFiles
 
+MAX_WARNED: Final = 10
+"""Contents of one file that an agent is not warned about again."""
 MAX_READS: Final = 1024 * 1024
 """Bytes; beyond, only the last line of each file is kept."""
 
 
 class FileRead(NamedTuple):
-    """`digest`, `stamp`: of the content that the agent knows (digests.py); `at`: microseconds UTC. `warned`: digest of
-    a newer content, about which the agent was warned."""
+    """`digest`, `stamp`: of the content that the agent knows (digests.py); `at`: microseconds UTC. `warned`: digests of
+    newer contents, about which the agent was warned."""
 
     digest: str
     stamp: str
     at: int
-    warned: str = ""
+    warned: tuple[str, ...] = ()
+
+    @property
+    def latest(self) -> str:
+        """The digest of the last content that a hook of the agent saw."""
+        return self.warned[-1] if self.warned else self.digest
 
 
 class Reads:
@@ -41,26 +48,29 @@ class Reads:
     def is_current(self, path: str) -> bool:
         """Whether the file is as the agent knows it, was warned about it, or has never read it."""
         read = self.of(path)
-        return read is None or stamp_of(path) == read.stamp or digest_of(path) in (read.digest, read.warned)
+        return read is None or stamp_of(path) == read.stamp or digest_of(path) in (read.digest, *read.warned)
 
     def has_current(self, path: str) -> bool:
-        """Whether the file is as the agent has read it."""
+        """Whether the file is as the agent has read it, and was meanwhile."""
         read = self.of(path)
-        return read is not None and (stamp_of(path) == read.stamp or digest_of(path) == read.digest)
-
-    def note(self, path: str, digest: str) -> None:
-        """Note that the agent knows this content of a file. Raises OSError."""
-        self._note(path, FileRead(digest, stamp_of(path), time.time_ns() // 1000))
+        return read is not None and not read.warned and (stamp_of(path) == read.stamp or digest_of(path) == read.digest)
 
     def note_warning(self, path: str, digest: str) -> None:
         """Note that the agent was warned about this content, once. Raises OSError."""
         if (read := self.of(path)) is not None:
-            self._note(path, read._replace(warned=digest))
+            self.note(path, read._replace(warned=(*read.warned, digest)[-MAX_WARNED:]))
 
-    def _note(self, path: str, read: FileRead) -> None:
+    def note(self, path: str, read: FileRead) -> None:
+        """Note what the agent knows of a file. Raises OSError."""
         self._all[self._agent, path] = read
         if self._files.append(self._name, _line(self._agent, path, read)) > MAX_READS:
             self._files.replace_text(self._name, "".join(_line(*key, it) for key, it in self._all.items()))
+
+
+def read_now(path: str) -> FileRead:
+    """A read of the file as it is. If it changes meanwhile, the read counts as the earlier one."""
+    at, stamp = time.time_ns() // 1000, stamp_of(path)
+    return FileRead(digest_of(path), stamp, at)
 
 
 def _line(agent: str, path: str, read: FileRead) -> str:
@@ -72,7 +82,7 @@ def _parsed(text: str) -> dict[tuple[str, str], FileRead]:
     for line in text.splitlines():
         try:
             agent, path, digest, stamp, at, warned = json.loads(line)
-            found[str(agent), str(path)] = FileRead(str(digest), str(stamp), int(at), str(warned))
+            found[str(agent), str(path)] = FileRead(str(digest), str(stamp), int(at), tuple(map(str, warned)))
         except (ValueError, TypeError):
             continue  # cut off
     return found

@@ -17,9 +17,8 @@ from typing import Any, Final
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import find_server
 from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall, parse
-from holdlog.adapters.hooks.digests import digest_of
 from holdlog.adapters.hooks.notes import HookFiles, Notes
-from holdlog.adapters.hooks.reads import Reads
+from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.session import name_of, session_of
 from holdlog.adapters.operating_system.location import find_store, project_root, state_location
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
@@ -69,7 +68,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
             reads = Reads(files, session, call.agent)
             if call.event == "read":
                 for path in map(os.path.realpath, call.paths):
-                    reads.note(path, digest_of(path))
+                    reads.note(path, read_now(path))
                 return {}
             if _needs_nothing(call, files.read(session), leases, session, reads):
                 return {}

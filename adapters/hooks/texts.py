@@ -60,10 +60,10 @@ def _describe_hold(engine: Engine, hold: Hold) -> str:
     )
 
 
-def describe_stale(engine: Engine, path: str, change: FileChange | None) -> str:
+def describe_stale(engine: Engine, resource: str, change: FileChange | None) -> str:
     """What changed since the agent read a file. Says nothing of the content."""
     spelled = engine.requests.rules.spelled
-    name = _shown(spelled(engine.requests.rules.resource(path)) if spelled else path)
+    name = _shown(spelled(resource) if spelled else resource)
     if change is None:
         return f"holdlog: {name} changed since you read it, by a program or a person; read it again if you rely on it."
     verb = "changed" if change.sha256 else "removed"

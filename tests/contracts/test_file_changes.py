@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore, StoreError
-from holdlog.adapters.api.claims.files import last_change
+from holdlog.adapters.api.claims.files import change_by_another
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.commands import AcquireClaim, RecordFileChange, ReleaseClaim, ReleaseOutcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from tests.support.claim_calls import by, claim, wait
+from tests.support.clock import Clock
 from tests.support.command_line import run_command
 from tests.support.commands import require_chained, require_views_equal_the_log, run
 from tests.support.copies import exported, imported, require_fork
@@ -53,18 +54,23 @@ def test_changed_file_that_nobody_claimed_is_free(store: Store) -> None:
     require_chained(store)
 
 
-def test_last_change_is_that_of_another_session_and_not_older_than_the_own(store: Store) -> None:
-    change(store, FIRST, "ann", by("s1"))
-    change(store, SECOND, "ann", by("s1"), resource="b")
-    change(store, SECOND, "tool", NOBODY, resource="b")
+def test_change_by_another_session_is_found_if_it_is_after_the_read(store: Store, clock: Clock) -> None:
     change(store, FIRST, "bob", by("s2"))
+    clock.pass_by(1)
+    read_at = clock()
+    clock.pass_by(1)
+    change(store, FIRST, "eva", by("s3"))
+    change(store, SECOND, "ann", by("s1"))  # another agent of the session
+    change(store, FIRST, "program", NOBODY)
+    change(store, SECOND, "ann", by("s1"), resource="b")
+    change(store, SECOND, "program", NOBODY, resource="b")
     with store.reader() as reader:
-        found = last_change(reader, "a", but_of="s1")
+        found = change_by_another(reader, "a", "s1", read_at)
         assert found is not None
-        assert (found.agent, found.sha256, found.position) == ("bob", FIRST, 4)
-        assert last_change(reader, "a", but_of="s2") is None
-        assert last_change(reader, "b", but_of="s2") is None  # by a caller without a session
-        assert last_change(reader, "c", but_of="s2") is None
+        assert (found.agent, found.sha256, found.position) == ("eva", FIRST, 2)
+        assert change_by_another(reader, "a", "s1", clock()) is None
+        assert change_by_another(reader, "b", "s1", read_at) is None
+        assert change_by_another(reader, "c", "s1", 0) is None
 
 
 def test_changes_are_found_among_many_claims_newest_first(engine: Engine) -> None:

@@ -58,22 +58,23 @@ def file_blame(rules: RequestRules, path: str, limit: int) -> Query[FileBlame]:
     return Query(answer, large=True)
 
 
-def last_change(reader: Reader, resource: str, but_of: str) -> FileChange | None:
-    """The last change by another known session than `but_of`; None if there is none, or `but_of` changed the file
-    later."""
-    for recorded in changes(reader, resource):
-        session = recorded.envelope.caller.session
-        return _shown(recorded) if session is not None and session != but_of else None
+def change_by_another(reader: Reader, resource: str, session: str, since: int) -> FileChange | None:
+    """The last change by another known session after `since` (microseconds UTC). That `session` changed the file later
+    does not matter: another of its agents may have."""
+    for recorded in changes(reader, resource, since):
+        if recorded.envelope.caller.session not in (None, session):
+            return _shown(recorded)
     return None
 
 
-def changes(reader: Reader, resource: str) -> Iterator[Recorded[Event]]:
-    """The changes of a file, newest first."""
+def changes(reader: Reader, resource: str, since: int = 0) -> Iterator[Recorded[Event]]:
+    """The changes of a file after `since` (microseconds UTC), newest first."""
     before: int | None = None
     for _ in range(MAX_EVENTS // _PAGE):
         page = reader.history(claim_stream(resource), before, _PAGE)
-        yield from (it for it in page if isinstance(it.event, FileChanged))
-        if len(page) < _PAGE:
+        recent = [it for it in page if it.envelope.at > since]
+        yield from (it for it in recent if isinstance(it.event, FileChanged))
+        if len(recent) < _PAGE:
             return
         before = page[-1].envelope.version
 

@@ -1,6 +1,5 @@
 """What hosts pass to hooks and what they read back, as recorded in tests/support/fixtures/hooks/."""
 
-import hashlib
 import io
 import json
 import os
@@ -19,30 +18,9 @@ from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import observations
 from holdlog.adapters.hooks.running import run
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.domain.claims.claim import FileChanged
 from holdlog.domain.claims.lease import BY_LEASE
 
 FIXTURES = Path(__file__).parents[2] / "support" / "fixtures" / "hooks"
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The store of a folder in which `ann` holds held.py."""
-    for name in list(os.environ):
-        if name.startswith("HOLDLOG_") or name == "CLAUDE_PROJECT_DIR":
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / ".holdlog"
-    folder.mkdir()
-    with_claim(folder / "state.db", "held.py", "ann")
-    return folder / "state.db"
-
-
-def with_claim(path: Path, resource: str, agent: str) -> None:
-    engine = open_holdlog(path, Settings(), SessionId("option", agent))
-    engine.kept_by = BY_LEASE
-    engine.claim(engine.requests.claims.claim(resource, agent), engine.caller)
-    engine.close()
 
 
 def hook(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: Any, *words: str) -> Any:
@@ -151,83 +129,3 @@ def test_edit_that_is_allowed_after_a_denial_is_no_bypass(
     Path("held.py").write_text("y = 1\n")
     hook(monkeypatch, capsys, edit("PostToolUse", "held.py"))
     assert [it.state for it in observations(HookFiles(store)).values()] == ["guarded"]
-
-
-def changes_in(store: Path) -> list[tuple[str, str | None]]:
-    """Who changed which file, oldest first, as the log has it."""
-    engine = open_holdlog(store)
-    try:
-        return [
-            (it.envelope.stream, it.event.sha256)
-            for it in engine.read_now(lambda reader: reader.log(0, 100))
-            if isinstance(it.event, FileChanged)
-        ]
-    finally:
-        engine.close()
-
-
-def sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def test_change_is_recorded_once_for_each_content(
-    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("a.py").write_text("x = 1\n")
-    hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))
-    hook(monkeypatch, capsys, edit("PostToolUse", "a.py"))
-    assert changes_in(store) == []
-    for text in ("x = 2\n", "x = 2\n", "x = 3\n"):
-        hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))
-        Path("a.py").write_text(text)
-        hook(monkeypatch, capsys, edit("PostToolUse", "a.py"))
-    Path("a.py").write_text("checked out\n")
-    hook(monkeypatch, capsys, edit("PreToolUse", "b.py"))
-    Path("a.py").unlink()
-    hook(monkeypatch, capsys, edit("PostToolUse", "a.py"))
-    stream = "claim:a.py"
-    assert changes_in(store) == [(stream, sha256("x = 2\n")), (stream, sha256("x = 3\n")), (stream, None)]
-
-
-def test_edit_of_a_file_that_another_session_changed_after_the_read_warns_once(
-    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("a.py").write_text("x = 1\n")
-    assert hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read")) is None
-    assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py", "s-2")) is None
-    Path("a.py").write_text("secret = 2\n")
-    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", "s-2"))
-    hook(monkeypatch, capsys, {**turn_end("s-2"), "hook_event_name": "SessionEnd"})
-    output = hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))["hookSpecificOutput"]
-    assert "permissionDecision" not in output
-    assert re.fullmatch(
-        r"holdlog: claude-[0-9a-f]{6} changed a\.py at \d\d:\d\d:\d\d UTC, after you read it;"
-        r" read it again before you edit it\.",
-        output["additionalContext"],
-    )
-    assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py")) is None
-
-
-def test_edit_of_a_file_that_a_program_changed_warns_and_names_nobody(
-    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("a.py").write_text("x = 1\n")
-    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
-    Path("a.py").write_text("x  =  1\n")
-    output = hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))["hookSpecificOutput"]
-    assert "permissionDecision" not in output
-    assert "by a program or a person" in output["additionalContext"]
-
-
-def test_file_that_was_read_again_or_never_read_is_edited_without_a_warning(
-    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("a.py").write_text("x = 1\n")
-    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
-    for session in ("s-2", "s-3"):
-        assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py", session)) is None  # never read
-        Path("a.py").write_text(f"x = '{session}'\n")
-        hook(monkeypatch, capsys, edit("PostToolUse", "a.py", session))
-        hook(monkeypatch, capsys, {**turn_end(session), "hook_event_name": "SessionEnd"})
-    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
-    assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py")) is None
