@@ -249,7 +249,9 @@ def test_agents_command_lists_holders_and_connected_agents(run: Terminal) -> Non
     server = Wire("-m", "holdlog", "--db", run.db).open()
     listed = run("agents")
     assert re.search(r"ann +not connected +1 claim +last call \d+ s ago", listed)
-    assert re.search(rf"process {server.process.pid} +connected +mcp stdio, t 1 +{re.escape(os.getcwd())} +0 claims", listed)
+    assert re.search(
+        rf"process {server.process.pid} +connected +mcp stdio, t 1 +{re.escape(os.getcwd())} +0 claims", listed
+    )
     server.send(server.call("holdlog_claim", resource="custom://b", agent="ben"))
     assert server.answer()["result"]["structuredContent"]["status"] == "claimed"
     listed = run("agents")
