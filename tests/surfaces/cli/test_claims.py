@@ -256,7 +256,7 @@ def test_agents_command_lists_holders_and_connected_agents(run: Terminal) -> Non
     assert server.answer()["result"]["structuredContent"]["status"] == "claimed"
     listed = run("agents")
     assert re.search(
-        rf"ben +connected +process {server.process.pid}, mcp stdio +{re.escape(os.getcwd())} +1 claim", listed
+        rf"ben +connected +process {server.process.pid}, mcp stdio, t 1 +{re.escape(os.getcwd())} +1 claim", listed
     )
     assert listed.count("process") == 1
     assert [it["agent"] for it in json.loads(run("agents --json --agent ben"))["agents"]] == ["ben"]
