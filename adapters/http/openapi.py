@@ -78,7 +78,8 @@ class _Schemas:
         for name in self.named.keys() - before:
             schema = self.named[name] = _without_nulls(self.named[name])
             if "status" in schema.get("properties", {}):
-                schema["required"] = ["status", *(it for it in schema.get("required", ()) if it not in _SOMETIMES)]
+                always = (it for it in schema.get("required", ()) if it not in _SOMETIMES)
+                schema["required"] = list(dict.fromkeys(("status", *always)))
         return found
 
 
