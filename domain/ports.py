@@ -190,7 +190,7 @@ class Reader(Protocol):
         """These claims and those that cover them, if they exist, and all below that are held or waited for."""
 
     def ever_claimed(self, resource: str) -> list[str]:
-        """The resources that overlap this one and were ever claimed or waited for, by name."""
+        """The resources that overlap this one and were ever claimed, waited for, or changed (FileChanged), by name."""
 
     def queued(self) -> list[Claim]:
         """The claims that have waiters."""

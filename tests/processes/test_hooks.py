@@ -425,19 +425,17 @@ def test_hook_that_waits_for_its_input_ends_by_itself(repository: Path) -> None:
 @pytest.mark.check
 def test_of_sessions_that_edit_a_file_at_once_one_is_allowed(repository: Path) -> None:
     edit = {"cwd": str(repository), "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
-    command = [sys.executable, "-m", "holdlog", "hook"]
-    pipe = subprocess.PIPE
+    patient = "from holdlog.adapters.hooks import running; running.SECONDS = 60; running.run([])"
+    command = [sys.executable, "-c", patient]  # a hook that runs out of time allows the edit
     racers = [
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=repository, env=ENVIRONMENT)
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=repository, env=ENVIRONMENT)
         for _ in range(4)
     ]
     for number, racer in enumerate(racers):
         assert racer.stdin is not None
         racer.stdin.write(json.dumps({**edit, "session_id": f"s-{number}"}).encode())
-    outputs = [racer.communicate() for racer in racers]
-    late = [errors for _, errors in outputs if b"took longer than" in errors]  # on a busy machine
-    guarded = [bool(denied) for denied, errors in outputs if errors not in late]
-    assert guarded.count(False) == 1 or (late and not guarded.count(False))
+    outputs = [racer.communicate()[0] for racer in racers]
+    assert sorted(map(bool, outputs)) == [False, True, True, True]
     assert list(held(repository)) == ["a.py"]
 
 

@@ -35,7 +35,7 @@ class QuestionRequests:
         limit: int = HISTORY_PAGE,
     ) -> Query[ResourceHistory]:
         """Who held a resource, or one that overlaps it, and who waited; `limit` applies to both. The query raises
-        NotFoundError if nothing that overlaps it was ever claimed, InvalidError as `range_of`."""
+        NotFoundError if nothing that overlaps it was ever claimed or changed, InvalidError as `range_of`."""
         resource, size = self._rules.resource(resource), page_size(limit)
         self._rules.require_to_see(resource)
 

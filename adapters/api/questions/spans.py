@@ -24,7 +24,8 @@ class SpanReader:
         self.now, self._steady = rules.clock(), rules.steady()
 
     def overlapping(self, resource: str) -> Iterator[ClaimSpan]:
-        """The holds and waits of all that overlaps a resource. Raises NotFoundError if nothing ever did."""
+        """The holds and waits of all that overlaps a resource. Raises NotFoundError if the log has no
+        event of any."""
         names = [name for name in self._reader.ever_claimed(resource) if self._grants.sees_claim(name)]
         if not names:
             raise NotFoundError.of_claim(resource)

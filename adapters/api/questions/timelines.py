@@ -52,7 +52,7 @@ class TimelineRequests:
 
     def of_resource(self, resource: str, part: Timespan = ALL) -> Query[TimelineResult]:
         """The agents that held a resource, or one that overlaps it, or waited for it. The query raises NotFoundError
-        if nothing that overlaps it was ever claimed."""
+        if nothing that overlaps it was ever claimed or changed."""
         resource, size = self._rules.resource(resource), page_size(part.limit)
         self._rules.require_to_see(resource)
 
