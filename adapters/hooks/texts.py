@@ -22,8 +22,7 @@ WAIT: Final = 50
 
 def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
     """Who holds it, since when, for how long, and the call to make. `bound`: the agent has our tools."""
-    spelled = engine.requests.rules.spelled
-    full = spelled(hold.resource) if spelled else hold.resource
+    full = (engine.requests.rules.spelled or str)(hold.resource)
     if bound:
         arguments = f"resource={json.dumps(full)}, agent={json.dumps(name)}, wait_seconds={WAIT}"
         remedy = f"call claim({arguments}) of holdlog, then edit again"
@@ -49,7 +48,7 @@ def _describe_hold(engine: Engine, hold: Hold) -> str:
     rules = engine.requests.rules
     moment = rules.moment()
     held = hold.covered_by or hold.resource
-    what = _shown(rules.spelled(held) if rules.spelled else held)
+    what = _shown((rules.spelled or str)(held))
     since, held_for = utc(hold.claimed_at), (moment.at - hold.claimed_at) / SECOND
     who, left = _shown(hold.held_by), max(0, hold.expires_in) / SECOND
     if hold.in_line:
@@ -62,8 +61,7 @@ def _describe_hold(engine: Engine, hold: Hold) -> str:
 
 def describe_stale(engine: Engine, resource: str, change: FileChange | None) -> str:
     """What changed since the agent read a file. Says nothing of the content."""
-    spelled = engine.requests.rules.spelled
-    name = _shown(spelled(resource) if spelled else resource)
+    name = _shown((engine.requests.rules.spelled or str)(resource))
     if change is None:
         return f"holdlog: {name} changed since you read it, by a program or a person; read it again if you rely on it."
     verb = "changed" if change.sha256 else "removed"
@@ -81,8 +79,8 @@ def describe_session(
     parts = [f"your agent name is {_shown(name)}; edits claim files by themselves"] if is_start else []
     losses = holder.lost()
     leases = holder.leases()
-    spelled = holder.engine.requests.rules.spelled
-    names = [spelled(it.resource) if spelled else it.resource for it in leases]
+    spelled = holder.engine.requests.rules.spelled or str
+    names = [spelled(it.resource) for it in leases]
     held = list(map(_shown, names))
     lost = [
         f"{_shown(it.resource)}{f' (now {_shown(it.held_by)})' if it.held_by else ''}"

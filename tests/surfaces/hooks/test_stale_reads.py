@@ -97,11 +97,6 @@ def test_file_that_was_read_again_or_never_read_is_edited_without_a_warning(
     assert hook(monkeypatch, capsys, edit("PreToolUse", "a.py")) is None
 
 
-def with_policy(store: Path, text: str) -> None:
-    """A folder without git obeys its file as it is."""
-    (store.parents[1] / "holdlog.toml").write_text(text)
-
-
 def edited(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -116,6 +111,14 @@ def edited(
     hook(monkeypatch, capsys, {**turn_end(session), "hook_event_name": "SessionEnd"})
 
 
+def make_stale(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under a policy that denies edits of stale files, let session s-1 read a.py, and session s-2 change it after."""
+    (store.parents[1] / "holdlog.toml").write_text('stale-reads = "deny"\n')  # without git, in force as it is
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
+    edited(monkeypatch, capsys, "x = 22\n", "s-2")
+
+
 def is_denied(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], **more: str) -> bool:
     """Whether session s-1 is denied to edit a.py, because it is stale."""
     output = hook(monkeypatch, capsys, {**edit("PreToolUse", "a.py"), **more}) or {}
@@ -125,10 +128,7 @@ def is_denied(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 def test_stale_edit_is_denied_once_for_each_content_even_if_one_returns(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with_policy(store, 'stale-reads = "deny"\n')
-    Path("a.py").write_text("x = 1\n")
-    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
-    edited(monkeypatch, capsys, "x = 22\n", "s-2")
+    make_stale(store, monkeypatch, capsys)
     assert [is_denied(monkeypatch, capsys) for _ in range(2)] == [True, False]
     hook(monkeypatch, capsys, {**turn_end(), "hook_event_name": "SessionEnd"})
     edited(monkeypatch, capsys, "x = 333\n", "s-2")
@@ -140,10 +140,7 @@ def test_stale_edit_is_denied_once_for_each_content_even_if_one_returns(
 def test_change_by_another_session_counts_although_the_own_sub_agent_edited_since(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with_policy(store, 'stale-reads = "deny"\n')
-    Path("a.py").write_text("x = 1\n")
-    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
-    edited(monkeypatch, capsys, "x = 22\n", "s-2")
+    make_stale(store, monkeypatch, capsys)
     for event in ("PreToolUse", "PostToolUse"):
         hook(monkeypatch, capsys, {**edit(event, "a.py"), "agent_id": "sub-1"})
         Path("a.py").write_text("x = 333\n")
