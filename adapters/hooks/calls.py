@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from holdlog.adapters.hooks.targets import targets
+from holdlog.adapters.hooks.targets import named_path, targets
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
 Client = Literal["claude", "codex", "cursor", "opencode", "agent"]
@@ -158,7 +158,7 @@ def _claimed(given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _plain_paths(given: Mapping[str, Any]) -> list[str]:
-    return [*_texts([given.get("file_path")]), *_texts(given.get("paths"))]
+    return [*named_path(given), *_texts(given.get("paths"))]
 
 
 def _object(given: object) -> dict[str, Any]:

@@ -11,14 +11,18 @@ export const Holdlog = async ({ directory }) => {
   const children = new Set()
   const warnings = new Map()
 
-  /** Run a hook. Resolves to what it prints, or {} if it fails. */
+  /** Run a hook. Resolves to what it prints, or {} if it fails. Each session is an agent. */
   const hook = (event, sessionID, given = {}) =>
     new Promise((resolve) => {
+      const call = { client: "opencode", session_id: sessionID, agent_id: sessionID, cwd: directory, ...given }
       const child = spawn(COMMAND, ["hook", event], { cwd: directory, stdio: ["pipe", "pipe", "ignore"] })
       const timer = setTimeout(() => child.kill("SIGKILL"), MILLISECONDS)
       let text = ""
       child.stdout.on("data", (part) => (text += part))
-      child.on("error", () => resolve({}))
+      child.on("error", () => {
+        clearTimeout(timer)
+        resolve({})
+      })
       child.on("close", () => {
         clearTimeout(timer)
         try {
@@ -28,7 +32,7 @@ export const Holdlog = async ({ directory }) => {
         }
       })
       child.stdin.on("error", () => {})
-      child.stdin.end(JSON.stringify({ client: "opencode", session_id: sessionID, agent_id: sessionID, cwd: directory, ...given }))
+      child.stdin.end(JSON.stringify(call))
     })
 
   return {

@@ -37,7 +37,12 @@ def targets(tool: str, given: Mapping[str, Any], folder: str) -> list[str]:
         return shell_targets(command, folder) if isinstance(command, str) else []
     if kind not in _EDITS:
         return []
-    return _unique([given[name] for name in _PATHS if isinstance(given.get(name), str) and given[name]][:1])
+    return named_path(given)
+
+
+def named_path(given: Mapping[str, Any]) -> list[str]:
+    """The path that the input of a tool names, if it names one."""
+    return [given[name] for name in _PATHS if isinstance(given.get(name), str) and given[name]][:1]
 
 
 def shell_targets(command: str, folder: str) -> list[str]:
