@@ -51,9 +51,10 @@ class Reads:
         return read is None or stamp_of(path) == read.stamp or digest_of(path) in (read.digest, *read.warned)
 
     def has_current(self, path: str) -> bool:
-        """Whether the file is as the agent has read it, and was meanwhile."""
+        """Whether nothing has written the file since the agent read it: the same content, written again, is a new
+        read, after the changes of others in between."""
         read = self.of(path)
-        return read is not None and not read.warned and (stamp_of(path) == read.stamp or digest_of(path) == read.digest)
+        return read is not None and not read.warned and stamp_of(path) == read.stamp
 
     def note_warning(self, path: str, digest: str) -> None:
         """Note that the agent was warned about this content, once. Raises OSError."""

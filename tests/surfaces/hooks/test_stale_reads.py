@@ -160,6 +160,18 @@ def test_edit_that_restores_what_the_agent_had_read_is_recorded(
     assert changes_in(store) == [("claim:a.py", sha256("x = 1\n"))]
 
 
+def test_edit_that_writes_the_same_content_counts_as_a_read(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_stale(store, monkeypatch, capsys)
+    edited(monkeypatch, capsys, "x = 1\n", "s-3")
+    hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py"))
+    Path("a.py").write_text("x  =  1\n")  # by a formatter
+    assert not is_denied(monkeypatch, capsys)
+
+
 def test_file_outside_of_the_repository_is_edited_without_a_warning(
     store: Path,
     tmp_path_factory: pytest.TempPathFactory,
