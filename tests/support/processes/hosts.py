@@ -1,0 +1,80 @@
+"""Hosts of agents as processes: each starts hooks and a stdio server, and passes what the host's documents say."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import hook_host
+
+EDIT = "PreToolUse"
+ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith("HOLDLOG_") and name not in ("CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID")
+}
+
+
+class Host:
+    """A host process, in a process group with its children."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server_pid = 0
+        self.process = subprocess.Popen(
+            [sys.executable, hook_host.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
+
+    def serve(self) -> None:
+        self.server_pid = self._ask({"do": "serve"})["pid"]
+
+    def call(self, tool: str, session: str, **given: Any) -> dict[str, Any]:
+        """Call a tool of our server; the hook before it comes first, as in Claude Code."""
+        self.hook(session, EDIT, tool_name=f"mcp__holdlog__holdlog_{tool}", tool_input=given)
+        return self.call_alone(tool, **given)
+
+    def call_alone(self, tool: str, **given: Any) -> dict[str, Any]:
+        """Call a tool of our server, without a hook."""
+        answer: dict[str, Any] = self._ask({"do": "call", "tool": tool, "given": given})
+        return answer
+
+    def hook(self, session: str, event: str, **given: Any) -> dict[str, Any]:
+        facts = {"session_id": session, "hook_event_name": event, "cwd": str(self.folder), **given}
+        done = self._ask({"do": "hook", "given": facts})
+        assert done["code"] == 0
+        assert done["err"] == ""
+        found: dict[str, Any] = json.loads(done["out"]) if done["out"] else {}
+        return found.get("hookSpecificOutput", {})
+
+    def edit(self, session: str, path: str, **given: Any) -> str | None:
+        """Why the edit is denied; None if it is allowed."""
+        tool_input = {"file_path": str(self.folder / path)}
+        output = self.hook(session, EDIT, tool_name="Edit", tool_input=tool_input, **given)
+        assert not output or output["permissionDecision"] == "deny"
+        return output.get("permissionDecisionReason")
+
+    def run(self, command: str) -> dict[str, Any]:
+        """Run a shell command, as an agent does."""
+        done: dict[str, Any] = self._ask({"do": "run", "given": command})
+        return done
+
+    def kill(self) -> None:
+        """Kill the host and everything that it started, at once."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _ask(self, command: dict[str, Any]) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
