@@ -11,7 +11,7 @@ from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, context, denia
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.files import uncommitted
 from holdlog.adapters.hooks.holder import Check, Holder, allow
-from holdlog.adapters.hooks.notes import HookClaim, HookFiles, Notes
+from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.observed import note_observation
 from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
@@ -55,20 +55,32 @@ class HookWork:
         self._session = session
         self._notes = notes
         self._warnings: list[str] = []
+        self._sessions: list[str] = []
         self._holder = holder
 
     def adopt(self, files: HookFiles) -> None:
-        """Keep the agent's name through /clear, a resumed session and a restarted server. Move what the host's session
-        claimed before its server was connected."""
-        own, names = own_session(self._call, self._engine.identity), self._notes.names
-        former = files.read(own)
+        """Keep the agent's name through /clear, a resumed session and a restarted server. Move what hooks claimed and
+        noted for the host's session before its server was connected, restarted, or ended."""
+        own, names, held_by = own_session(self._call, self._engine.identity), self._notes.names, self._session.held_by
+        host = files.read(own)
         if self._main not in names:
-            named = Notes(dict(former.names), {})
+            named = Notes(dict(host.names), {})
             names[self._main] = name_of(self._call._replace(agent=self._main), named)
-        if own != self._session.held_by:
-            for path, claim in former.claims.items():
-                self._holder.of(own).release(claim)
+        former = next(iter(host.sessions), own)
+        self._sessions = [held_by, *(it for it in host.sessions if it != held_by)][:MAX_SESSIONS]
+        self._holder.sessions.update(self._sessions)
+        if former != held_by:
+            self._reads.adopt(former)
+            for path, claim in self._taken_from(former, files):
+                self._holder.of(former).release(claim)
                 self._claim_again(path, claim)
+
+    def _taken_from(self, session: str, files: HookFiles) -> list[tuple[str, HookClaim]]:
+        """Remove the claims of the host's session from the notes of another session that held them."""
+        with files.change(session) as notes:
+            taken = [(path, it) for path, it in notes.claims.items() if self._is_of_session(it.by)]
+            notes.claims = {path: it for path, it in notes.claims.items() if not self._is_of_session(it.by)}
+            return taken
 
     def observe(self, files: HookFiles) -> None:
         """Find out whether the host obeyed earlier denials: then the file is as before when the agent edits it again,
@@ -83,10 +95,12 @@ class HookWork:
     def finish(self, files: HookFiles) -> None:
         """Note the agent's name with the host's session, for its return in another process."""
         own, names = own_session(self._call, self._engine.identity), self._notes.names
-        if own != self._session.held_by:
-            with files.change(own) as former:
-                former.names = {self._main: names[self._main]}
-                former.claims = {}
+        if own == self._session.held_by:
+            self._notes.sessions = self._sessions
+        else:
+            with files.change(own) as host:
+                host.names = {self._main: names[self._main]}
+                host.sessions = self._sessions
             if self._call.event == "session-end" and not self._call.resumes:
                 for key in [key for key in names if self._is_of_session(key)]:
                     del names[key]
@@ -166,7 +180,8 @@ class HookWork:
             policy, _ = self._policy_of(path)
             if policy.stale_reads == "off":
                 continue
-            change = self._holder.change_by_another(resource, read.at)
+            name = self._name if self._call.client in SHARED_SERVER else None
+            change = self._holder.change_by_another(resource, read.at, name)
             text = describe_stale(self._engine, resource, change)
             self._warnings.append(text)
             if policy.stale_reads == "deny" and change is not None:
@@ -255,9 +270,10 @@ class HookWork:
             self._release(lambda path, claim: claim.by == self._call.agent and claim.resource in names)
 
     def _names_of_others(self) -> set[str]:
-        """The names of the session's other agents."""
+        """The names of the session's other agents, without the main agent, for which the others work."""
         names = {name for key, name in self._notes.names.items() if key != self._call.agent}
-        return (names | {it.agent for it in self._notes.claims.values() if it.by != self._call.agent}) - {self._name}
+        names |= {it.agent for it in self._notes.claims.values() if it.by != self._call.agent}
+        return names - {self._name, self._notes.names[self._main]}
 
     def _renew(self) -> None:
         """Renew what the agent holds: one call renews all."""

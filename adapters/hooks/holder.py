@@ -29,11 +29,12 @@ def allow(command: AnyCommand, caller: Caller) -> None:
 
 class Holder:
     """A session that claims in a context, within its grants. `check`: raises for a command under a name that belongs to
-    somebody else."""
+    somebody else. `sessions`: this one, and those that held claims of the same agents before."""
 
     def __init__(self, context: RequestContext, session: str, check: Check = allow) -> None:
         self.engine = context.engine
         self.session = session
+        self.sessions = {session}
         self.caller = context.caller.model_copy(update={"session": session})
         self._context = context
         self._check = check
@@ -70,7 +71,7 @@ class Holder:
         holder = next((it for it in found if it.version == version), None)
         if holder is None or holder.principal != self.caller.principal or hold.in_line:
             return False
-        if holder.session == self.session:
+        if holder.session in self.sessions:
             return holder.agent not in others
         # An agent whose MCP calls go to a server over HTTP has a session of that server, or none.
         is_over_http = holder.session is None or holder.session.startswith(("mcp-", "meta-"))
@@ -85,9 +86,10 @@ class Holder:
         self._check(command, self.caller)
         self.engine.writer.run(command, self.caller)
 
-    def change_by_another(self, resource: str, since: int) -> FileChange | None:
-        """The last change of a file by another session after `since` (microseconds UTC)."""
-        return self.engine.read_now(lambda reader: change_by_another(reader, resource, self.session, since))
+    def change_by_another(self, resource: str, since: int, name: str | None) -> FileChange | None:
+        """The last change of a file by another session after `since` (microseconds UTC). `name`: as for
+        change_by_another."""
+        return self.engine.read_now(lambda reader: change_by_another(reader, resource, self.sessions, since, name))
 
     def lost(self) -> list[Lost]:
         """What the session lost since it was last asked, including claims whose expiry nobody has noticed yet."""

@@ -18,6 +18,7 @@ from holdlog.adapters.operating_system.pause import hooks_folder, pause_file
 MAX_FAILURES: Final = 16 * 1024
 """Bytes of the log of failures; it starts again beyond."""
 MAX_NOTES: Final = 4 * 1024 * 1024
+MAX_SESSIONS: Final = 5
 LOCK_SECONDS: Final = 1.0
 """How long a hook waits for another one of the session."""
 KEPT_SECONDS: Final = 7 * 24 * 60 * 60
@@ -41,14 +42,20 @@ class HookClaim(NamedTuple):
 
 class Notes:
     """`names`: the name of each agent of the session. `claims`: by absolute path. `denied`: digests of the files whose
-    edit was denied, by path, until it is known whether the host ran the tool nevertheless."""
+    edit was denied, by path, until it is known whether the host ran the tool nevertheless. `sessions`: in the notes of
+    a host's session, those that have held its claims, the newest first."""
 
     def __init__(
-        self, names: dict[str, str], claims: dict[str, HookClaim], denied: dict[str, str] | None = None
+        self,
+        names: dict[str, str],
+        claims: dict[str, HookClaim],
+        denied: dict[str, str] | None = None,
+        sessions: list[str] | None = None,
     ) -> None:
         self.names = names
         self.claims = claims
         self.denied = denied or {}
+        self.sessions = sessions or []
 
 
 class HookFiles:
@@ -65,7 +72,8 @@ class HookFiles:
             given = json.loads(self._read(self.folder / f"{session}.json", MAX_NOTES))
             claims = {path: HookClaim(*claim) for path, claim in given["claims"].items()}
             names = {key: str(name) for key, name in given["names"].items()}
-            return Notes(names, claims, {path: str(digest) for path, digest in given.get("denied", {}).items()})
+            denied = {path: str(digest) for path, digest in given.get("denied", {}).items()}
+            return Notes(names, claims, denied, list(map(str, given.get("sessions", []))))
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return Notes({}, {})
 
@@ -181,7 +189,7 @@ class HookFiles:
 
 
 def _encoded(notes: Notes) -> bytes:
-    return json.dumps({"names": notes.names, "claims": notes.claims, "denied": notes.denied}).encode()
+    return json.dumps(vars(notes)).encode()
 
 
 def _lock(descriptor: int) -> None:

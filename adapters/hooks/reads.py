@@ -56,6 +56,13 @@ class Reads:
         read = self.of(path)
         return read is not None and not read.warned and stamp_of(path) == read.stamp
 
+    def adopt(self, session: str) -> None:
+        """Note what the agents read while their claims were held by another session. Raises OSError."""
+        for key, read in _parsed(self._files.text_of(f"{session}.reads", 2 * MAX_READS)).items():
+            if key not in self._all or self._all[key].at < read.at:
+                self._all[key] = read
+        self._rewrite()
+
     def note_warning(self, path: str, digest: str) -> None:
         """Note that the agent was warned about this content, once. Raises OSError."""
         if (read := self.of(path)) is not None:
@@ -65,7 +72,10 @@ class Reads:
         """Note what the agent knows of a file. Raises OSError."""
         self._all[self._agent, path] = read
         if self._files.append(self._name, _line(self._agent, path, read)) > MAX_READS:
-            self._files.replace_text(self._name, "".join(_line(*key, it) for key, it in self._all.items()))
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        self._files.replace_text(self._name, "".join(_line(*key, it) for key, it in self._all.items()))
 
 
 def read_now(path: str) -> FileRead:

@@ -131,6 +131,48 @@ def test_sub_agents_are_holders_whose_end_releases_their_claims(host: Callable[[
 
 
 @pytest.mark.check
+def test_restarted_server_denies_no_sub_agent_the_files_of_its_main_agent(
+    host: Callable[[], Host], repository: Path
+) -> None:
+    claude = host()
+    claude.serve()
+    assert claude.edit("s-1", "a.py") is None
+    assert claude.call("claim", "s-1", resource="b.py", agent=held(repository)["a.py"])["status"] == "claimed"
+    claude.kill_server()
+    claude.serve()
+    for path in ("a.py", "b.py"):
+        assert claude.edit("s-1", path, agent_id="sub-1") is None
+    assert host().edit("s-2", "a.py") is not None
+    claude.kill_server()
+    assert claude.edit("s-1", "a.py", agent_id="sub-1") is None  # without a server
+    assert host().edit("s-2", "a.py") is not None
+
+
+@pytest.mark.check
+def test_what_an_agent_has_read_survives_its_server(host: Callable[[], Host], repository: Path) -> None:
+    (repository / "holdlog.toml").write_text('stale-reads = "deny"\n')
+    subprocess.run(["git", "add", "."], cwd=repository, check=True)
+    subprocess.run(["git", "commit", "-qm", "policy"], cwd=repository, check=True)
+    claude, other = host(), host()
+    claude.read("s-1", "a.py")  # before its server is connected
+    claude.serve()
+    claude.read("s-1", "b.py")
+    for number, (session, name) in enumerate([("s-2", "a.py"), ("s-1", "b.py")]):
+        editor, agent = (other, {}) if session == "s-2" else (claude, {"agent_id": "sub-1"})
+        assert editor.edit(session, name, **agent) is None
+        (repository / name).write_text(f"changed = {number}\n")
+        editor.edited(session, name, **agent)
+        editor.hook(session, "SubagentStop" if agent else "SessionEnd", reason="other", **agent)
+    denied = claude.edit("s-1", "a.py")
+    claude.kill_server()
+    assert claude.edit("s-1", "b.py") is None  # changed by its own sub-agent, in the session of its former server
+    assert other.edit("s-2", "b.py") is not None
+    claude.hook("s-1", "Stop")
+    assert denied is not None
+    assert "after you read it" in denied
+
+
+@pytest.mark.check
 def test_turn_end_releases_what_is_unchanged_or_committed(host: Callable[[], Host], repository: Path) -> None:
     claude = host()
     for path in ("a.py", "b.py", "new.py"):

@@ -1,6 +1,6 @@
 """Who changed a file: the events FileChanged that hooks recorded for its resource. Reads only."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Final, Literal
 
@@ -58,12 +58,16 @@ def file_blame(rules: RequestRules, path: str, limit: int) -> Query[FileBlame]:
     return Query(answer, large=True)
 
 
-def change_by_another(reader: Reader, resource: str, session: str, since: int) -> FileChange | None:
-    """The last change by another known session after `since` (microseconds UTC). That `session` changed the file later
-    does not matter: another of its agents may have."""
+def change_by_another(
+    reader: Reader, resource: str, sessions: Collection[str], since: int, name: str | None
+) -> FileChange | None:
+    """The last change by another known session than `sessions`, after `since` (microseconds UTC). That they changed the
+    file later does not matter: another of their agents may have. `name`: of the only agent that counts as one of
+    `sessions`, if hosts share them; None: all do."""
     for recorded in changes(reader, resource, since):
-        if recorded.envelope.caller.session not in (None, session):
-            return _shown(recorded)
+        change, session = _shown(recorded), recorded.envelope.caller.session
+        if session is not None and (session not in sessions or name not in (None, change.agent)):
+            return change
     return None
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 SERVER = [sys.executable, "-m", "holdlog", "serve"]
-HOOK = f"{sys.executable} -m holdlog hook"
+HOOK = os.environ.get("TESTED_HOOK", f"{sys.executable} -m holdlog hook")
 
 
 class ToolServer:
@@ -35,16 +35,26 @@ class ToolServer:
         self.process.stdin.flush()
 
 
+def run_hook(given: dict[str, Any], killed_after: float | None) -> dict[str, Any]:
+    """Run a hook as the host does. `killed_after`: seconds; None: it ends by itself."""
+    pipe = subprocess.PIPE
+    command = ["sh", "-c", f"exec {HOOK}"]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as hook:
+        try:
+            out, err = hook.communicate(json.dumps(given), timeout=killed_after)
+        except subprocess.TimeoutExpired:
+            hook.kill()
+            out, err = hook.communicate()
+        return {"code": hook.returncode, "out": out, "err": err}
+
+
 def main() -> None:
     server: ToolServer | None = None
     for line in sys.stdin:
         command = json.loads(line)
         answer: Any = None
         if command["do"] == "hook":
-            done = subprocess.run(
-                ["sh", "-c", HOOK], input=json.dumps(command["given"]), capture_output=True, text=True, check=False
-            )
-            answer = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+            answer = run_hook(command["given"], command.get("killed_after"))
         elif command["do"] == "run":
             done = subprocess.run(
                 ["sh", "-c", command["given"]], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

@@ -55,21 +55,39 @@ class Host:
         found: dict[str, Any] = json.loads(done["out"]) if done["out"] else {}
         return found.get("hookSpecificOutput", {})
 
+    def crash_hook(self, given: dict[str, Any], seconds: float) -> None:
+        """Start a hook, and kill it after some seconds."""
+        self._ask({"do": "hook", "given": given, "killed_after": seconds})
+
     def edit(self, session: str, path: str, **given: Any) -> str | None:
         """Why the edit is denied; None if it is allowed."""
         tool_input = {"file_path": str(self.folder / path)}
         output = self.hook(session, EDIT, tool_name="Edit", tool_input=tool_input, **given)
-        assert not output or output["permissionDecision"] == "deny"
+        assert output.get("permissionDecision") in (None, "deny")
         return output.get("permissionDecisionReason")
+
+    def edited(self, session: str, path: str, **given: Any) -> None:
+        """Report that the agent has edited a file."""
+        tool_input = {"file_path": str(self.folder / path)}
+        self.hook(session, "PostToolUse", tool_name="Edit", tool_input=tool_input, **given)
+
+    def read(self, session: str, path: str) -> None:
+        """Report that the agent has read a file."""
+        tool_input = {"file_path": str(self.folder / path)}
+        self.hook(session, "PostToolUse", tool_name="Read", tool_input=tool_input)
 
     def run(self, command: str) -> dict[str, Any]:
         """Run a shell command, as an agent does."""
         done: dict[str, Any] = self._ask({"do": "run", "given": command})
         return done
 
+    def kill_server(self) -> None:
+        os.kill(self.server_pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """Kill the host and everything that it started, at once."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def _ask(self, command: dict[str, Any]) -> Any:
