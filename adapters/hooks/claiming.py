@@ -22,7 +22,7 @@ from holdlog.adapters.hooks.texts import (
     describe_stale,
     describe_warning,
 )
-from holdlog.adapters.policy.in_force import project_policy, rule_of
+from holdlog.adapters.policy.in_force import project_policy, rule_below, rule_of
 from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.names import allowed_agent_name
@@ -167,6 +167,13 @@ class HookWork:
         workspaces = self._engine.requests.rules.settings.workspaces
         return (Policy(), DEFAULT_RULE) if workspaces is None else rule_of(workspaces.located, path)
 
+    def _rule_of(self, path: str) -> tuple[str, PathRule]:
+        """The rule for a path, and the file that has it if the path is a folder."""
+        workspaces = self._engine.requests.rules.settings.workspaces
+        if workspaces is not None and os.path.isdir(path) and not os.path.islink(path):
+            return rule_below(workspaces.located, path)
+        return path, self._policy_of(path)[1]
+
     def _check_reads(self) -> str | None:
         """Warn about files that changed since the agent read them, once for each content. Returns why the edit is
         denied, if the policy is to deny it."""
@@ -203,9 +210,9 @@ class HookWork:
         """Claim what the call is about to change, or nothing. Returns why the edit is denied."""
         new: list[str] = []
         for path in self._call.paths:
-            _, rule = self._policy_of(f"{path}/" if os.path.isdir(path) else path)
+            ruled, rule = self._rule_of(path)
             if rule.mode == "human":
-                return self._denied(path, new, describe_human(os.path.relpath(path, self._call.folder), rule))
+                return self._denied(path, new, describe_human(os.path.relpath(ruled, self._call.folder), rule))
             try:
                 if self._claim(path):
                     new.append(os.path.realpath(path))

@@ -22,6 +22,8 @@ from holdlog.adapters.policy.policy import DEFAULT_RULE, FILE, MAX_BYTES, PathRu
 
 GIT_SECONDS: Final = 1.5
 """Hooks end after 4 s at the latest."""
+MAX_EXAMINED: Final = 10_000
+"""Files below a folder."""
 RETRY_SECONDS: Final = 30.0
 """After git could not be asked."""
 
@@ -75,6 +77,31 @@ def rule_of(locate: Callable[[str], WorkspacePath | None], path: str) -> tuple[P
     workspace, inside = found
     policy = policy_at(workspace.root).policy
     return policy, policy.rule(inside, workspace.folds)
+
+
+def rule_below(locate: Callable[[str], WorkspacePath | None], folder: str) -> tuple[str, PathRule]:
+    """The strictest rule for an absolute folder and the files below it, and the path that has it: the first file that
+    only a person may change. Of a large folder, not every file is examined. Never raises."""
+    policy, rule = rule_of(locate, f"{folder}/")
+    try:
+        found = locate(f"{folder}/")
+    except ValueError:
+        found = None
+    has_human = any(it.mode == "human" for it in policy.rules)
+    if found is None or rule.mode == "human" or not has_human:
+        return folder, rule
+    workspace, inside = found
+    examined = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            file = os.path.join(path, name)
+            below = inside + Path(os.path.relpath(file, folder)).as_posix()
+            if (human := policy.rule(below, workspace.folds)).mode == "human":
+                return file, human
+            examined += 1
+            if examined == MAX_EXAMINED:
+                return folder, rule
+    return folder, rule
 
 
 def is_across_worktrees(root: str, path: str, folds: bool) -> bool:

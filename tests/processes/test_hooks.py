@@ -149,7 +149,7 @@ def test_restarted_server_denies_no_sub_agent_the_files_of_its_main_agent(
 
 
 @pytest.mark.check
-def test_what_an_agent_has_read_survives_its_server(host: Callable[[], Host], repository: Path) -> None:
+def test_reads_of_an_agent_are_known_after_its_server_has_ended(host: Callable[[], Host], repository: Path) -> None:
     (repository / "holdlog.toml").write_text('stale-reads = "deny"\n')
     subprocess.run(["git", "add", "."], cwd=repository, check=True)
     subprocess.run(["git", "commit", "-qm", "policy"], cwd=repository, check=True)
@@ -170,6 +170,25 @@ def test_what_an_agent_has_read_survives_its_server(host: Callable[[], Host], re
     claude.hook("s-1", "Stop")
     assert denied is not None
     assert "after you read it" in denied
+
+
+@pytest.mark.check
+def test_tools_in_two_worktrees_obey_the_policy(host: Callable[[], Host], repository: Path, tmp_path: Path) -> None:
+    (repository / "holdlog.toml").write_text('[paths]\n"b.py" = "across-worktrees"\n"LICENSE" = "human"\n')
+    for words in (["add", "."], ["commit", "-qm", "policy"], ["worktree", "add", "-q", ".git/other"]):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    one, other = host(), Host(repository / ".git" / "other")
+    try:
+        for each in (one, other):
+            each.serve()
+        for name, status in (("a.py", "claimed"), ("b.py", "busy")):
+            assert one.call_alone("claim", resource=name, agent="ann")["status"] == "claimed"
+            assert other.call_alone("claim", resource=name, agent="bob")["status"] == status
+        refused = one.call_alone("claim", resource="new.py", also=["LICENSE"], agent="ann")
+        assert refused["message"].startswith("also: only a person may change this file (holdlog.toml:3)")
+        assert "new.py" not in held(repository)
+    finally:
+        other.kill()
 
 
 @pytest.mark.check

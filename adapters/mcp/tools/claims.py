@@ -1,5 +1,6 @@
 """The tools for claims."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastmcp import Context
@@ -7,6 +8,7 @@ from pydantic import Field
 
 from holdlog.adapters.api.claims import responses
 from holdlog.adapters.mcp.tools.group import NameList, ToolGroup, number, tool
+from holdlog.adapters.policy.in_force import rule_of
 from holdlog.domain.refusals import InvalidError
 
 
@@ -56,6 +58,7 @@ class ClaimTools(ToolGroup):
         claimed or already_claimed: you hold it; edit it, then call release(). The claim expires if you stop working.
         busy: another agent holds it; work on something else, or call again with wait_seconds=30 to queue. deadlock:
         release one of your claims first."""
+        self._refuse_human({"resource": [resource], "also": also or (), "alternatives": alternatives or ()})
         return await self.claim_or_queue(
             ctx,
             self.requests.claims.claim(
@@ -116,6 +119,20 @@ class ClaimTools(ToolGroup):
         """Wait until a claimed resource is free. This only notifies you; it does not give you the claim: call claim()
         next. To queue for it, use claim() with wait_seconds instead."""
         return await self.wait_for(ctx, self.requests.claims.wait(resource, timeout_seconds))
+
+    def _refuse_human(self, named: Mapping[str, Sequence[str]]) -> None:
+        """Refuse files that only a person may change: hooks deny their edit. Raises InvalidError."""
+        workspaces = self.requests.rules.settings.workspaces
+        if workspaces is None:
+            return
+        for argument, resources in named.items():
+            for resource in resources:
+                rule = rule_of(workspaces.located, resource)[1]
+                if rule.mode == "human":
+                    raise InvalidError(
+                        f"{argument}: only a person may change this file ({rule.source}); describe the change that you"
+                        " need to your user instead"
+                    )
 
 
 class AdminTools(ToolGroup):

@@ -66,7 +66,8 @@ def main() -> None:
         elif command["do"] == "call":
             assert server is not None
             given = {"name": f"holdlog_{command['tool']}", "arguments": command["given"]}
-            answer = server.request("tools/call", given)["result"]["structuredContent"]
+            result = server.request("tools/call", given)["result"]
+            answer = result.get("structuredContent") or json.loads(result["content"][0]["text"])
         print(json.dumps(answer), flush=True)
 
 

@@ -86,6 +86,19 @@ def test_hook_releases_what_it_claimed_before_a_human_file(repo: Path, other: St
     assert other.board().claims == []
 
 
+def test_folder_with_a_human_file_is_neither_removed_nor_moved(repo: Path, other: StateStore) -> None:
+    for folder in ("docs", "legal/old"):
+        (repo / folder).mkdir(parents=True)
+        (repo / folder / "a.md").write_text("")
+    (repo / "legal" / "old" / "LICENSE").write_text("")
+    denied = edit(repo, "docs", "legal")
+    assert denied["decision"] == "deny"
+    assert denied["reason"].startswith("holdlog: only a person may change legal/old/LICENSE (holdlog.toml:3).")
+    assert other.board().claims == []
+    assert edit(repo, "docs") == {}
+    assert [it.resource for it in other.board().claims] == ["docs/"]
+
+
 def test_agent_cannot_relax_its_guard_by_an_edit(repo: Path) -> None:
     assert edit(repo, "holdlog.toml")["reason"].startswith("holdlog: only a person may change holdlog.toml")
     (repo / "holdlog.toml").write_text("")
