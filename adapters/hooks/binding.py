@@ -5,7 +5,7 @@ Standard library only and quick to import: the hook's fast path uses it.
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -34,22 +34,28 @@ def find_server(store: Path) -> BoundServer | None:
 
 def newest_server(store: Path, hosts: Collection[int]) -> BoundServer | None:
     """The newest stdio server that one of the processes `hosts` started and that has the store open."""
-    folder = sessions_folder(store)
     newest, found = "", None
+    for name, facts in _live_servers(store):
+        started, pid = str(facts.get("started", "")), facts.get("pid")
+        if started >= newest and isinstance(pid, int) and pid > 0 and host_of(pid) in hosts:
+            version = _version_in(str(facts["what"]))
+            newest, found = started, BoundServer(name.removesuffix(".json"), str(facts["session"]), version)
+    return found
+
+
+def served_sessions(store: Path) -> set[str]:
+    """The sessions of live stdio servers."""
+    return {str(facts["session"]) for _, facts in _live_servers(store)}
+
+
+def _live_servers(store: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    """The presence files of live stdio servers, with their names."""
+    folder = sessions_folder(store)
     with suppress(OSError):
         for name in os.listdir(folder):
-            if name.startswith(".") or not name.endswith(".json"):
-                continue
-            facts = _read_live(folder / name)
-            if not str(facts.get("what", "")).startswith(_STDIO) or not is_hashed(str(facts.get("session"))):
-                continue
-            started, pid = str(facts.get("started", "")), facts.get("pid")
-            if started >= newest and isinstance(pid, int) and pid > 0 and host_of(pid) in hosts:
-                newest, found = (
-                    started,
-                    BoundServer(name.removesuffix(".json"), str(facts["session"]), _version_in(str(facts["what"]))),
-                )
-    return found
+            facts = {} if name.startswith(".") or not name.endswith(".json") else _read_live(folder / name)
+            if str(facts.get("what", "")).startswith(_STDIO) and is_hashed(str(facts.get("session"))):
+                yield name, facts
 
 
 def _version_in(what: str) -> str:

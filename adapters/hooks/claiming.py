@@ -60,7 +60,8 @@ class HookWork:
 
     def adopt(self, files: HookFiles) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what hooks claimed and
-        noted for the host's session before its server was connected, restarted, or ended."""
+        noted for the host's session before its server was connected, restarted, or ended. If the former server lives,
+        the session runs in another host, too, which keeps its claims."""
         own, names, held_by = own_session(self._call, self._engine.identity), self._notes.names, self._session.held_by
         host = files.read(own)
         if self._main not in names:
@@ -68,8 +69,9 @@ class HookWork:
             names[self._main] = name_of(self._call._replace(agent=self._main), named)
         former = next(iter(host.sessions), own)
         self._sessions = [held_by, *(it for it in host.sessions if it != held_by)][:MAX_SESSIONS]
-        self._holder.sessions.update(self._sessions)
-        if former != held_by:
+        served = files.served_sessions() if len(self._sessions) > 1 else set()
+        self._holder.sessions |= set(self._sessions) - served
+        if former != held_by and former not in served:
             self._reads.adopt(former)
             for path, claim in self._taken_from(former, files):
                 self._holder.of(former).release(claim)

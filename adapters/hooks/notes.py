@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdlog.adapters.hooks.binding import served_sessions
 from holdlog.adapters.operating_system.pause import hooks_folder, pause_file
 
 MAX_FAILURES: Final = 16 * 1024
@@ -102,6 +103,10 @@ class HookFiles:
             os.close(self._open(path, os.O_WRONLY | os.O_CREAT))
         else:
             path.unlink(missing_ok=True)
+
+    def served_sessions(self) -> set[str]:
+        """The sessions of live stdio servers on the store."""
+        return served_sessions(self._store)
 
     def remove_old(self) -> None:
         """Remove the notes of sessions that nothing has used for long."""

@@ -149,6 +149,19 @@ def test_restarted_server_denies_no_sub_agent_the_files_of_its_main_agent(
 
 
 @pytest.mark.check
+def test_session_that_runs_in_two_hosts_holds_a_file_in_one_of_them(host: Callable[[], Host], repository: Path) -> None:
+    one, other = host(), host()
+    for each in (one, other):
+        each.serve()
+    assert one.edit("s-1", "a.py") is None
+    assert other.edit("s-1", "a.py") is not None
+    assert other.edit("s-1", "b.py") is None
+    assert one.edit("s-1", "a.py") is None
+    one.kill()
+    assert other.edit("s-1", "a.py") is None
+
+
+@pytest.mark.check
 def test_reads_of_an_agent_are_known_after_its_server_has_ended(host: Callable[[], Host], repository: Path) -> None:
     (repository / "holdlog.toml").write_text('stale-reads = "deny"\n')
     subprocess.run(["git", "add", "."], cwd=repository, check=True)
