@@ -43,7 +43,7 @@ def newest_server(store: Path, hosts: Collection[int]) -> BoundServer | None:
     return found
 
 
-def served_sessions(store: Path) -> set[str]:
+def sessions_with_server(store: Path) -> set[str]:
     """The sessions of live stdio servers."""
     return {str(facts["session"]) for _, facts in _live_servers(store)}
 

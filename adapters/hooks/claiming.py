@@ -69,9 +69,9 @@ class HookWork:
             names[self._main] = name_of(self._call._replace(agent=self._main), named)
         former = next(iter(host.sessions), own)
         self._sessions = [held_by, *(it for it in host.sessions if it != held_by)][:MAX_SESSIONS]
-        served = files.served_sessions() if len(self._sessions) > 1 else set()
-        self._holder.sessions |= set(self._sessions) - served
-        if former != held_by and former not in served:
+        alive = files.sessions_with_server() if len(self._sessions) > 1 else set()
+        self._holder.sessions |= set(self._sessions) - alive
+        if former != held_by and former not in alive:
             self._reads.adopt(former)
             for path, claim in self._taken_from(former, files):
                 self._holder.of(former).release(claim)

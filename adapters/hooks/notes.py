@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from holdlog.adapters.hooks.binding import served_sessions
+from holdlog.adapters.hooks.binding import sessions_with_server
 from holdlog.adapters.operating_system.pause import hooks_folder, pause_file
 
 MAX_FAILURES: Final = 16 * 1024
@@ -104,9 +104,9 @@ class HookFiles:
         else:
             path.unlink(missing_ok=True)
 
-    def served_sessions(self) -> set[str]:
+    def sessions_with_server(self) -> set[str]:
         """The sessions of live stdio servers on the store."""
-        return served_sessions(self._store)
+        return sessions_with_server(self._store)
 
     def remove_old(self) -> None:
         """Remove the notes of sessions that nothing has used for long."""
