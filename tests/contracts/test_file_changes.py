@@ -65,12 +65,14 @@ def test_change_by_another_session_is_found_if_it_is_after_the_read(store: Store
     change(store, SECOND, "ann", by("s1"), resource="b")
     change(store, SECOND, "program", NOBODY, resource="b")
     with store.reader() as reader:
-        found = change_by_another(reader, "a", "s1", read_at)
+        found = change_by_another(reader, "a", ["s1"], read_at, None)
         assert found is not None
         assert (found.agent, found.sha256, found.position) == ("eva", FIRST, 2)
-        assert change_by_another(reader, "a", "s1", clock()) is None
-        assert change_by_another(reader, "b", "s1", read_at) is None
-        assert change_by_another(reader, "c", "s1", 0) is None
+        assert change_by_another(reader, "a", ["s1"], clock(), None) is None
+        assert change_by_another(reader, "b", ["s1"], read_at, None) is None
+        assert change_by_another(reader, "b", ["s1"], read_at, "bob") is not None  # agents of a shared session
+        assert change_by_another(reader, "b", ["s1"], read_at, "ann") is None
+        assert change_by_another(reader, "c", ["s1"], 0, None) is None
 
 
 def test_changes_are_found_among_many_claims_newest_first(engine: Engine) -> None:
