@@ -18,7 +18,7 @@ export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test rest slow lowest check lint generate fmt docs dist packages bench conformance inspector claude schemathesis screenshot
+.PHONY: help demo test rest slow lowest check lint generate fmt docs dist packages bench conformance inspector claude opencode schemathesis screenshot
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -87,6 +87,9 @@ inspector: $(UV_FILE) ## the official MCP Inspector, strict, in both eras
 
 claude: $(UV_FILE) ## the real Claude Code, from npm, with the plugin of `make packages` and a scripted model
 	@$(UV) run --group conformance python -m tests.conformance.claude_code
+
+opencode: $(UV_FILE) ## the real OpenCode, from npm, with the plugin of `holdlog init` and a scripted model
+	@$(UV) run --group conformance python -m tests.conformance.opencode
 
 screenshot: $(UV_FILE) ## take docs/page.png from a real server (needs chromium)
 	$(UV) run python -m tests.surfaces.browser.screenshot

@@ -12,11 +12,12 @@ Step = tuple[str, dict[str, Any]]
 
 
 class Conversation:
-    """`results`: what the steps returned, in order, each with whether it is an error. `context`: all other texts that
-    the model was shown."""
+    """`length`: of the script. `results`: what the steps returned, in order, each with whether it is an error.
+    `context`: all other texts that the model was shown."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
+        self.length = len(steps)
         self.results: list[tuple[str, bool]] = []
         self.context = ""
 
