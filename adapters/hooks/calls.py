@@ -21,6 +21,9 @@ PLAIN: Final = frozenset({"opencode", "agent"})
 """Clients that read the plain form."""
 MAX_CONTEXT: Final = 300
 """Characters that a hook adds to the context of an agent."""
+LONGEST_PATH: Final = 4096
+"""Bytes. No system call takes a longer one (PATH_MAX of Linux)."""
+LONGEST_VERSION: Final = 100
 
 _EVENT_OF: Final[Mapping[str, Event]] = {
     "pretooluse": "pre-edit",
@@ -100,9 +103,9 @@ def parse(given: object, event: str | None) -> HookCall | None:
         session=session,
         agent=agent,
         folder=folder,
-        paths=tuple(os.path.abspath(os.path.join(folder, path)) for path in paths if "\0" not in path),
+        paths=tuple(filter(_is_path, (os.path.abspath(os.path.join(folder, path)) for path in paths))),
         called_name=called if isinstance(called, str) else None,
-        version=_text(given, "cursor_version"),
+        version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
         resumes=_text(given, "reason") in ("clear", "resume"),
     )
@@ -172,8 +175,17 @@ def _object(given: object) -> dict[str, Any]:
 
 
 def _text(given: Mapping[str, Any], name: str) -> str:
+    """Without what has no place in a path or in UTF-8."""
     found = given.get(name)
-    return found if isinstance(found, str) else ""
+    return found.replace("\0", "?").encode(errors="replace").decode() if isinstance(found, str) else ""
+
+
+def _is_path(path: str) -> bool:
+    """Whether a file can have this path."""
+    try:
+        return "\0" not in path and len(os.fsencode(path)) < LONGEST_PATH
+    except UnicodeEncodeError:
+        return False
 
 
 def _texts(given: object) -> list[str]:

@@ -23,7 +23,7 @@ def digest_of(path: str) -> str:
 
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
+    except (OSError, ValueError):
         return MISSING
 
 
@@ -31,6 +31,6 @@ def stamp_of(path: str) -> str:
     """Size and time of a file: while they are the same, so is its content, in all likelihood."""
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):
         return MISSING
     return f"{status.st_size} {status.st_mtime_ns}"

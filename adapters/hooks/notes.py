@@ -25,7 +25,8 @@ LOCK_SECONDS: Final = 1.0
 KEPT_SECONDS: Final = 7 * 24 * 60 * 60
 """Notes of sessions that did not end are removed this long after their last change."""
 
-_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""A pipe in place of a file must not block."""
 _FAILURES: Final = "failures"
 
 
@@ -67,15 +68,20 @@ class HookFiles:
         self.folder = hooks_folder(path) / owner
         self._store = path
 
+    def is_of_store(self, path: str) -> bool:
+        """Whether a path is the store or a file next to it. Hooks open none of those: SQLite loses its locks when its
+        process closes such a file (sqlite.org/howtocorrupt.html, 2.2)."""
+        return os.path.realpath(path).startswith(os.path.realpath(self._store))
+
     def read(self, session: str) -> Notes:
         """The notes of a session; empty if there are none that can be read."""
         try:
             given = json.loads(self._read(self.folder / f"{session}.json", MAX_NOTES))
-            claims = {path: HookClaim(*claim) for path, claim in given["claims"].items()}
+            claims = {path: _claim_of(*claim) for path, claim in given["claims"].items()}
             names = {key: str(name) for key, name in given["names"].items()}
             denied = {path: str(digest) for path, digest in given.get("denied", {}).items()}
             return Notes(names, claims, denied, list(map(str, given.get("sessions", []))))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return Notes({}, {})
 
     @contextmanager
@@ -185,12 +191,18 @@ class HookFiles:
             return file.read(most)
 
     def _open(self, path: Path, flags: int) -> int:
-        """Open a file that belongs to this user. Raises OSError."""
-        descriptor = os.open(path, flags | os.O_CLOEXEC | _NOFOLLOW, 0o600)
-        if hasattr(os, "geteuid") and os.fstat(descriptor).st_uid != os.geteuid():
-            os.close(descriptor)
-            raise PermissionError(f"{path.name} belongs to another user")
-        return descriptor
+        """Open a regular file that belongs to this user. Raises OSError."""
+        descriptor = os.open(path, flags | os.O_CLOEXEC | _FLAGS, 0o600)
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and (not hasattr(os, "geteuid") or status.st_uid == os.geteuid()):
+            return descriptor
+        os.close(descriptor)
+        raise PermissionError(f"{path.name} is not a file of this user")
+
+
+def _claim_of(resource: str, version: int, agent: str, by: str, made: bool, digest: str) -> HookClaim:
+    """A claim as it was noted. Raises ValueError, TypeError, OverflowError."""
+    return HookClaim(str(resource), int(version), str(agent), str(by), bool(made), str(digest))
 
 
 def _encoded(notes: Notes) -> bytes:

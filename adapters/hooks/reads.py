@@ -94,6 +94,6 @@ def _parsed(text: str) -> dict[tuple[str, str], FileRead]:
         try:
             agent, path, digest, stamp, at, warned = json.loads(line)
             found[str(agent), str(path)] = FileRead(str(digest), str(stamp), int(at), tuple(map(str, warned)))
-        except (ValueError, TypeError):
-            continue  # cut off
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            continue  # cut off, or damaged
     return found

@@ -41,7 +41,8 @@ def _perform(context: RequestContext, call: HookCall, files: HookFiles, check: C
     if len(call.paths) > LARGEST_PATHS:
         raise BadInputError(f"at most {LARGEST_PATHS} files in one call")
     # A caller may be on another machine: the server opens no file for it that nobody could claim.
-    call = call._replace(paths=tuple(path for path in call.paths if workspaces.covers(path)))
+    paths = (path for path in call.paths if workspaces.covers(path) and not files.is_of_store(path))
+    call = call._replace(paths=tuple(paths))
     caller = context.caller.model_copy(update={"server": BY_LEASE})
     bound = BoundServer(BY_LEASE, own_session(call, context.engine.identity))
     return perform(context._replace(caller=caller), call, files, bound, check)

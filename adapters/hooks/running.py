@@ -27,6 +27,10 @@ SECONDS: Final = 4.0
 """A hook ends after this time at the latest: hosts wait for it before each edit."""
 MAX_INPUT: Final = 32 * 1024 * 1024
 """Bytes of the host's JSON, which contains the whole new file."""
+GRACE_SECONDS: Final = 0.3
+"""Until a hook that does not end after `SECONDS` is ended."""
+MAX_REPORT: Final = 300
+"""Characters."""
 POLICY_FILE: Final = "holdlog.toml"
 
 
@@ -48,6 +52,7 @@ def run(words: Sequence[str]) -> int:
                 files = HookFiles(store)
                 call = parse(given, event)
                 if call is not None:
+                    call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
                     output = _answer(call, store, files)
             elif not isinstance(given, dict):
                 raise BadInputError("standard input must be a JSON object")
@@ -83,7 +88,8 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
                 return output
     from holdlog.adapters.hooks.opening import perform_alone
 
-    return perform_alone(call, store, files, server)
+    with _ended_at_last(call.event, files):
+        return perform_alone(call, store, files, server)
 
 
 def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str, reads: Reads) -> bool:
@@ -155,21 +161,22 @@ def _find_opted_in() -> Path | None:
 def _report(event: str | None, error: BaseException, files: HookFiles | None) -> None:
     """Say in one line what failed, and log it for the next start of a session."""
     ours = type(error).__module__.startswith("holdlog.") or isinstance(error, OSError | sqlite3.Error)
-    text = str(error).splitlines()[0] if ours and str(error) else type(error).__name__
+    text = str(error).strip() if ours and str(error) else type(error).__name__
     if isinstance(error, OutOfTimeError):
         text = f"took longer than {SECONDS:.0f} s"
+    text = "".join(it if it.isprintable() else " " for it in text[:MAX_REPORT])
     if files is not None:
         files.record_failure(event or "hook", text)
-    try:
+    with suppress(OSError, ValueError, AttributeError):  # None: closed before the start
         sys.stderr.write(f"holdlog hook: {text}; the edit is not guarded\n")
-    except (OSError, ValueError):
-        return
 
 
 def _write(output: dict[str, Any]) -> None:
     try:
         sys.stdout.write(json.dumps(output) + "\n")
         sys.stdout.flush()
+    except AttributeError:  # closed before the start
+        return
     except (OSError, ValueError):  # the host is gone, or its disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -191,6 +198,25 @@ def _limited() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _ended_at_last(event: str, files: HookFiles) -> Iterator[None]:
+    """End the process if the block outlasts OutOfTimeError: while SQLite waits for a lock, no signal is handled."""
+    import threading
+
+    def end() -> None:
+        _report(event, OutOfTimeError(), files)
+        os._exit(0)
+
+    left = signal.getitimer(signal.ITIMER_REAL)[0] if hasattr(signal, "getitimer") else SECONDS
+    timer = threading.Timer(left + GRACE_SECONDS, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def is_direct(words: Sequence[str]) -> bool:

@@ -8,14 +8,14 @@ from typing import Any, Final
 MAX_COMMAND: Final = 20_000
 """Characters of a shell command that is read; longer ones are scripts."""
 
-_PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+_PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.*\S)", re.MULTILINE)
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file", "filePath")
 _PATCHES: Final = ("patch", "patchText", "input")
 _EDITS: Final = frozenset(
     {"edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook", "editfile"}
 )
 _SHELLS: Final = frozenset({"bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal"})
-_UNCERTAIN: Final = re.compile(r"""[$`*?\[\]{}()~\\\n#]|<<|(['"])[^'"]*[<>|&;][^'"]*\1""")
+_UNCERTAIN: Final = re.compile(r"""[$`*?\[\]{}()~\\\n#]|<<|(['"])[^'"<>|&;]*[<>|&;][^'"]*\1""")
 """What a shell would expand, what only a shell can read, and quoted operators."""
 _BREAKS: Final = frozenset({"&&", "||", ";", "|", "&"})
 _REDIRECTIONS: Final = frozenset({">", ">>", ">|"})

@@ -39,12 +39,13 @@ class _Entry(NamedTuple):
 
 def require_own(path: Path) -> None:
     """Require that the store `path`, its folder and its side files belong to this user, and that no side file is a
-    symbolic link. Raises StoreError."""
+    symbolic link, a pipe or a device. Raises StoreError."""
     _require_safe_folder(path.parent)
     entries = list(_entries(path))
     for entry in entries:
         if entry.path != path:
             _require_no_link(entry)
+        _require_plain(entry)
     _require_mine([entry for entry in entries if not _is_mine(entry)])
 
 
@@ -165,6 +166,12 @@ def _require_safe_folder(folder: Path) -> None:
 def _require_no_link(entry: _Entry) -> None:
     if stat.S_ISLNK(entry.status.st_mode):
         raise StoreError(f"{shown(entry.path)} is a symbolic link, which holdlog does not follow; remove it")
+
+
+def _require_plain(entry: _Entry) -> None:
+    """Opening a pipe blocks."""
+    if not (stat.S_ISREG(entry.status.st_mode) or stat.S_ISDIR(entry.status.st_mode)):
+        raise StoreError(f"{shown(entry.path)} is neither a file nor a folder; remove it")
 
 
 def _require_mine(strangers: Sequence[_Entry]) -> None:

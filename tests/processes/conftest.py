@@ -1,12 +1,15 @@
 """Stores in files, and workers that never outlive their test."""
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdlog.adapters.compose import open_holdlog
 from tests.support.processes.claimants import CLAIMANTS, Server
+from tests.support.processes.hosts import Host
 from tests.support.processes.soundness import Place
 from tests.support.processes.ups import Up
 from tests.support.processes.workers import Worker
@@ -93,3 +96,30 @@ def up(base: Path) -> Iterator[StartUp]:
         if one.process.poll() is None:
             one.end()
         one.process.communicate()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A git repository with a store."""
+    for words in (["init", "-q"], ["config", "user.email", "a@example.org"], ["config", "user.name", "a"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    subprocess.run(["git", "commit", "-qm", "first"], cwd=tmp_path, check=True)
+    open_holdlog(tmp_path / ".git" / "holdlog" / "state.db").close()
+    return tmp_path
+
+
+@pytest.fixture
+def host(repository: Path) -> Iterator[Callable[[], Host]]:
+    started: list[Host] = []
+
+    def start() -> Host:
+        started.append(Host(repository))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.kill()

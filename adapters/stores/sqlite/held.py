@@ -5,8 +5,9 @@ Standard library only and quick to import: the hook's fast path uses it. It read
 
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +45,16 @@ class LeaseFile:
 @contextmanager
 def lease_file(path: Path) -> Iterator[LeaseFile]:
     """Open the leases of the store file. Raises sqlite3.Error."""
+    _require_files(path)
     uri = f"file:{''.join(f'%{byte:02X}' for byte in os.fsencode(path))}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)) as connection:
         yield LeaseFile(connection)
+
+
+def _require_files(path: Path) -> None:
+    """Require that SQLite opens only regular files: a pipe would block it, and no signal could end that. Raises
+    sqlite3.OperationalError."""
+    for suffix in ("", "-wal", "-journal"):
+        with suppress(OSError):
+            if not stat.S_ISREG(os.stat(f"{path}{suffix}").st_mode):
+                raise sqlite3.OperationalError(f"{path}{suffix} is not a regular file")

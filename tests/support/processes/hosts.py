@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from holdlog.adapters.compose import open_holdlog
 from tests.support.processes import hook_host
 
 EDIT = "PreToolUse"
@@ -16,6 +17,24 @@ ENVIRONMENT = {
     for name, value in os.environ.items()
     if not name.startswith("HOLDLOG_") and name not in ("CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID")
 }
+
+
+def run_hook(folder: Path, given: object, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a hook without a host."""
+    command = [sys.executable, "-m", "holdlog", "hook", *words]
+    text = json.dumps(given)
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, check=False, timeout=30
+    )
+
+
+def held(repository: Path) -> dict[str, str]:
+    """Who holds what."""
+    engine = open_holdlog(repository / ".git" / "holdlog" / "state.db")
+    try:
+        return {it.resource: it.held_by for it in engine.read(engine.requests.claims.board()).claims}
+    finally:
+        engine.close()
 
 
 class Host:
