@@ -199,7 +199,7 @@ def test_hook_that_cannot_write_to_the_disk_allows_the_edit(repository: Path) ->
 
 
 @pytest.mark.parametrize("redirection", [">/dev/full", "2>/dev/full", "<&-", ">&-", "2>&-"])
-def test_hook_whose_streams_fail_ends_as_if_it_had_said_nothing(repository: Path, redirection: str) -> None:
+def test_hook_whose_streams_fail_ends_without_output(repository: Path, redirection: str) -> None:
     run_hook(repository, A_FILE)
     command = ["sh", "-c", f"exec {sys.executable} -m holdlog hook {redirection}"]
     for given in (json.dumps({**A_FILE, "session_id": "s-2"}), "{"):  # denied, and malformed
