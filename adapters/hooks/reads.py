@@ -8,7 +8,7 @@ import json
 import time
 from typing import Final, NamedTuple
 
-from holdlog.adapters.hooks.digests import digest_of, stamp_of
+from holdlog.adapters.hooks.digests import MISSING, digest_of, stamp_of
 from holdlog.adapters.hooks.notes import HookFiles
 
 MAX_WARNED: Final = 10
@@ -52,9 +52,9 @@ class Reads:
 
     def has_current(self, path: str) -> bool:
         """Whether nothing has written the file since the agent read it: the same content, written again, is a new
-        read, after the changes of others in between."""
+        read, after the changes of others in between. So is a file that was removed again."""
         read = self.of(path)
-        return read is not None and not read.warned and stamp_of(path) == read.stamp
+        return read is not None and not read.warned and stamp_of(path) == read.stamp != MISSING
 
     def adopt(self, session: str) -> None:
         """Note what the agents read while their claims were held by another session. Raises OSError."""
