@@ -311,15 +311,17 @@ def test_repository_that_has_not_opted_in_stays_as_it_is(tmp_path: Path) -> None
     assert list(held(tmp_path)) == ["a.py"]
 
 
-@pytest.mark.check
-def test_two_hundred_hook_calls_leave_no_process_and_no_file(host: Callable[[], Host], repository: Path) -> None:
+@pytest.mark.parametrize(
+    "calls", [pytest.param(200, marks=pytest.mark.check), pytest.param(10_000, marks=pytest.mark.slow)]
+)
+def test_hook_calls_leave_no_process_and_no_file(host: Callable[[], Host], repository: Path, calls: int) -> None:
     claude = host()
     claude.serve()
     for number in range(3):
         assert claude.edit("s-1", f"{number}.py") is None
     folder = repository / ".git" / "holdlog" / "state.db.hooks"
     files, descriptors = sorted(os.listdir(folder)), len(os.listdir(f"/proc/{claude.server_pid}/fd"))
-    for number in range(200):
+    for number in range(calls):
         assert claude.edit("s-1", f"{number % 3}.py") is None
     assert sorted(os.listdir(folder)) == files
     assert len(os.listdir(f"/proc/{claude.server_pid}/fd")) == descriptors
