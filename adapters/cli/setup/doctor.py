@@ -53,9 +53,7 @@ def _findings(name: str, project: Project, store: Path) -> Iterator[Finding]:
         if file.problem is not None:
             yield Finding("file", "bad", f"{file.path} cannot be read: {file.problem}")
         elif file.missing:
-            yield Finding(
-                "file", "bad", f"{where}: {file.missing} entries are missing; run: holdlog init --client {name}"
-            )
+            yield Finding("file", "bad", f"{where}: missing entries: {file.missing}; run: holdlog init --client {name}")
         else:
             yield Finding("file", "ok", where)
     line, starts = started(name, project)

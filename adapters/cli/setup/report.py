@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from holdlog.adapters.cli.setup.block import add_block
 from holdlog.adapters.cli.setup.changes import read_text
 from holdlog.adapters.cli.setup.hosts import HOSTS, HostFile, Project
 from holdlog.adapters.cli.setup.json_tree import parse
@@ -43,14 +44,21 @@ def _configured(file: HostFile) -> Configured:
     try:
         text = read_text(file.path) or ""
         if file.block:
-            has_it = "holdlog" in tomllib.loads(text).get("mcp_servers", {})
-            return Configured(file.path, file.what, 0 if has_it else 1)
+            return Configured(file.path, file.what, 0 if _has_block(file, text) else 1)
         found: Any = parse(text).plain() if text.strip() else {}
         return Configured(
             file.path, file.what, sum(not _has(found, it.path, it.value, it.listed) for it in file.entries)
         )
     except (OSError, ValueError) as error:
         return Configured(file.path, file.what, 0, str(error))
+
+
+def _has_block(file: HostFile, text: str) -> bool:
+    """Whether a file has its block as init writes it; in TOML, whether it has the server, which a person may have
+    written."""
+    if file.path.suffix == ".toml":
+        return "holdlog" in tomllib.loads(text).get("mcp_servers", {})
+    return add_block(text, file.block, file.comment) == text
 
 
 def _has(found: Any, path: tuple[str, ...], value: Any, listed: bool) -> bool:

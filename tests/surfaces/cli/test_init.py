@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.cli.init import CLIENTS
+from holdlog.adapters.cli.setup.changes import write
 from holdlog.adapters.cli.setup.hosts import HOSTS
 from holdlog.adapters.cli.setup.json_tree import parse
+from holdlog.adapters.cli.setup.plan import Choices, plan, project_here
+from holdlog.adapters.cli.setup.report import configured
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import note_observation
 from tests.support.command_line import run_command
@@ -240,6 +243,16 @@ def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
     assert (project / ".mcp.json").exists()
     assert "holdlog" in (project / "CLAUDE.md").read_text()
     assert not (project / ".git" / "hooks" / "pre-commit").exists()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_doctor_misses_nothing_in_the_files_that_init_writes(client: str, project: Path) -> None:
+    here = project_here(project, "holdlog", dict(os.environ))
+    before = configured(client, here)
+    assert all(it.missing and it.problem is None for it in before)
+    for change in plan(here, Choices([client])).hosts:
+        write(change, project.parent / "backups")
+    assert [it for it in configured(client, here) if it.missing or it.problem is not None] == []
 
 
 @pytest.mark.check
