@@ -7,14 +7,14 @@ Standard library only and quick to import: the hook's fast path uses it. Formats
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from holdlog.adapters.hooks.targets import named_path, targets
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
 Client = Literal["claude", "codex", "cursor", "opencode", "agent"]
 
-EVENTS: Final = ("pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end")
+EVENTS: Final = get_args(Event)
 SHARED_SERVER: Final = frozenset({"cursor", "opencode"})
 """Hosts whose sessions share one server, so that each session is an agent."""
 PLAIN: Final = frozenset({"opencode", "agent"})

@@ -64,7 +64,9 @@ def _has_block(file: HostFile, text: str) -> bool:
 def _has(found: Any, path: tuple[str, ...], value: Any, listed: bool) -> bool:
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
-    return value in found if listed and isinstance(found, list) else not listed and found is not None
+    if listed:
+        return isinstance(found, list) and value in found
+    return found is not None
 
 
 def _command(file: HostFile) -> list[str] | None:
