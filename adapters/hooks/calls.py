@@ -1,4 +1,4 @@
-"""What a host passes to a hook, and what it reads back: Claude Code, Codex, Cursor, and a plain form for OpenCode
+"""What a host passes to a hook, and the output that it reads: Claude Code, Codex, Cursor, and a plain form for OpenCode
 (opencode.js) and others.
 
 Standard library only and quick to import: the hook's fast path uses it. Formats: docs/hosts.md.
@@ -127,7 +127,7 @@ def denial(call: HookCall, reason: str) -> dict[str, Any]:
 
 
 def warning(call: HookCall, text: str) -> dict[str, Any]:
-    """The output that lets the host run the tool, and tells the agent something about it."""
+    """The output that lets the host run the tool, and warns the agent."""
     if call.client == "cursor":
         return {"agent_message": text}
     if call.client in PLAIN:
@@ -175,7 +175,7 @@ def _object(given: object) -> dict[str, Any]:
 
 
 def _text(given: Mapping[str, Any], name: str) -> str:
-    """Without what has no place in a path or in UTF-8."""
+    """A text of the input, empty if it is missing. Characters that neither a path nor UTF-8 can have are replaced."""
     found = given.get(name)
     return found.replace("\0", "?").encode(errors="replace").decode() if isinstance(found, str) else ""
 

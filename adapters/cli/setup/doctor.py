@@ -79,7 +79,7 @@ def _guard(name: str, store: Path) -> Finding:
 
 
 def _test_live(name: str, project: Project, store: Path) -> None:
-    """Hold a file in a session of our own while the person's agent tries to edit it. Raises InvalidError."""
+    """Hold a file in a session for this test while the person's agent tries to edit it. Raises InvalidError."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidError("--live-test: needs a terminal, because you have to ask your agent for an edit")
     print(f"This holds {TEST_FILE} for {TEST_SECONDS // 60} min. Then ask your agent in {HOSTS[name].title}, here:")
