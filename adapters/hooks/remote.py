@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import BadInputError, HookCall, parse
@@ -15,9 +15,6 @@ from holdlog.adapters.operating_system.private import make_private_folder
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.claims.lease import BY_LEASE
 from holdlog.domain.refusals import HoldlogError
-
-LARGEST_PATHS: Final = 1_000
-"""Paths of one call."""
 
 
 def perform_remote(context: RequestContext, given: object, event: str | None, check: Check) -> dict[str, Any]:
@@ -38,8 +35,6 @@ def _perform(context: RequestContext, call: HookCall, files: HookFiles, check: C
     workspaces = context.engine.settings.workspaces
     if workspaces is None or not workspaces.covers(call.folder):
         raise BadInputError("cwd: is not in a workspace of the server")
-    if len(call.paths) > LARGEST_PATHS:
-        raise BadInputError(f"at most {LARGEST_PATHS} files in one call")
     # A caller may be on another machine: the server opens no file for it that nobody could claim.
     paths = (path for path in call.paths if workspaces.covers(path) and not files.is_of_store(path))
     call = call._replace(paths=tuple(paths))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdlog.adapters.hooks.asking import MAX_LINE, PROTOCOL
 from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
-from holdlog.adapters.hooks.calls import HookCall
+from holdlog.adapters.hooks.calls import LARGEST_PATHS, HookCall
 from holdlog.adapters.hooks.claiming import perform
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.operating_system.hook_socket import socket_path
@@ -19,8 +19,9 @@ from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
 
 READ_SECONDS: Final = 2.0
-"""A client that sends nothing for this long is disconnected, because hooks are served one after the other."""
+"""A client that has not sent its line by then is disconnected, because hooks are served one after the other."""
 RETRY_SECONDS: Final = 0.1
+READ_BYTES: Final = 64 * 1024
 
 
 def is_in_workspace(engine: Engine, folder: str) -> bool:
@@ -79,9 +80,7 @@ class HookService:
                 time.sleep(RETRY_SECONDS)  # too many descriptors
                 continue
             with connection, suppress(OSError):
-                connection.settimeout(READ_SECONDS)
-                with connection.makefile("rb") as file:
-                    line = file.readline(MAX_LINE)
+                line = _line_from(connection)
                 connection.sendall(json.dumps(self._response(line)).encode() + b"\n")
 
     def _response(self, line: bytes) -> dict[str, Any]:
@@ -89,13 +88,12 @@ class HookService:
             request = json.loads(line)
             if request["protocol"] != PROTOCOL:
                 return {"protocol": PROTOCOL}
-            given = request["call"]
-            call = HookCall(**{**given, "paths": tuple(given["paths"])})
-            if not is_in_workspace(self._engine, call.folder):
-                return {"protocol": 0}  # the hook names its files by its own folder
+            call = _call_from(request["call"])
         except (ValueError, TypeError, KeyError, RecursionError):
             return {"protocol": 0}
         try:
+            if not is_in_workspace(self._engine, call.folder):
+                return {"protocol": 0}  # the hook names its files by its own folder
             if call.event not in ("turn-end", "subagent-end"):  # nothing is renewed after those
                 self._engine.lease_maintenance.record_call(self._server.session)
             context = RequestContext(self._engine, self._engine.caller)
@@ -103,3 +101,23 @@ class HookService:
         except Exception as error:  # the hook reports it, and the edit is allowed
             return {"protocol": PROTOCOL, "error": (str(error).splitlines() or [type(error).__name__])[0]}
         return {"protocol": PROTOCOL, "output": output}
+
+
+def _line_from(connection: socket.socket) -> bytes:
+    """The client's line, or what there is of it after `READ_SECONDS`. Raises OSError."""
+    deadline, text = time.monotonic() + READ_SECONDS, bytearray()
+    while not text.endswith(b"\n") and len(text) < MAX_LINE:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        part = connection.recv(READ_BYTES)
+        if not part:
+            break
+        text += part
+    return bytes(text)
+
+
+def _call_from(given: dict[str, Any]) -> HookCall:
+    """The call in a request. Raises ValueError, TypeError, KeyError."""
+    paths = given["paths"]
+    if not isinstance(paths, list) or len(paths) > LARGEST_PATHS or not all(isinstance(it, str) for it in paths):
+        raise ValueError
+    return HookCall(**{**given, "paths": tuple(paths)})

@@ -24,6 +24,7 @@ from holdlog.adapters.http.hooks import routes as hooks
 from holdlog.adapters.http.operations.routes import Operations
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.page import routes as page
+from holdlog.adapters.http.policy import routes as policy
 from holdlog.adapters.http.questions import routes as questions
 from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.http.tenants import Tenants
@@ -74,6 +75,7 @@ def build_app(
             *claims,
             *events,
             *hooks,
+            *policy,
             *questions,
             *threads,
             *thread_data,

@@ -11,7 +11,7 @@ from holdlog import StateStore
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.message import Caller
 from tests.support.commands import redact
-from tests.support.http import HttpServer
+from tests.support.http import HttpServer, http_server
 from tests.support.thread_story import append, change_data, fork, result, said, start
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -196,6 +196,26 @@ def test_page_shows_thread_events_as_text(visit: Visits, server: HttpServer, sto
 
 
 @pytest.mark.check
+@pytest.mark.check
+def test_page_shows_the_rules_of_the_repository(visit: Visits, tmp_path: Path) -> None:
+    (tmp_path / ".holdlog").mkdir()
+    rules = '"<b>x</b>/**" = "warn"\n"LICENSE" = "human"\n"*.lock" = "across-worktrees"\n'
+    (tmp_path / "holdlog.toml").write_text(f"[paths]\n{rules}")
+    with http_server(tmp_path / "state.db", env={"CLAUDE_PROJECT_DIR": str(tmp_path)}) as server:
+        page = visit(server.url)
+        page.locator("#rules summary").get_by_text("3 rules of holdlog.toml").click()
+        expect(page.locator("#rules li")).to_have_text(
+            [
+                "<b>x</b>/** · others are only warned · line 2",
+                "LICENSE · only a person may change it · line 3",
+                "*.lock · one agent at a time, in all worktrees · line 4",
+            ]
+        )
+        (tmp_path / "holdlog.toml").write_text("[paths\n")
+        page.reload()
+        expect(page.locator("#rules summary")).to_have_text("holdlog.toml:1 is not in force, so the defaults apply")
+
+
 def test_page_of_an_empty_store_explains_what_to_do(own_server: HttpServer, visit: Visits) -> None:
     page = visit(own_server.url)
     expect(page.get_by_text("holdlog claim src/parser.py --agent ann")).to_be_visible()

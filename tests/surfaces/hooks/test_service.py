@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.hooks import asking
+from holdlog.adapters.hooks import asking, service
 from holdlog.adapters.hooks.asking import PROTOCOL, HookFailedError, ask
 from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
 from holdlog.adapters.hooks.calls import HookCall, parse
@@ -20,6 +21,7 @@ from holdlog.adapters.hooks.service import HookService
 from holdlog.adapters.operating_system.hook_socket import socket_path
 from holdlog.adapters.operating_system.workspaces import find_workspaces
 from holdlog.adapters.runtime.engine import Engine
+from tests.support.processes.workers import until
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 
@@ -46,13 +48,23 @@ class Served:
 
     def raw(self, text: bytes) -> Any:
         """The response to bytes, whatever they are."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            with socket_path(sessions_folder(self.store), self.server.server) as path:
-                connection.connect(path)
+        with self.connected() as connection:
             connection.sendall(text)
             connection.shutdown(socket.SHUT_WR)
             with connection.makefile("rb") as file:
                 return json.loads(file.readline())
+
+    def connected(self, seconds: float | None = None) -> socket.socket:
+        """A client. Raises BlockingIOError or TimeoutError if the server does not take it in time."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(seconds)
+        try:
+            with socket_path(sessions_folder(self.store), self.server.server) as path:
+                connection.connect(path)
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
     def held(self) -> list[str]:
         return [it.resource for it in self.engine.read(self.engine.requests.claims.board()).claims]
@@ -108,17 +120,67 @@ def test_malformed_request_is_answered_and_the_next_one_served(served: Served, t
     assert served.ask("pre-edit", paths=["a.py"]) == {}
 
 
+@pytest.mark.parametrize(
+    "value", [None, 1, 1e400, "a\0b", "\ud800", "x" * 9_999, [], [1], ["\0"], {}, {"a": 1}], ids=type
+)
+def test_field_of_a_wrong_type_is_answered_and_the_next_request_served(served: Served, value: object) -> None:
+    call = parse({"session_id": "s-1", "cwd": str(served.folder), "paths": ["a.py"]}, "pre-edit")
+    assert call is not None
+    for field in HookCall._fields:
+        for event in ("pre-edit", "post-edit", "turn-end"):
+            fields = {**call._asdict(), "event": event, field: value}
+            response = served.raw(json.dumps({"protocol": PROTOCOL, "call": fields}).encode() + b"\n")
+            assert response.keys() <= {"protocol", "output", "error"}
+            assert "\n" not in response.get("error", "")
+    assert served.ask("pre-edit", paths=["b.py"]) == {}
+
+
+@pytest.mark.parametrize("text", [b"", b'{"protocol": 1, ', b"x"])
+def test_client_that_is_silent_or_slow_is_disconnected_in_time(
+    served: Served, text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "READ_SECONDS", 0.3)
+    ends = threading.Event()
+    with served.connected() as slow:
+
+        def send() -> None:
+            with suppress(OSError):
+                while text and not ends.wait(0.01):
+                    slow.sendall(text)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        assert served.ask("pre-edit", paths=["a.py"]) == {}
+        ends.set()
+        sender.join()
+
+
+def test_thousand_silent_clients_leave_no_descriptor_and_stop_no_tool(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "READ_SECONDS", 0.3)
+    assert served.ask("pre-edit", paths=["b.py"]) == {}
+    before = len(os.listdir("/proc/self/fd"))
+    clients = []
+    for _ in range(1_000):
+        with suppress(BlockingIOError):  # no more can wait: such a hook does the work itself
+            clients.append(served.connected(0))
+    assert served.ask("pre-edit", paths=["a.py"]) is None
+    assert len(served.held()) == 1
+    for client in clients:
+        client.close()
+    until(lambda: served.ask("pre-edit", paths=["a.py"]) == {})
+    until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+
 def test_server_of_another_release_is_not_asked(served: Served) -> None:
     assert served.raw(json.dumps({"protocol": PROTOCOL + 1, "call": {}}).encode() + b"\n") == {"protocol": PROTOCOL}
 
 
 def test_client_that_disappears_does_not_stop_the_server(served: Served) -> None:
     for _ in range(5):
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with socket_path(sessions_folder(served.store), served.server.server) as path:
-            connection.connect(path)
-        connection.sendall(b'{"protocol"')
-        connection.close()
+        with served.connected() as connection:
+            connection.sendall(b'{"protocol"')
     assert served.ask("pre-edit", paths=["a.py"]) == {}
 
 

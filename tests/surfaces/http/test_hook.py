@@ -1,7 +1,9 @@
 """POST /hook: the hooks of hosts, without a process for each."""
 
 import json
+import os
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.hooks.calls import EVENTS
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.http.app import build_app
+from holdlog.adapters.http.hooks import SECONDS
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.http.tenants import Tenants
@@ -122,6 +125,51 @@ async def test_malformed_input_lets_the_host_continue_and_is_reported_once(
         start = SESSION | {"cwd": str(tmp_path)}
         assert "1 hook call failed" in (await hook(server, "start", start))["context"]
         assert "failed" not in (await hook(server, "start", start))["context"]
+
+
+@pytest.mark.parametrize("value", [None, 10**40, "a\0b", "\ud800", "x" * 100_000, [], ["a", 1], {"a": {}}])
+async def test_field_of_a_wrong_type_lets_the_host_continue(value: object, store: Engine, tmp_path: Path) -> None:
+    edit = {"session_id": "s-1", "cwd": str(tmp_path), "hook_event_name": "PreToolUse", "tool_name": "Edit"}
+    (tmp_path / "loop").symlink_to("loop")
+    async with serving(store) as server:
+        for field in ("session_id", "agent_id", "cwd", "tool_name", "tool_input", "hook_event_name", "cursor_version"):
+            for event in ("PreToolUse", "PostToolUse", "Stop"):
+                call = {**edit, "tool_input": {"file_path": "a.py"}, "hook_event_name": event, field: value}
+                content = json.dumps(call).encode()
+                done = await server.post("/hook", content=content, headers={"content-type": "application/json"})
+                assert done.status_code == 200
+                assert isinstance(done.json(), dict)
+        for path in (value, "loop", "/dev/zero", "../" * 9_000, "pipe/\n"):
+            content = json.dumps({**edit, "tool_input": {"file_path": path}}).encode()
+            done = await server.post("/hook", content=content, headers={"content-type": "application/json"})
+            assert (done.status_code, done.json()) == (200, {})
+
+
+async def test_hook_requests_that_are_no_hooks_are_refused_by_type(store: Engine) -> None:
+    headers = {"content-type": "application/json"}
+    async with serving(store) as server:
+        large = await server.post("/hook", content=b"[" + b" " * 40_000_000, headers=headers)
+        refused = [
+            (await server.get("/hook"), 405),
+            (await server.post("/hook", content=b"{}", headers={"content-type": "text/html"}), 415),
+            (large, 413),
+        ]
+        assert [(done.status_code, "error" in done.text or "code" in done.text) for done, _ in refused] == [
+            (status, True) for _, status in refused
+        ]
+
+
+async def test_pipe_in_place_of_the_notes_blocks_no_later_hook(store: Engine, tmp_path: Path) -> None:
+    edit = SESSION | {"cwd": str(tmp_path), "paths": ["a.py"]}
+    async with serving(store) as server:
+        await hook(server, "pre-edit", edit)
+        (notes,) = below(tmp_path, "hook-*.json")
+        notes.unlink()
+        os.mkfifo(notes)
+        started = time.monotonic()
+        for event in EVENTS:
+            await hook(server, event, edit)
+        assert time.monotonic() - started < SECONDS
 
 
 async def test_files_outside_of_the_workspaces_of_the_server_are_not_opened(
