@@ -7,7 +7,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.cli.setup.block import add_block, remove_block
 from holdlog.adapters.cli.setup.hosts import HostFile
@@ -70,6 +70,12 @@ def read_text(path: Path) -> str | None:
     return text
 
 
+def toml_server(text: str) -> Any:
+    """What a TOML file of a host has for our server; None if nothing. Raises ValueError."""
+    servers = tomllib.loads(text).get("mcp_servers")
+    return servers.get("holdlog") if isinstance(servers, dict) else None
+
+
 def write(change: FileEdit, backups: Path) -> None:
     """Write a file at once, or remove it, and keep its former text in `backups`. Links are followed; the mode stays.
     Raises OSError."""
@@ -118,7 +124,7 @@ def _edited(file: HostFile, text: str, undo: bool) -> str:
     if undo:
         return own
     is_toml = file.path.suffix == ".toml"
-    if is_toml and "holdlog" in tomllib.loads(own).get("mcp_servers", {}):
+    if is_toml and toml_server(own) is not None:
         return text  # a person wrote it
     edited = add_block(text, file.block, file.comment)
     if is_toml:
