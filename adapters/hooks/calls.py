@@ -24,7 +24,7 @@ MAX_CONTEXT: Final = 300
 LONGEST_PATH: Final = 4096
 """Bytes. No system call takes a longer one (PATH_MAX of Linux)."""
 LONGEST_VERSION: Final = 100
-LARGEST_PATHS: Final = 1_000
+MAX_PATHS: Final = 1_000
 """Paths of one call."""
 
 _EVENT_OF: Final[Mapping[str, Event]] = {
@@ -98,8 +98,8 @@ def parse(given: object, event: str | None) -> HookCall | None:
     tool = _text(given, "tool_name") or ("Bash" if name == "beforeShellExecution" else "")
     called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
     paths = targets(tool, tool_input, folder) if tool and found != "read" else _plain_paths(tool_input)
-    if len(paths) > LARGEST_PATHS:
-        raise BadInputError(f"at most {LARGEST_PATHS} files in one call")
+    if len(paths) > MAX_PATHS:
+        raise BadInputError(f"at most {MAX_PATHS} files in one call")
     return HookCall(
         event=found,  # type: ignore[arg-type]  # one of EVENTS
         name=name or found,
