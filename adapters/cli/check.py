@@ -143,9 +143,8 @@ def _show(result: "Checked", options: argparse.Namespace) -> None:
     if result.unchecked:
         print_note(f"warning: not checked, because they are in no workspace: {', '.join(result.unchecked)}")
     for human in result.human or ():
-        ask = "" if human.blocks else "warning: "
-        what = f"{human.path}: only a person may change it ({human.rule})"
-        print_note(printable(f"{ask}{what}", kept=""))
+        level = "" if human.blocks else "warning: "
+        print_note(printable(f"{level}{human.path}: only a person may change it ({human.rule})", kept=""))
     for file in result.files:
         print(f"holdlog: {printable(_line(file, options.staged), kept='')}", file=sys.stderr)
     if any(it.why_not == "unknown_caller" for it in result.files):

@@ -17,6 +17,7 @@ from holdlog.adapters.cli.setup.changes import write
 from holdlog.adapters.cli.setup.hosts import HOSTS
 from holdlog.adapters.cli.setup.json_tree import parse
 from holdlog.adapters.cli.setup.plan import Choices, plan, project_here
+from holdlog.adapters.cli.setup.probe import probe
 from holdlog.adapters.cli.setup.report import configured, started
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import note_observation
@@ -253,6 +254,11 @@ def test_undo_creates_no_store(project: Path, capsys: pytest.CaptureFixture[str]
     assert run_command(capsys, "init", "--client", "cursor", "--undo", "--yes")[0] == 0
     assert not (project / ".cursor" / "mcp.json").exists()
     assert not (project / ".git" / "holdlog" / "state.db").exists()
+
+
+def test_server_that_ends_without_a_word_is_reported_with_its_exit_code(tmp_path: Path) -> None:
+    found = probe([sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
+    assert found.problem == "it ended with exit code 3"
 
 
 @pytest.mark.parametrize("client", CLIENTS)
