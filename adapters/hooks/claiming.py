@@ -185,9 +185,9 @@ class HookWork:
             if read is None or resource is None or self._reads.is_current(path):
                 continue
             digest = digest_of(path)
-            self._reads.note_warning(path, digest)
+            is_new = self._reads.note_content(path, digest)
             policy, _ = self._policy_of(path)
-            if policy.stale_reads == "off":
+            if not is_new or policy.stale_reads == "off":
                 continue
             name = self._name if self._call.client in SHARED_SERVER else None
             change = self._holder.change_by_another(resource, read.at, name)

@@ -8,7 +8,7 @@ import json
 import time
 from typing import Final, NamedTuple
 
-from holdlog.adapters.hooks.digests import digest_of, stamp_of
+from holdlog.adapters.hooks.digests import MISSING, digest_of, stamp_of
 from holdlog.adapters.hooks.notes import HookFiles
 
 MAX_WARNED: Final = 10
@@ -19,7 +19,7 @@ MAX_READS: Final = 1024 * 1024
 
 class FileRead(NamedTuple):
     """`digest`, `stamp`: of the content that the agent knows (digests.py); `at`: microseconds UTC. `warned`: digests of
-    newer contents, about which the agent was warned."""
+    other contents before an edit, about which the agent was warned; the last one was seen last."""
 
     digest: str
     stamp: str
@@ -46,15 +46,15 @@ class Reads:
         return self._all.get((self._agent, path))
 
     def is_current(self, path: str) -> bool:
-        """Whether the file is as the agent knows it, was warned about it, or has never read it."""
+        """Whether the file is as a hook of the agent saw it last, or the agent has never read it."""
         read = self.of(path)
-        return read is None or stamp_of(path) == read.stamp or digest_of(path) in (read.digest, *read.warned)
+        return read is None or (not read.warned and stamp_of(path) == read.stamp) or digest_of(path) == read.latest
 
     def has_current(self, path: str) -> bool:
         """Whether nothing has written the file since the agent read it: the same content, written again, is a new
-        read, after the changes of others in between."""
+        read, after the changes of others in between. So is a file that was removed again."""
         read = self.of(path)
-        return read is not None and not read.warned and stamp_of(path) == read.stamp
+        return read is not None and not read.warned and stamp_of(path) == read.stamp != MISSING
 
     def adopt(self, session: str) -> None:
         """Note what the agents read while their claims were held by another session. Raises OSError."""
@@ -63,10 +63,13 @@ class Reads:
                 self._all[key] = read
         self._rewrite()
 
-    def note_warning(self, path: str, digest: str) -> None:
-        """Note that the agent was warned about this content, once. Raises OSError."""
-        if (read := self.of(path)) is not None:
-            self.note(path, read._replace(warned=(*read.warned, digest)[-MAX_WARNED:]))
+    def note_content(self, path: str, digest: str) -> bool:
+        """Note the content before an edit of a file that the agent has read. Returns whether the agent neither read it
+        nor was warned about it before. Raises OSError."""
+        read = self._all[self._agent, path]
+        others = [it for it in read.warned if it != digest]
+        self.note(path, read._replace(warned=(*others, digest)[-MAX_WARNED:]))
+        return digest not in (read.digest, *read.warned)
 
     def note(self, path: str, read: FileRead) -> None:
         """Note what the agent knows of a file. Raises OSError."""

@@ -60,8 +60,9 @@ def script(project: Path) -> list[Step]:
 def observed(project: Path) -> Iterator[str]:
     """What is wrong with what `holdlog doctor` has seen of the host."""
     text = holdlog(project, "doctor", "--client", "opencode")
-    if "guarded" not in text:
-        yield f"holdlog doctor does not say that OpenCode was seen to obey a denial: {text}"
+    if " guarded: opencode" not in text:
+        found = next((line for line in text.splitlines() if " guard " in line), text)
+        yield f"holdlog doctor does not say that OpenCode was seen to obey a denial: {found}"
 
 
 if __name__ == "__main__":

@@ -169,6 +169,20 @@ def test_tools_in_two_worktrees_obey_the_policy(host: Callable[[], Host], reposi
 
 
 @pytest.mark.check
+def test_silent_holder_sees_who_waits_in_its_next_hook_and_its_next_response(host: Callable[[], Host]) -> None:
+    holder, other = host(), host()
+    holder.serve()
+    other.serve()
+    assert holder.call("claim", "s-1", resource="a.py", agent="alice")["status"] == "claimed"
+    assert other.call("claim", "s-2", resource="a.py", agent="bob", wait_seconds=0.1)["status"] == "busy"
+    text = holder.hook("s-1", "UserPromptSubmit", prompt="go on")["additionalContext"]
+    assert text == "holdlog: waiting for you: bob (a.py); you hold a.py."
+    response = holder.call_alone("claim", resource="a.py", agent="alice")
+    assert response["status"] == "already_claimed"
+    assert [it["agent"] for it in response["waiting"]] == ["bob"]
+
+
+@pytest.mark.check
 def test_turn_end_releases_what_is_unchanged_or_committed(host: Callable[[], Host], repository: Path) -> None:
     claude = host()
     for path in ("a.py", "b.py", "new.py"):

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from tests.support.command_line import run_command
 from tests.unit.operating_system.test_workspaces import git, repository
 
 SETTINGS = ".claude/settings.local.json"
+HOSTS_PAGE = Path(__file__).parents[3] / "docs" / "hosts.md"
 
 
 @pytest.fixture
@@ -318,3 +320,31 @@ def _doctor(capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any
 def test_live_test_needs_a_client_and_a_terminal(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "doctor", "--live-test")[0] == 2
     assert run_command(capsys, "doctor", "--live-test", "--client", "codex")[0] == 2
+
+
+def printed(capsys: pytest.CaptureFixture[str], client: str) -> dict[str, Any]:
+    """By name: the configuration files that init would create for a host."""
+    code, out, _ = run_command(capsys, "init", "--client", client, "--print")
+    assert code == 0
+    read = {".json": json.loads, ".toml": tomllib.loads}
+    found = {}
+    for part in re.split(r"^(?:create|change) ", out, flags=re.MULTILINE)[1:]:
+        name, text = part.partition(":")[0], "\n".join(re.findall(r"^    \+(.*)", part, re.MULTILINE))
+        if Path(name).suffix in read:
+            found[name] = read[Path(name).suffix](text)
+    return found
+
+
+def test_page_of_hosts_shows_what_init_writes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = HOSTS_PAGE.read_text()
+    shown = [json.loads(it) for it in re.findall(r"```json\n(.*?)```", page, re.DOTALL)]
+    shown += [tomllib.loads(it) for it in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
+    claude, cursor, codex = (printed(capsys, client) for client in ("claude-code", "cursor", "codex"))
+    hooks = claude.pop(SETTINGS)["hooks"]
+    assert {"hooks": hooks} in shown
+    for event, field in (("PreToolUse", "with the matcher `(.+?)`"), ("PostToolUse", "and `(.+?)` for `PostToolUse`")):
+        hooks[event][0]["matcher"] = re.findall(field, page)[0]
+    assert codex.pop(".codex/hooks.json") == {"hooks": hooks}
+    for files_of_host in (claude, cursor, codex, printed(capsys, "vscode"), printed(capsys, "windsurf")):
+        assert files_of_host
+        assert [name for name, content in files_of_host.items() if content not in shown] == []

@@ -41,6 +41,12 @@ def held(store: Path, but: str = "held.py") -> list[str]:
         engine.close()
 
 
+def noted(store: Path) -> set[str]:
+    """Names of the files whose content the agents know."""
+    lines = [line for path in store.parent.glob("*.hooks/*.reads") for line in path.read_text().splitlines()]
+    return {os.path.basename(json.loads(line)[1]) for line in lines}
+
+
 def normal(output: Any) -> Any:
     """Without what differs between two runs."""
     text = re.sub(r"\d\d:\d\d:\d\d UTC \(\d+ s\)", "TIME", json.dumps(output))
@@ -58,6 +64,8 @@ def test_host_gets_the_output_that_is_recorded_for_its_input(
         assert normal(found) == normal(case["stdout"]), number
         if "holds" in case:
             assert held(store) == case["holds"], number
+        if "noted" in case:
+            assert case["noted"] in noted(store), number
 
 
 def test_context_has_at_most_300_characters_in_one_line(

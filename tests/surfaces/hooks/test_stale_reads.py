@@ -172,6 +172,38 @@ def test_edit_that_writes_the_same_content_counts_as_a_read(
     assert not is_denied(monkeypatch, capsys)
 
 
+def test_file_that_was_removed_again_counts_as_read(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (store.parents[1] / "holdlog.toml").write_text('stale-reads = "deny"\n')
+
+    def remove(session: str) -> None:
+        given = {"tool_name": "Bash", "tool_input": {"command": "rm a.py"}}
+        hook(monkeypatch, capsys, edit("PreToolUse", "a.py", session) | given)
+        Path("a.py").unlink(missing_ok=True)
+        hook(monkeypatch, capsys, edit("PostToolUse", "a.py", session) | given)
+        hook(monkeypatch, capsys, {**turn_end(session), "hook_event_name": "SessionEnd"})
+
+    remove("s-1")
+    edited(monkeypatch, capsys, "x = 22\n", "s-2")
+    remove("s-2")
+    remove("s-1")
+    Path("a.py").write_text("x = 333\n")  # by a program
+    assert not is_denied(monkeypatch, capsys)
+
+
+def test_content_that_returns_before_an_edit_is_no_change_of_the_agent(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.py").write_text("x = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py", tool="Read"))
+    for text in ("x = 22\n", "x = 333\n", "x = 22\n"):  # by a program
+        Path("a.py").write_text(text)
+        hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))  # the user rejects the first two edits
+    hook(monkeypatch, capsys, edit("PostToolUse", "a.py"))  # the third changes nothing
+    assert changes_in(store) == []
+
+
 def test_file_outside_of_the_repository_is_edited_without_a_warning(
     store: Path,
     tmp_path_factory: pytest.TempPathFactory,
