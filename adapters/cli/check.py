@@ -26,8 +26,9 @@ examples:
   git diff --name-only --no-renames -z origin/main... | xargs -0 holdlog check --agent ci --strict
                                                 in CI: the files of a branch
 
-A file blocks only if the caller is known and another live session holds it; all else is a warning. Exit codes: 0
-nothing blocks; 1 a file blocks; 2 bad arguments, or no git repository.
+A file blocks only if the caller is known and another live session holds it, or if the caller is an agent and
+holdlog.toml leaves the file to a person; all else is a warning. Exit codes: 0 nothing blocks; 1 a file blocks, or with
+--strict nothing could be checked; 2 bad arguments, or no git repository.
 """
 
 
@@ -61,8 +62,8 @@ def add_check(commands: Commands, store: argparse.ArgumentParser, locations: arg
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="also block if the caller is not known, the store is missing or the holder's session has ended"
-        " (default: warn)",
+        help="also block most of what is otherwise a warning, such as an unknown caller, a missing store or a holder"
+        " whose session has ended; docs/git.md lists all (default: warn)",
     )
     parser.add_argument(
         "--trailer",
@@ -124,7 +125,9 @@ def _committer(engine: "Engine", options: argparse.Namespace) -> "Committer":
     hosted = frozenset[str]()
     if isinstance(engine.location, Path):
         hosted = sessions_of_host(engine.location, engine.identity, os.environ)
-    own = hosted | {hashed("process", it) for it in [os.environ.get(HOST_SESSION)] if it}
+    own = hosted
+    if process := os.environ.get(HOST_SESSION):
+        own |= {hashed("process", process)}
     return Committer(agent, None if named is None else hashed(*named), own, bool(hosted), user(), options.strict)
 
 
@@ -140,15 +143,14 @@ def _show(result: "Checked", options: argparse.Namespace) -> None:
     if result.unchecked:
         print_note(f"warning: not checked, because they are in no workspace: {', '.join(result.unchecked)}")
     for human in result.human or ():
-        ask = "" if human.blocks else "warning: "
-        what = f"{human.path}: only a person may change it ({human.rule})"
-        print_note(printable(f"{ask}{what}", kept=""))
+        level = "" if human.blocks else "warning: "
+        print_note(printable(f"{level}{human.path}: only a person may change it ({human.rule})", kept=""))
     for file in result.files:
         print(f"holdlog: {printable(_line(file, options.staged), kept='')}", file=sys.stderr)
     if any(it.why_not == "unknown_caller" for it in result.files):
         print_note("nothing was blocked, because it is not known who you are: set HOLDLOG_AGENT, or pass --agent NAME")
     if not options.staged and not (result.files or result.human or result.warnings):
-        print(f"ok: no other session holds {'this' if result.checked == 1 else f'one of these {result.checked}'}")
+        print(f"ok: no other session holds {'this' if result.checked == 1 else f'any of these {result.checked}'}")
 
 
 def _line(file: "CheckedFile", staged: bool) -> str:

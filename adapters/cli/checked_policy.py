@@ -1,4 +1,4 @@
-"""What `holdlog.toml` changes in the response of `holdlog check`. It needs no store."""
+"""Applies `holdlog.toml` to the response of `holdlog check`. It needs no store."""
 
 import argparse
 import getpass

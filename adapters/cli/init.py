@@ -65,6 +65,7 @@ def add_init(commands: Commands) -> None:
 def run_init(options: argparse.Namespace) -> int:
     """Run `holdlog init`. Raises InvalidError, LocationError."""
     from holdlog.adapters.cli.setup.plan import Choices, plan, project_here
+    from holdlog.adapters.cli.setup.store import prepare_store
 
     project = project_here(project_folder(), own_command(), dict(os.environ))
     hosts = chosen_hosts(options.client, project, options.undo)
@@ -74,6 +75,8 @@ def run_init(options: argparse.Namespace) -> int:
     changes = _agreed(found, options, project)
     if options.print:
         return 0
+    if not options.undo:
+        prepare_store(project.root)
     failed = _write(changes, project)
     if options.undo:
         print("nothing of init is left here" if not changes else f"removed from {_count(changes)}")
@@ -153,11 +156,13 @@ def _is_agreed(question: str, by_default: bool) -> bool:
 def _write(changes: Sequence["FileEdit"], project: "Project") -> bool:
     """Write the changes. Returns whether one failed."""
     from holdlog.adapters.cli.setup.changes import write
-    from holdlog.adapters.cli.setup.store import prepare_store
+    from holdlog.adapters.cli.setup.store import backup_folder
     from holdlog.domain.refusals import StoreError
 
+    if not changes:
+        return False
     failed = False
-    backups = prepare_store(project.root)
+    backups = backup_folder(project.root)
     for change in changes:
         try:
             write(change, backups)

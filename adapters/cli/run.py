@@ -28,7 +28,7 @@ BY_SIGNAL: Final = 128
 """Exit codes of shells (POSIX, 2.8.2): 128 + n for a command that signal n ended."""
 
 RETRY_SECONDS: Final = 1.0
-"""Before the claim is looked at again if the store could not be read."""
+"""Time before the claim is checked again if the store could not be read."""
 FOREVER: Final = 1e9
 """Seconds."""
 _FROM_TERMINAL: Final = ("SIGINT", "SIGQUIT")
@@ -103,7 +103,7 @@ class EndedBySignal(KeyboardInterrupt):
 
 
 class Signals:
-    """Signals that this process gets: before the command they end the wait for its claim, then they are passed on."""
+    """The signals of this process: they end the wait for the claim; once the command runs, they are passed on to it."""
 
     def __init__(self) -> None:
         self._command: subprocess.Popen[bytes] | None = None
@@ -221,7 +221,8 @@ def _end_of(signals: Signals, words: Sequence[str], environ: Mapping[str, str], 
     except OSError as error:
         print_note(f"{words[0]}: cannot be run ({error.strerror})")
         return CANNOT_RUN
-    # With a time limit it looks every 50 ms: Python handles a signal that comes just before it blocks only afterwards.
+    # With a time limit, wait() polls every 50 ms. Without one, a signal that arrives just before it blocks would be
+    # handled only after the command has ended.
     code = command.wait(FOREVER)
     return code if code >= 0 else BY_SIGNAL - code
 

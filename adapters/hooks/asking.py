@@ -1,4 +1,4 @@
-"""Hooks ask the stdio server of their host to do their work: it has the store open, and imported what that needs.
+"""Lets the stdio server of the host do the work of a hook: it has the store open and everything imported.
 
 The server listens on a Unix socket next to its presence file. One connection carries one request and one response, each
 a line of JSON. Standard library only and quick to import: the hook's fast path uses it.
@@ -14,19 +14,20 @@ from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.operating_system.hook_socket import socket_path
 
 PROTOCOL: Final = 1
-"""Grows when requests or responses change: a server of another release is not asked."""
+"""Increased when requests or responses change. If the server uses another one, the hook does the work itself."""
 MAX_LINE: Final = 4 * 1024 * 1024
 """Bytes of a request or a response."""
 ASK_SECONDS: Final = 1.5
-"""A server that does not respond by then is not asked: the hook has time left to do the work itself."""
+"""Without a response by then, the hook does the work itself; enough of its time is left."""
 
 
 class HookFailedError(Exception):
-    """The server could not do it. The message is one line."""
+    """The server failed to do the work. The message is one line."""
 
 
 def ask(store: Path, server: BoundServer, call: HookCall) -> dict[str, Any] | None:
-    """The output for the host; None if the server cannot be asked, or leaves it to the hook. Raises HookFailedError."""
+    """The output for the host; None if the server does not respond or declines: then the hook does the work itself.
+    Raises HookFailedError."""
     request = json.dumps({"protocol": PROTOCOL, "call": call._asdict()}) + "\n"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

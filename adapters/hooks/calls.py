@@ -1,4 +1,4 @@
-"""What a host passes to a hook, and what it reads back: Claude Code, Codex, Cursor, and a plain form for OpenCode
+"""What a host passes to a hook, and the output that it reads: Claude Code, Codex, Cursor, and a plain form for OpenCode
 (opencode.js) and others.
 
 Standard library only and quick to import: the hook's fast path uses it. Formats: docs/hosts.md.
@@ -7,14 +7,14 @@ Standard library only and quick to import: the hook's fast path uses it. Formats
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from holdlog.adapters.hooks.targets import named_path, targets
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
 Client = Literal["claude", "codex", "cursor", "opencode", "agent"]
 
-EVENTS: Final = ("pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end")
+EVENTS: Final = get_args(Event)
 SHARED_SERVER: Final = frozenset({"cursor", "opencode"})
 """Hosts whose sessions share one server, so that each session is an agent."""
 PLAIN: Final = frozenset({"opencode", "agent"})
@@ -24,7 +24,7 @@ MAX_CONTEXT: Final = 300
 LONGEST_PATH: Final = 4096
 """Bytes. No system call takes a longer one (PATH_MAX of Linux)."""
 LONGEST_VERSION: Final = 100
-LARGEST_PATHS: Final = 1_000
+MAX_PATHS: Final = 1_000
 """Paths of one call."""
 
 _EVENT_OF: Final[Mapping[str, Event]] = {
@@ -98,8 +98,8 @@ def parse(given: object, event: str | None) -> HookCall | None:
     tool = _text(given, "tool_name") or ("Bash" if name == "beforeShellExecution" else "")
     called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
     paths = targets(tool, tool_input, folder) if tool and found != "read" else _plain_paths(tool_input)
-    if len(paths) > LARGEST_PATHS:
-        raise BadInputError(f"at most {LARGEST_PATHS} files in one call")
+    if len(paths) > MAX_PATHS:
+        raise BadInputError(f"at most {MAX_PATHS} files in one call")
     return HookCall(
         event=found,  # type: ignore[arg-type]  # one of EVENTS
         name=name or found,
@@ -131,7 +131,7 @@ def denial(call: HookCall, reason: str) -> dict[str, Any]:
 
 
 def warning(call: HookCall, text: str) -> dict[str, Any]:
-    """The output that lets the host run the tool, and tells the agent something about it."""
+    """The output that lets the host run the tool, and warns the agent."""
     if call.client == "cursor":
         return {"agent_message": text}
     if call.client in PLAIN:
@@ -179,7 +179,7 @@ def _object(given: object) -> dict[str, Any]:
 
 
 def _text(given: Mapping[str, Any], name: str) -> str:
-    """Without what has no place in a path or in UTF-8."""
+    """A text of the input, empty if it is missing. Characters that neither a path nor UTF-8 can have are replaced."""
     found = given.get(name)
     return found.replace("\0", "?").encode(errors="replace").decode() if isinstance(found, str) else ""
 

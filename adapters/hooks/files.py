@@ -11,7 +11,7 @@ GIT_SECONDS: Final = 2.0
 
 
 def uncommitted(paths: Sequence[str]) -> set[str]:
-    """Those of the files that are not in git as they are now, as far as known."""
+    """The files whose content now is not committed in git, or for which git cannot be asked."""
     return {path for path in paths if (root := _root_of(path)) is None or _is_dirty(root, path)}
 
 

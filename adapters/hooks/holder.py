@@ -88,7 +88,7 @@ class Holder:
 
     def change_by_another(self, resource: str, since: int, name: str | None) -> FileChange | None:
         """The last change of a file by another session after `since` (microseconds UTC). `name`: as for
-        change_by_another."""
+        `change_by_another` in api/claims/files.py."""
         return self.engine.read_now(lambda reader: change_by_another(reader, resource, self.sessions, since, name))
 
     def lost(self) -> list[Lost]:

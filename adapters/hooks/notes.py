@@ -17,7 +17,7 @@ from holdlog.adapters.hooks.binding import sessions_with_server
 from holdlog.adapters.operating_system.pause import hooks_folder, pause_file
 
 MAX_FAILURES: Final = 16 * 1024
-"""Bytes of the log of failures; it starts again beyond."""
+"""Bytes of the log of failures; a line that exceeds it replaces the log."""
 MAX_NOTES: Final = 4 * 1024 * 1024
 MAX_SESSIONS: Final = 5
 LOCK_SECONDS: Final = 1.0
@@ -43,9 +43,9 @@ class HookClaim(NamedTuple):
 
 
 class Notes:
-    """`names`: the name of each agent of the session. `claims`: by absolute path. `denied`: digests of the files whose
-    edit was denied, by path, until it is known whether the host ran the tool nevertheless. `sessions`: in the notes of
-    a host's session, those that have held its claims, the newest first."""
+    """Notes of one session. `names`: the name of each of its agents. `claims`: by absolute path. `denied`: digests of
+    the files whose edit was denied, by path, until it is known whether the host ran the tool nevertheless. `sessions`:
+    in the notes of a host's session, those that have held its claims, the newest first."""
 
     def __init__(
         self,
@@ -101,8 +101,8 @@ class HookFiles:
                     self._replace(path, after)
 
     def set_paused(self, session: str, is_paused: bool) -> None:
-        """Say whether the turn of a session has ended: then its server does not renew its claims
-        (pause.py). Raises OSError."""
+        """Record whether the turn of a session has ended: its server then does not renew its claims (pause.py). Raises
+        OSError."""
         path = pause_file(self._store, session)
         if is_paused:
             self._prepare()

@@ -1,5 +1,5 @@
-"""Whether a host obeys a denial is observed, never assumed: some ignore it. A small file next to the store remembers
-what was seen of each host and version."""
+"""Records whether hosts obey denials: some ignore them, so it is observed, never assumed. A small file next to the
+store keeps what was seen of each host and version."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""A hook without a server of its host: opens the store itself, which takes most of its time."""
+"""Runs a hook that has no server of its host: it opens the store itself, which takes most of its time."""
 
 import argparse
 from pathlib import Path

@@ -32,6 +32,7 @@ GRACE_SECONDS: Final = 0.3
 MAX_REPORT: Final = 300
 """Characters."""
 POLICY_FILE: Final = "holdlog.toml"
+"""As in policy.py, which takes long to import."""
 
 
 class OutOfTimeError(BaseException):
@@ -93,7 +94,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
 
 
 def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str, reads: Reads) -> bool:
-    """Whether the call changes nothing and has nothing to say, as far as known without the whole store."""
+    """Whether the call changes nothing and prints nothing, as far as known without opening the whole store."""
     paths = [os.path.realpath(path) for path in call.paths]
     match call.event:
         case "pre-edit":
@@ -159,7 +160,7 @@ def _find_opted_in() -> Path | None:
 
 
 def _report(event: str | None, error: BaseException, files: HookFiles | None) -> None:
-    """Say in one line what failed, and log it for the next start of a session."""
+    """Print in one line what failed, and log it for the next start of a session."""
     ours = type(error).__module__.startswith("holdlog.") or isinstance(error, OSError | sqlite3.Error)
     text = str(error).strip() if ours and str(error) else type(error).__name__
     if isinstance(error, OutOfTimeError):

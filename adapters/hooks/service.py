@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdlog.adapters.hooks.asking import MAX_LINE, PROTOCOL
 from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
-from holdlog.adapters.hooks.calls import LARGEST_PATHS, HookCall
+from holdlog.adapters.hooks.calls import MAX_PATHS, HookCall
 from holdlog.adapters.hooks.claiming import perform
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.operating_system.hook_socket import socket_path
@@ -118,6 +118,6 @@ def _line_from(connection: socket.socket) -> bytes:
 def _call_from(given: dict[str, Any]) -> HookCall:
     """The call in a request. Raises ValueError, TypeError, KeyError."""
     paths = given["paths"]
-    if not isinstance(paths, list) or len(paths) > LARGEST_PATHS or not all(isinstance(it, str) for it in paths):
+    if not isinstance(paths, list) or len(paths) > MAX_PATHS or not all(isinstance(it, str) for it in paths):
         raise ValueError
     return HookCall(**{**given, "paths": tuple(paths)})

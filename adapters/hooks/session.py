@@ -22,8 +22,8 @@ _CHARACTERS: Final = 6
 
 
 class HookSession(NamedTuple):
-    """`held_by`: the hashed session that holds the claims: that of the host's server, or else `own_session`. `server`:
-    keeps it alive; empty: its leases do. `version`: of the host, if its server knows it."""
+    """The session of a hook. `held_by`: the hashed session that holds the claims: that of the host's server, or else
+    `own_session`. `server`: keeps it alive; empty: its leases do. `version`: of the host, if its server knows it."""
 
     held_by: str
     server: str

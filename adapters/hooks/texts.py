@@ -1,4 +1,5 @@
-"""What hooks say to an agent. Of what other agents wrote, only names of agents and resources appear, shortened."""
+"""The texts that hooks show to an agent. Of what other agents wrote, they contain only names of agents and resources,
+shortened."""
 
 import json
 import shlex
@@ -32,7 +33,7 @@ def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
 
 
 def describe_warning(engine: Engine, hold: Hold, rule: PathRule) -> str:
-    """Who holds a file that the policy lets others edit nevertheless."""
+    """Who holds a file that others may edit nevertheless, because the policy only warns."""
     return f"holdlog: {_describe_hold(engine, hold)}. {rule.source} only warns: keep your edit small, or wait for them."
 
 
@@ -60,7 +61,7 @@ def _describe_hold(engine: Engine, hold: Hold) -> str:
 
 
 def describe_stale(engine: Engine, resource: str, change: FileChange | None) -> str:
-    """What changed since the agent read a file. Says nothing of the content."""
+    """Who changed a file since the agent read it. Contains nothing of its content."""
     name = _shown((engine.requests.rules.spelled or str)(resource))
     if change is None:
         return f"holdlog: {name} changed since you read it, by a program or a person; read it again if you rely on it."
@@ -74,9 +75,9 @@ def describe_stale(engine: Engine, resource: str, change: FileChange | None) -> 
 def describe_session(
     holder: Holder, name: str, is_start: bool, failures: Sequence[str], problem: str | None = None
 ) -> str:
-    """What the session lost, who waits for it, and what it holds; empty if there is nothing to say. `problem`: of
+    """What the session lost, who waits for it, and what it holds; empty if there is nothing to report. `problem`: of
     `holdlog.toml`; only its place is shown, because the rest may quote the file."""
-    parts = [f"your agent name is {_shown(name)}; edits claim files by themselves"] if is_start else []
+    parts = [f"your agent name is {_shown(name)}; hooks claim the files that you edit"] if is_start else []
     losses = holder.lost()
     leases = holder.leases()
     spelled = holder.engine.requests.rules.spelled or str

@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 from urllib.parse import quote
 
 from holdlog.adapters.operating_system.options import LEASE_SECONDS, WAIT_SECONDS, Rule
@@ -17,9 +17,9 @@ MAX_RULES: Final = 1_000
 
 Mode = Literal["block", "warn", "human"]
 StaleReads = Literal["warn", "deny", "off"]
-MODES: Final = ("block", "warn", "human")
+MODES: Final = get_args(Mode)
 ACROSS: Final = "across-worktrees"
-STALE_READS: Final = ("warn", "deny", "off")
+STALE_READS: Final = get_args(StaleReads)
 GROUPS: Final = ("claims", "state", "power", "kv", "threads", "admin", "standard", "advanced", "all")
 """Groups of tools and their other names; a test compares them with those of the MCP server."""
 
@@ -127,14 +127,14 @@ class _PolicyReader:
         return tuple(self._rule(glob, value) for glob, value in table.items())
 
     def _rule(self, glob: str, value: Any) -> PathRule:
-        key, allowed = ("paths", glob), f"{', '.join(MODES)}, {ACROSS}"
+        key = ("paths", glob)
         if not glob.strip("/") or len(glob) > MAX_GLOB or not glob.isprintable() or "\\" in glob:
             raise self._error(key, f"must be a glob such as docs/** or *.lock, of at most {MAX_GLOB} characters")
         if {".", ".."} & {*glob.split("/")}:
             raise self._error(key, "must be relative to the root of the repository, without . and ..")
         words = [value] if isinstance(value, str) else value
         if not isinstance(words, list) or not words or not all(it in (*MODES, ACROSS) for it in map(str, words)):
-            raise self._error(key, f"must be one of {allowed}, or a list of them")
+            raise self._error(key, f"must be one of {', '.join(MODES)}, {ACROSS}, or a list of them")
         modes = [it for it in words if it != ACROSS]
         if len(modes) > 1:
             raise self._error(key, f"must have at most one of {', '.join(MODES)}")

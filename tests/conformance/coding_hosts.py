@@ -50,7 +50,7 @@ def problems(project: Path, conversation: Conversation, free: Sequence[int], hel
     """What is not as docs/hosts.md says. `free`, `held`: the steps that edit a free file, and those that change the
     held one; the last step is our tool `status`."""
     results = conversation.results
-    if "edits claim files by themselves" not in conversation.context:
+    if "hooks claim the files that you edit" not in conversation.context:
         yield "the start of the session adds nothing to the context"
     if len(results) != conversation.length:
         yield f"{len(results)} of {conversation.length} steps were played: {results}"

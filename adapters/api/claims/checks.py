@@ -16,7 +16,7 @@ from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
 
 _PLAIN: Final = "_"
-"""Stands for a name that cannot be claimed."""
+"""Replaces a name that cannot be claimed."""
 WhyNot = Literal["unknown_caller", "session_ended", "sub_agent", "user_name", "other_workspace", "policy"]
 
 

@@ -61,9 +61,9 @@ def file_blame(rules: RequestRules, path: str, limit: int) -> Query[FileBlame]:
 def change_by_another(
     reader: Reader, resource: str, sessions: Collection[str], since: int, name: str | None
 ) -> FileChange | None:
-    """The last change by another known session than `sessions`, after `since` (microseconds UTC). That they changed the
-    file later does not matter: another of their agents may have. `name`: of the only agent that counts as one of
-    `sessions`, if hosts share them; None: all do."""
+    """The last change by somebody else after `since` (microseconds UTC): by a known session that is not in `sessions`,
+    or, if `name` is given, by an agent of another name in one of them. A later change by the caller does not hide it,
+    because another agent of the session may have made that."""
     for recorded in changes(reader, resource, since):
         change, session = _shown(recorded), recorded.envelope.caller.session
         if session is not None and (session not in sessions or name not in (None, change.agent)):

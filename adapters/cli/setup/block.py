@@ -1,4 +1,4 @@
-"""Blocks of lines in text files of others, between two marks by which they are found again."""
+"""Adds blocks of lines to text files of other programs, between two marks by which it finds them again."""
 
 import re
 from typing import Final

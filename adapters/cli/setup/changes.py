@@ -7,7 +7,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.cli.setup.block import add_block, remove_block
 from holdlog.adapters.cli.setup.hosts import HostFile
@@ -70,6 +70,12 @@ def read_text(path: Path) -> str | None:
     return text
 
 
+def toml_server(text: str) -> Any:
+    """What a TOML file of a host has for our server; None if nothing. Raises ValueError."""
+    servers = tomllib.loads(text).get("mcp_servers")
+    return servers.get("holdlog") if isinstance(servers, dict) else None
+
+
 def write(change: FileEdit, backups: Path) -> None:
     """Write a file at once, or remove it, and keep its former text in `backups`. Links are followed; the mode stays.
     Raises OSError."""
@@ -90,18 +96,24 @@ def write(change: FileEdit, backups: Path) -> None:
 
 def is_tracked(path: Path) -> bool:
     """Whether git tracks the file."""
-    return _git(path.parent, "ls-files", "--error-unmatch", "--", path.name) is not None
+    return git_output(path.parent, "ls-files", "--error-unmatch", "--", path.name) is not None
 
 
 def git_output(folder: Path, *words: str) -> str | None:
     """The output of a git command, without its last line break; None if it fails."""
-    return _git(folder, *words)
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        )
+    except OSError:
+        return None
+    return done.stdout.removesuffix("\n") if done.returncode == 0 else None
 
 
-def ignored_lines(root: Path, paths: list[Path]) -> Iterator[str]:
+def exclude_lines(root: Path, paths: list[Path]) -> Iterator[str]:
     """Lines for git's exclude file, for those of the files in `root` that git would list as new."""
     for path in paths:
-        if path.is_relative_to(root) and _git(root, "check-ignore", "--quiet", "--", str(path)) is None:
+        if path.is_relative_to(root) and git_output(root, "check-ignore", "--quiet", "--", str(path)) is None:
             yield f"/{path.relative_to(root).as_posix()}"
 
 
@@ -112,7 +124,7 @@ def _edited(file: HostFile, text: str, undo: bool) -> str:
     if undo:
         return own
     is_toml = file.path.suffix == ".toml"
-    if is_toml and "holdlog" in tomllib.loads(own).get("mcp_servers", {}):
+    if is_toml and toml_server(own) is not None:
         return text  # a person wrote it
     edited = add_block(text, file.block, file.comment)
     if is_toml:
@@ -123,11 +135,9 @@ def _edited(file: HostFile, text: str, undo: bool) -> str:
 def _by_hand(file: HostFile, undo: bool) -> str:
     if undo:
         return "remove holdlog from it by hand"
-    return (
-        "add to it by hand what holdlog init --print shows for an empty file"
-        if not file.entries
-        else ("add by hand: " + "; ".join(f"{'.'.join(it.path)}" for it in file.entries))
-    )
+    if file.entries:
+        return f"add by hand: {'; '.join('.'.join(it.path) for it in file.entries)}"
+    return "add to it by hand what holdlog init --print shows for an empty file"
 
 
 def _keep(path: Path, text: str, backups: Path) -> None:
@@ -139,16 +149,6 @@ def _keep(path: Path, text: str, backups: Path) -> None:
         except FileExistsError:
             continue
         return
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", *words], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
-        )
-    except OSError:
-        return None
-    return done.stdout.removesuffix("\n") if done.returncode == 0 else None
 
 
 def _why(error: Exception) -> str:

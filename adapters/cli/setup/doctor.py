@@ -53,9 +53,7 @@ def _findings(name: str, project: Project, store: Path) -> Iterator[Finding]:
         if file.problem is not None:
             yield Finding("file", "bad", f"{file.path} cannot be read: {file.problem}")
         elif file.missing:
-            yield Finding(
-                "file", "bad", f"{where}: {file.missing} entries are missing; run: holdlog init --client {name}"
-            )
+            yield Finding("file", "bad", f"{where}: missing entries: {file.missing}; run: holdlog init --client {name}")
         else:
             yield Finding("file", "ok", where)
     line, starts = started(name, project)
@@ -81,7 +79,7 @@ def _guard(name: str, store: Path) -> Finding:
 
 
 def _test_live(name: str, project: Project, store: Path) -> None:
-    """Hold a file in a session of our own while the person's agent tries to edit it. Raises InvalidError."""
+    """Hold a file in a session for this test while the person's agent tries to edit it. Raises InvalidError."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidError("--live-test: needs a terminal, because you have to ask your agent for an edit")
     print(f"This holds {TEST_FILE} for {TEST_SECONDS // 60} min. Then ask your agent in {HOSTS[name].title}, here:")

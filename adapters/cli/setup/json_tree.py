@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 MAX_DEPTH: Final = 100
 
@@ -68,7 +68,8 @@ class _Reader:
             case _:
                 return self._scalar(at, _OTHER)
 
-    def fail(self, at: int) -> None:
+    def fail(self, at: int) -> NoReturn:
+        """Raise NotJsonError for the line of a position."""
         line = self._text.count("\n", 0, at) + 1
         raise NotJsonError(f"line {line}: is not JSON")
 
@@ -106,9 +107,7 @@ class _Reader:
         found = pattern.match(self._text, at)
         if found is None:
             self.fail(at)
-            raise AssertionError
         try:
             return Node(at, found.end(), value=json.loads(found[0]))
         except ValueError:
             self.fail(at)
-            raise

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdlog.adapters.cli.setup.block import HTML, add_block, remove_block
-from holdlog.adapters.cli.setup.changes import FileEdit, Skipped, change_of, git_output, ignored_lines, read_text
+from holdlog.adapters.cli.setup.changes import FileEdit, Skipped, change_of, exclude_lines, git_output, read_text
 from holdlog.adapters.cli.setup.hosts import HOSTS, Project
 
 INSTRUCTIONS: Final = """\
@@ -71,12 +71,11 @@ def _excluded(project: Project, changes: Sequence[FileEdit], undo: bool) -> list
         return []
     path = project.root / named
     before = read_text(path)
-    own = remove_block(before or "")
     if undo:
-        after = own
+        after = remove_block(before or "")
     else:
         created = [it.path for it in changes if it.before is None]
-        lines = list(ignored_lines(project.root, created))
+        lines = list(exclude_lines(project.root, created))
         after = add_block(before or "", "\n".join(lines)) if lines else before or ""
     if after == (before or ""):
         return []

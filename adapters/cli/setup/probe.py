@@ -71,4 +71,6 @@ def _problem(server: "subprocess.Popen[str]", error: Exception) -> str:
         _, errors = server.communicate(timeout=2)
         if lines := errors.strip().splitlines():
             return lines[-1]
+        if server.returncode >= 0:  # not killed after `START_SECONDS`
+            return f"it ended with exit code {server.returncode}"
     return f"it did not answer within {START_SECONDS:.0f} s"

@@ -1,11 +1,13 @@
 """What is set up for a host, as far as it can be seen: for `holdlog init` and `holdlog doctor --client`."""
 
-import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdlog.adapters.cli.setup.changes import read_text
+from holdlog.adapters.cli.setup.block import add_block
+from holdlog.adapters.cli.setup.changes import read_text, toml_server
 from holdlog.adapters.cli.setup.hosts import HOSTS, HostFile, Project
+from holdlog.adapters.cli.setup.json_edit import Entry
 from holdlog.adapters.cli.setup.json_tree import parse
 from holdlog.adapters.cli.setup.probe import probe
 
@@ -43,33 +45,44 @@ def _configured(file: HostFile) -> Configured:
     try:
         text = read_text(file.path) or ""
         if file.block:
-            has_it = "holdlog" in tomllib.loads(text).get("mcp_servers", {})
-            return Configured(file.path, file.what, 0 if has_it else 1)
+            return Configured(file.path, file.what, 0 if _has_block(file, text) else 1)
         found: Any = parse(text).plain() if text.strip() else {}
-        return Configured(
-            file.path, file.what, sum(not _has(found, it.path, it.value, it.listed) for it in file.entries)
-        )
+        return Configured(file.path, file.what, sum(not _has(found, it) for it in file.entries))
     except (OSError, ValueError) as error:
         return Configured(file.path, file.what, 0, str(error))
 
 
-def _has(found: Any, path: tuple[str, ...], value: Any, listed: bool) -> bool:
+def _has_block(file: HostFile, text: str) -> bool:
+    """Whether a file has its block as init writes it; in TOML, whether it has the server, which a person may have
+    written."""
+    if file.path.suffix == ".toml":
+        return toml_server(text) is not None
+    return add_block(text, file.block, file.comment) == text
+
+
+def _has(found: Any, entry: Entry) -> bool:
+    there = _at(found, entry.path)
+    if entry.listed:
+        return isinstance(there, list) and entry.value in there
+    return there is not None
+
+
+def _at(found: Any, path: Sequence[str]) -> Any:
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
-    return value in found if listed and isinstance(found, list) else not listed and found is not None
+    return found
 
 
 def _command(file: HostFile) -> list[str] | None:
     """The command that a host's file starts as holdlog."""
     text = read_text(file.path) or ""
     if file.block:
-        server: Any = tomllib.loads(text).get("mcp_servers", {}).get("holdlog")
+        server = toml_server(text)
     else:
-        server = parse(text).plain() if text.strip() else {}
-        for key in file.entries[0].path:
-            server = server.get(key) if isinstance(server, dict) else None
+        server = _at(parse(text).plain(), file.entries[0].path) if text.strip() else None
     if not isinstance(server, dict) or "command" not in server:
         return None
-    command = server["command"]
-    words = list(command) if isinstance(command, list) else [command, *server.get("args", [])]
-    return [str(word) for word in words]
+    command, arguments = server["command"], server.get("args")
+    if isinstance(command, list):
+        return [str(word) for word in command]
+    return [str(command), *map(str, arguments if isinstance(arguments, list) else ())]

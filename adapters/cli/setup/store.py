@@ -3,16 +3,21 @@
 from pathlib import Path
 
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.operating_system.location import OUR_FOLDER, find_store, state_location
+from holdlog.adapters.operating_system.location import OUR_FOLDER, find_store, prepare_folder, state_location
 
 
-def prepare_store(root: Path) -> Path:
-    """Create the store of a project, and return the folder for copies of files that init changes. Raises StoreError and
-    LocationError."""
+def prepare_store(root: Path) -> None:
+    """Create the store of a project if it is missing. Raises StoreError and LocationError."""
     store = find_store(None, {}, root)
     if store.parent == state_location({}):  # neither a git repository nor a folder of ours
         (root / OUR_FOLDER).mkdir(0o700, exist_ok=True)
         store = find_store(None, {}, root)
     if not store.exists():
         open_holdlog(store, what="holdlog init", report=lambda line: None).close()
+
+
+def backup_folder(root: Path) -> Path:
+    """The folder next to the store for copies of files that init changes. Raises LocationError."""
+    store = find_store(None, {}, root)
+    prepare_folder(store)
     return store.with_name(f"{store.name}.replaced")

@@ -164,8 +164,8 @@ def open_view(path: Path) -> Iterator[ReadModelView]:
     """
     try:
         prepare_folder(path)
-        require_own(path)
         require_private(path)
+        require_own(path)
         lock = WriteLock(path.with_name(path.name + ".gate"))
     except LocationError as error:
         raise StoreError(str(error)) from None

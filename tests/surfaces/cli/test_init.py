@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,8 +14,12 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.cli.init import CLIENTS
+from holdlog.adapters.cli.setup.changes import write
 from holdlog.adapters.cli.setup.hosts import HOSTS
 from holdlog.adapters.cli.setup.json_tree import parse
+from holdlog.adapters.cli.setup.plan import Choices, plan, project_here
+from holdlog.adapters.cli.setup.probe import probe
+from holdlog.adapters.cli.setup.report import configured, started
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import note_observation
 from tests.support.command_line import run_command
@@ -242,6 +247,52 @@ def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
     assert (project / ".mcp.json").exists()
     assert "holdlog" in (project / "CLAUDE.md").read_text()
     assert not (project / ".git" / "hooks" / "pre-commit").exists()
+
+
+@pytest.mark.check
+def test_undo_creates_no_store(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(capsys, "init", "--client", "cursor", "--yes")[0] == 0
+    shutil.rmtree(project / ".git" / "holdlog")
+    assert run_command(capsys, "init", "--client", "cursor", "--undo", "--yes")[0] == 0
+    assert not (project / ".cursor" / "mcp.json").exists()
+    assert not (project / ".git" / "holdlog" / "state.db").exists()
+
+
+def test_server_that_ends_without_a_word_is_reported_with_its_exit_code(tmp_path: Path) -> None:
+    found = probe([sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
+    assert found.problem == "it ended with exit code 3"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_doctor_misses_nothing_in_the_files_that_init_writes(client: str, project: Path) -> None:
+    here = project_here(project, "holdlog", dict(os.environ))
+    before = configured(client, here)
+    assert all(it.missing and it.problem is None for it in before)
+    for change in plan(here, Choices([client])).hosts:
+        write(change, project.parent / "backups")
+    assert [it for it in configured(client, here) if it.missing or it.problem is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "text"),
+    [
+        ("codex", "home/.codex/config.toml", "mcp_servers = 5\n"),
+        ("codex", "home/.codex/config.toml", "[mcp_servers]\nholdlog = 5\n"),
+        ("cursor", "project/.cursor/mcp.json", '{"mcpServers": 5}'),
+        ("cursor", "project/.cursor/mcp.json", '{"mcpServers": {"holdlog": []}}'),
+        ("cursor", "project/.cursor/mcp.json", '{"mcpServers": {"holdlog": {"command": "", "args": 5}}}'),
+    ],
+)
+def test_values_of_wrong_types_in_files_of_hosts_are_reported(client: str, name: str, text: str, project: Path) -> None:
+    path = project.parent / name
+    path.parent.mkdir()
+    path.write_text(text)
+    here = project_here(project, "holdlog", dict(os.environ))
+    plan(here, Choices([client]))
+    assert len(configured(client, here)) == 2
+    line, starts = started(client, here)
+    assert not starts
+    assert "holdlog init" in line or "does not start" in line
 
 
 @pytest.mark.check
