@@ -150,6 +150,10 @@ class RequestRules:
         workspaces = self.settings.workspaces
         return None if workspaces is None else workspaces.shown
 
+    def spell(self, resource: str) -> str:
+        """Spell a stored resource as responses do."""
+        return (self.spelled or str)(resource)
+
     @property
     def sees(self) -> Callable[[str], bool] | None:
         """Which streams the caller may see; None: all."""

@@ -32,7 +32,7 @@ def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> 
 
     def answer(reader: Reader) -> BoardWithSessions:
         found = board.answer(reader)
-        shown = requests.rules.spelled or str
+        shown = requests.rules.spell
         grants = [(shown(claim.resource), grant) for claim in reader.claims(None, -1) for grant in claim.grants]
         sessions = {(name, grant.version): grant.session for name, grant in grants if grant.session is not None}
         return BoardWithSessions(**found.__dict__, sessions=sessions)

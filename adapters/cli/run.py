@@ -205,7 +205,7 @@ def _run_claimed(engine: "Engine", options: argparse.Namespace, words: Sequence[
         print_note(_refusal(engine, refusal, options.wait))
         return 1
     except FencedError as lost:
-        shown = engine.requests.rules.spelled or str
+        shown = engine.requests.rules.spell
         print_note(f"{marked(shown(lost.resource))} was not claimed until the command ended; check what it did")
         return code or 1
     return code

@@ -141,7 +141,7 @@ def warning(call: HookCall, text: str) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
 
 
-def context(call: HookCall, text: str) -> dict[str, Any]:
+def add_context(call: HookCall, text: str) -> dict[str, Any]:
     """The output that adds text to the agent's context."""
     text = text if len(text) <= MAX_CONTEXT else f"{text[: MAX_CONTEXT - 1]}…"
     if call.client == "cursor":

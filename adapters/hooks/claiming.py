@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdlog.adapters.hooks.binding import BoundServer
-from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, context, denial, warning
+from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, add_context, denial, warning
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.files import uncommitted
 from holdlog.adapters.hooks.holder import Check, Holder, allow
@@ -37,20 +37,16 @@ def perform(
     session = session_of(call, server, context.engine.identity)
     with files.change(session.held_by) as notes:
         holder = Holder(context, session.held_by, check)
-        work = HookWork(call, holder, session, notes, Reads(files, session.held_by, call.agent))
-        work.adopt(files)
-        work.observe(files)
-        output = work.run(files)
-        work.finish(files)
-        return output
+        return HookWork(call, holder, session, files, notes).run()
 
 
 class HookWork:
     """The work of one hook call, while no other hook of its session runs."""
 
-    def __init__(self, call: HookCall, holder: Holder, session: HookSession, notes: Notes, reads: Reads) -> None:
+    def __init__(self, call: HookCall, holder: Holder, session: HookSession, files: HookFiles, notes: Notes) -> None:
         self._call = call
-        self._reads = reads
+        self._files = files
+        self._reads = Reads(files, session.held_by, call.agent)
         self._engine = holder.engine
         self._session = session
         self._notes = notes
@@ -58,33 +54,41 @@ class HookWork:
         self._sessions: list[str] = []
         self._holder = holder
 
-    def adopt(self, files: HookFiles) -> None:
+    def run(self) -> dict[str, Any]:
+        """Do what the event requires, and return the output for the host."""
+        self._adopt()
+        self._observe()
+        output = self._answer()
+        self._finish()
+        return output
+
+    def _adopt(self) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what hooks claimed and
         noted for the host's session before its server was connected, restarted, or ended. If the former server lives,
         the session runs in another host, too, which keeps its claims."""
         own, names, held_by = own_session(self._call, self._engine.identity), self._notes.names, self._session.held_by
-        host = files.read(own)
+        host = self._files.read(own)
         if self._main not in names:
             named = Notes(dict(host.names), {})
             names[self._main] = name_of(self._call._replace(agent=self._main), named)
         former = next(iter(host.sessions), own)
         self._sessions = [held_by, *(it for it in host.sessions if it != held_by)][:MAX_SESSIONS]
-        alive = files.sessions_with_server() if len(self._sessions) > 1 else set()
+        alive = self._files.sessions_with_server() if len(self._sessions) > 1 else set()
         self._holder.sessions |= set(self._sessions) - alive
         if former != held_by and former not in alive:
             self._reads.adopt(former)
-            for path, claim in self._taken_from(former, files):
+            for path, claim in self._taken_from(former):
                 self._holder.of(former).release(claim)
                 self._claim_again(path, claim)
 
-    def _taken_from(self, session: str, files: HookFiles) -> list[tuple[str, HookClaim]]:
+    def _taken_from(self, session: str) -> list[tuple[str, HookClaim]]:
         """Remove the claims of the host's session from the notes of another session that held them."""
-        with files.change(session) as notes:
+        with self._files.change(session) as notes:
             taken = [(path, it) for path, it in notes.claims.items() if self._is_of_session(it.by)]
             notes.claims = {path: it for path, it in notes.claims.items() if not self._is_of_session(it.by)}
             return taken
 
-    def observe(self, files: HookFiles) -> None:
+    def _observe(self) -> None:
         """Find out whether the host obeyed earlier denials: then the file is as before when the agent edits it again,
         or its turn ends."""
         call, denied = self._call, self._notes.denied
@@ -92,24 +96,24 @@ class HookWork:
         for path in [it for it in denied if ends or (call.event in ("pre-edit", "post-edit") and it in self._paths)]:
             is_same = digest_of(path) == denied.pop(path)
             if call.event == "post-edit" or is_same:
-                note_observation(files, self._client, obeyed=call.event != "post-edit")
+                note_observation(self._files, self._client, obeyed=call.event != "post-edit")
 
-    def finish(self, files: HookFiles) -> None:
+    def _finish(self) -> None:
         """Note the agent's name with the host's session, for its return in another process."""
         own, names = own_session(self._call, self._engine.identity), self._notes.names
         if own == self._session.held_by:
             self._notes.sessions = self._sessions
         else:
-            with files.change(own) as host:
+            with self._files.change(own) as host:
                 host.names = {self._main: names[self._main]}
                 host.sessions = self._sessions
             if self._call.event == "session-end" and not self._call.resumes:
                 for key in [key for key in names if self._is_of_session(key)]:
                     del names[key]
         if self._call.event == "session-end":
-            files.remove_old()
+            self._files.remove_old()
 
-    def run(self, files: HookFiles) -> dict[str, Any]:
+    def _answer(self) -> dict[str, Any]:
         call = self._call
         match call.event:
             case "pre-edit":
@@ -123,9 +127,9 @@ class HookWork:
             case "start" | "prompt":
                 self._renew()
                 is_start = call.event == "start"
-                failures, problem = (files.take_failures(), self._policy_problem()) if is_start else ([], None)
+                failures, problem = (self._files.take_failures(), self._policy_problem()) if is_start else ([], None)
                 text = describe_session(self._holder, self._name, is_start, failures, problem)
-                return context(call, text) if text and (call.client, call.event) != ("cursor", "prompt") else {}
+                return add_context(call, text) if text and (call.client, call.event) != ("cursor", "prompt") else {}
             case "post-edit":
                 self._record_changes()
             case "read":

@@ -23,7 +23,7 @@ WAIT: Final = 50
 
 def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
     """Who holds it, since when, for how long, and the call to make. `bound`: the agent has our tools."""
-    full = (engine.requests.rules.spelled or str)(hold.resource)
+    full = engine.requests.rules.spell(hold.resource)
     if bound:
         arguments = f"resource={json.dumps(full)}, agent={json.dumps(name)}, wait_seconds={WAIT}"
         remedy = f"call claim({arguments}) of holdlog, then edit again"
@@ -49,7 +49,7 @@ def _describe_hold(engine: Engine, hold: Hold) -> str:
     rules = engine.requests.rules
     moment = rules.moment()
     held = hold.covered_by or hold.resource
-    what = _shown((rules.spelled or str)(held))
+    what = _shown(rules.spell(held))
     since, held_for = utc(hold.claimed_at), (moment.at - hold.claimed_at) / SECOND
     who, left = _shown(hold.held_by), max(0, hold.expires_in) / SECOND
     if hold.in_line:
@@ -62,7 +62,7 @@ def _describe_hold(engine: Engine, hold: Hold) -> str:
 
 def describe_stale(engine: Engine, resource: str, change: FileChange | None) -> str:
     """Who changed a file since the agent read it. Contains nothing of its content."""
-    name = _shown((engine.requests.rules.spelled or str)(resource))
+    name = _shown(engine.requests.rules.spell(resource))
     if change is None:
         return f"holdlog: {name} changed since you read it, by a program or a person; read it again if you rely on it."
     verb = "changed" if change.sha256 else "removed"
@@ -80,7 +80,7 @@ def describe_session(
     parts = [f"your agent name is {_shown(name)}; hooks claim the files that you edit"] if is_start else []
     losses = holder.lost()
     leases = holder.leases()
-    spelled = holder.engine.requests.rules.spelled or str
+    spelled = holder.engine.requests.rules.spell
     names = [spelled(it.resource) for it in leases]
     held = list(map(_shown, names))
     lost = [

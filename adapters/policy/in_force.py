@@ -6,6 +6,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +28,8 @@ MAX_EXAMINED: Final = 10_000
 RETRY_SECONDS: Final = 30.0
 """After git could not be asked."""
 
+Locate = Callable[[str], WorkspacePath | None]
+"""Finds the workspace of a path, and raises ValueError for a path in none."""
 _Stamp = tuple[object, ...]
 
 
@@ -65,13 +68,9 @@ def policy_at(root: str | Path) -> PolicyInForce:
     return found
 
 
-def rule_of(locate: Callable[[str], WorkspacePath | None], path: str) -> tuple[Policy, PathRule]:
-    """The rule for a path, and the policy in force in the worktree that contains it. `locate`: that of workspaces.
-    Never raises."""
-    try:
-        found = locate(path)
-    except ValueError:
-        found = None
+def rule_of(locate: Locate, path: str) -> tuple[Policy, PathRule]:
+    """The rule for a path, and the policy in force in the worktree that contains it. Never raises."""
+    found = _located(locate, path)
     if found is None:
         return Policy(), DEFAULT_RULE
     workspace, inside = found
@@ -79,29 +78,28 @@ def rule_of(locate: Callable[[str], WorkspacePath | None], path: str) -> tuple[P
     return policy, policy.rule(inside, workspace.folds)
 
 
-def rule_below(locate: Callable[[str], WorkspacePath | None], folder: str) -> tuple[str, PathRule]:
+def rule_below(locate: Locate, folder: str) -> tuple[str, PathRule]:
     """The strictest rule for an absolute folder and the files below it, and the path that has it: the first file that
     only a person may change. Of a large folder, not every file is examined. Never raises."""
     policy, rule = rule_of(locate, f"{folder}/")
-    try:
-        found = locate(f"{folder}/")
-    except ValueError:
-        found = None
+    found = _located(locate, f"{folder}/")
     has_human = any(it.mode == "human" for it in policy.rules)
     if found is None or rule.mode == "human" or not has_human:
         return folder, rule
     workspace, inside = found
-    examined = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            file = os.path.join(path, name)
-            below = inside + Path(os.path.relpath(file, folder)).as_posix()
-            if (human := policy.rule(below, workspace.folds)).mode == "human":
-                return file, human
-            examined += 1
-            if examined == MAX_EXAMINED:
-                return folder, rule
+    files = (os.path.join(path, name) for path, _, names in os.walk(folder) for name in names)
+    for file in islice(files, MAX_EXAMINED):
+        human = policy.rule(inside + Path(os.path.relpath(file, folder)).as_posix(), workspace.folds)
+        if human.mode == "human":
+            return file, human
     return folder, rule
+
+
+def _located(locate: Locate, path: str) -> WorkspacePath | None:
+    try:
+        return locate(path)
+    except ValueError:
+        return None
 
 
 def is_across_worktrees(root: str, path: str, folds: bool) -> bool:

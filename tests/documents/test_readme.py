@@ -114,7 +114,7 @@ def test_every_http_configuration_uses_the_default_address_and_holds_no_secret()
 
 
 def test_the_permissions_name_the_tools_of_the_server() -> None:
-    assert {"permissions": {"allow": ["mcp__holdlog__*"]}} in configurations(HOSTS)
+    assert {"permissions": {"allow": ["mcp__holdlog"]}} in configurations(HOSTS)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def session_of(envelope: Envelope) -> str | None:
 
 
 def revert_result(outcome: Reverted, rules: RequestRules, dry_run: bool = False) -> responses.RevertResult:
-    shown = rules.spelled or str
+    shown = rules.spell
     return responses.RevertResult(
         dry_run=True if dry_run else None,
         correlation_id=None if dry_run or not outcome.undone else outcome.correlation_id,
