@@ -163,7 +163,7 @@ class HookWork:
 
     @property
     def _client(self) -> str:
-        return f"{self._call.client} {self._call.version or self._session.version or 'unknown'}"
+        return f"{self._call.client} {self._call.version or 'unknown'}"
 
     def _policy_problem(self) -> str | None:
         """Why `holdlog.toml` is not in force although there is one."""

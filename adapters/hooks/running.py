@@ -66,6 +66,8 @@ def run(words: Sequence[str]) -> int:
 
 def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     server = find_server(store)
+    if server is not None and not call.version:
+        call = call._replace(version=server.version)
     if os.path.exists(store):
         with suppress(sqlite3.Error), lease_file(store) as leases:
             session = session_of(call, server, Identity(leases.salt)).held_by

@@ -23,19 +23,18 @@ _CHARACTERS: Final = 6
 
 class HookSession(NamedTuple):
     """The session of a hook. `held_by`: the hashed session that holds the claims: that of the host's server, or else
-    `own_session`. `server`: keeps it alive; empty: its leases do. `version`: of the host, if its server knows it."""
+    `own_session`. `server`: keeps it alive; empty: its leases do."""
 
     held_by: str
     server: str
-    version: str = ""
 
 
 def session_of(call: HookCall, server: BoundServer | None, identity: Identity) -> HookSession:
     """The session of a hook call."""
-    kept_by, version = (server.server, server.version) if server is not None else ("", "")
+    kept_by = server.server if server is not None else ""
     if call.client == "codex":  # it passes its thread with every MCP call (mcp/calling.py)
-        return HookSession(identity.session("meta", f"threadId {call.session}"), kept_by, version)
-    return HookSession(server.session if server is not None else own_session(call, identity), kept_by, version)
+        return HookSession(identity.session("meta", f"threadId {call.session}"), kept_by)
+    return HookSession(server.session if server is not None else own_session(call, identity), kept_by)
 
 
 def own_session(call: HookCall, identity: Identity) -> str:

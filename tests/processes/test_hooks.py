@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.observed import observations
 from tests.support.processes.hosts import EDIT, ENVIRONMENT, Host, held, run_hook
 from tests.support.processes.workers import until
 
@@ -257,6 +259,16 @@ def test_hook_of_a_frozen_server_claims_by_itself(host: Callable[[], Host], repo
     os.kill(claude.server_pid, signal.SIGSTOP)
     assert claude.edit("s-1", "a.py") is None
     assert list(held(repository)) == ["a.py"]
+
+
+@pytest.mark.check
+def test_obeyed_denial_is_noted_with_the_version_of_the_client(host: Callable[[], Host], repository: Path) -> None:
+    claude, other = host(), host()
+    claude.serve()
+    assert other.edit("s-2", "a.py") is None
+    assert claude.edit("s-1", "a.py") is not None
+    claude.hook("s-1", "Stop")
+    assert list(observations(HookFiles(repository / ".git" / "holdlog" / "state.db"))) == ["claude 1"]
 
 
 @pytest.mark.check
