@@ -16,6 +16,7 @@ from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import observations
 from tests.support.processes.hosts import EDIT, ENVIRONMENT, Host, held, run_hook
 from tests.support.processes.workers import until
+from tests.support.slow import check, slow
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
@@ -323,9 +324,7 @@ def test_repository_that_has_not_opted_in_stays_as_it_is(tmp_path: Path) -> None
     assert list(held(tmp_path)) == ["a.py"]
 
 
-@pytest.mark.parametrize(
-    "calls", [pytest.param(200, marks=pytest.mark.check), pytest.param(10_000, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("calls", [*check(200), *slow(10_000)])
 def test_hook_calls_leave_no_process_and_no_file(host: Callable[[], Host], repository: Path, calls: int) -> None:
     claude = host()
     claude.serve()
