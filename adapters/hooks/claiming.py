@@ -20,6 +20,7 @@ from holdlog.adapters.hooks.texts import (
     describe_human,
     describe_session,
     describe_stale,
+    describe_waiting,
     describe_warning,
 )
 from holdlog.adapters.policy.in_force import project_policy, rule_below, rule_of
@@ -123,7 +124,9 @@ class HookWork:
                 reason = self._claim_all() or self._check_reads()
                 if reason is not None:
                     return denial(call, reason)
-                return warning(call, " ".join(self._warnings)) if self._warnings else {}
+                waiting = describe_waiting(self._holder) if call.paths else ""
+                text = " ".join(filter(None, [*self._warnings, waiting]))
+                return warning(call, text) if text else {}
             case "start" | "prompt":
                 self._renew()
                 is_start = call.event == "start"

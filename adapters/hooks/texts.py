@@ -103,6 +103,12 @@ def describe_session(
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 
+def describe_waiting(holder: Holder) -> str:
+    """Who waits for what the session holds; empty if nobody does."""
+    waiting = _waiting(holder, {it.resource for it in holder.leases()})
+    return f"holdlog: waiting for you: {_listed(waiting)}; finish these files first." if waiting else ""
+
+
 def _waiting(holder: Holder, held: set[str]) -> list[str]:
     """Who waits for what the session holds."""
     if not held:

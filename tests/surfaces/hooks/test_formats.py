@@ -96,6 +96,8 @@ def test_waiter_and_lost_claim_are_reported_to_their_agent(
     assert hook(monkeypatch, capsys, session, "prompt")["context"] == (
         "holdlog: waiting for you: bob (a.py); you hold a.py."
     )
+    output = hook(monkeypatch, capsys, session | {"paths": ["c.py"]}, "pre-edit")
+    assert output == {"warning": "holdlog: waiting for you: bob (a.py); finish these files first."}
 
 
 def edit(event: str, path: str, session: str = "s-1", tool: str = "Edit") -> dict[str, Any]:
