@@ -171,7 +171,7 @@ def run_machine(monkeypatch: pytest.MonkeyPatch, examples: int, steps: int) -> N
 
 
 def test_edit_over_an_unread_change_is_denied_once_in_short_histories(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_machine(monkeypatch, examples=12, steps=25)
+    run_machine(monkeypatch, examples=6, steps=25)
 
 
 @pytest.mark.check

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from holdlog.adapters.hooks.calls import EVENTS
 from holdlog.adapters.hooks.running import SECONDS, run
 from holdlog.adapters.hooks.targets import MAX_COMMAND, targets
+from tests.support.slow import check
 from tests.surfaces.hooks.test_formats import held
 
 SESSION = "s-1"
@@ -65,8 +66,9 @@ WRONG: Sequence[object] = (None, True, 0, -1.5, 10**40, "", "x" * 100_000, "a\nb
 @pytest.mark.parametrize(
     "field",
     [
-        *("session_id", "conversation_id", "hook_event_name", "cwd", "workspace_roots", "agent_id", "subagent_id"),
-        *("tool_name", "tool_input", "cursor_version", "reason", "client", "turn_id", "paths"),
+        *("session_id", "hook_event_name", "cwd", "tool_input"),
+        *check("conversation_id", "workspace_roots", "agent_id", "subagent_id", "tool_name", "cursor_version"),
+        *check("reason", "client", "turn_id", "paths"),
     ],
 )
 def test_field_of_a_wrong_type_allows_the_edit(field: str, working_in: Path) -> None:
@@ -79,7 +81,7 @@ def test_field_of_a_wrong_type_allows_the_edit(field: str, working_in: Path) -> 
 @pytest.mark.parametrize(
     "field", ["file_path", "notebook_path", "path", "target_file", "filePath", "command", "patch", "agent"]
 )
-@pytest.mark.parametrize("tool", ["Edit", "Bash", "apply_patch", "mcp__holdlog__holdlog_claim"])
+@pytest.mark.parametrize("tool", ["Edit", *check("Bash", "apply_patch", "mcp__holdlog__holdlog_claim")])
 def test_argument_of_a_wrong_type_allows_the_edit(field: str, tool: str, working_in: Path) -> None:
     for value in WRONG:
         call = {"resource": "r.py", "also": value, "alternatives": value, field: value}
@@ -151,7 +153,7 @@ def large(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [a_pipe, a_folder, damaged, wrong_types, large])
-@pytest.mark.parametrize("suffix", [".json", ".lock", ".reads", ".paused", "failures", "clients.json"])
+@pytest.mark.parametrize("suffix", [".json", *check(".lock", ".reads", ".paused", "failures", "clients.json")])
 def test_damaged_file_of_hooks_blocks_nothing(
     suffix: str, make: Callable[[Path], None], working_in: Path, store: Path
 ) -> None:
