@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import socket
 import threading
 import time
@@ -81,6 +82,8 @@ class HookService:
                 continue
             with connection, suppress(OSError):
                 line = _line_from(connection)
+                if _is_closed(connection):
+                    continue  # the hook did the work itself, perhaps long ago
                 connection.sendall(json.dumps(self._response(line)).encode() + b"\n")
 
     def _response(self, line: bytes) -> dict[str, Any]:
@@ -113,6 +116,13 @@ def _line_from(connection: socket.socket) -> bytes:
             break
         text += part
     return bytes(text)
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Whether the client no longer waits for the response."""
+    waiting = select.poll()
+    waiting.register(connection, 0)  # POLLHUP is always reported
+    return any(event & select.POLLHUP for _, event in waiting.poll(0))
 
 
 def _call_from(given: dict[str, Any]) -> HookCall:

@@ -99,6 +99,21 @@ def test_refusal_is_the_output_of_the_hook(served: Served) -> None:
     assert "is held by ann since" in output["reason"]
 
 
+def test_hook_that_no_longer_waits_is_not_served(served: Served) -> None:
+    """It did the work itself: a turn that ended long ago must not release what the next one claims."""
+    served.ask("pre-edit", paths=["a.py"])
+    call = parse({"session_id": "s-1", "cwd": str(served.folder)}, "session-end")
+    assert call is not None
+    request = {"protocol": PROTOCOL, "call": call._asdict()}
+    with served.connected() as busy:  # the server waits for its request
+        with served.connected() as ended:
+            ended.sendall(json.dumps(request).encode() + b"\n")
+        busy.sendall(b"\n")
+        busy.recv(100)
+    assert served.ask("prompt") is not None
+    assert served.held() == [str(served.folder / "a.py")]
+
+
 def test_failure_is_reported_to_the_hook(served: Served) -> None:
     (served.folder / "state.db.hooks").write_text("not a folder")
     with pytest.raises(HookFailedError):
