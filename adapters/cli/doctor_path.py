@@ -7,15 +7,23 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from holdlog.adapters.policy.in_force import file_in, git_folder_of, head_of, policy_at, project_policy
-from holdlog.adapters.policy.policy import FILE, PathRule
+from holdlog.adapters.policy.in_force import (
+    FolderRule,
+    file_in,
+    git_folder_of,
+    head_of,
+    policy_at,
+    project_policy,
+    rule_below,
+)
+from holdlog.adapters.policy.policy import FILE
 from holdlog.adapters.stores.event_log.findings import Level
 from holdlog.domain.refusals import InvalidError
 
 _MEANINGS: Final = {
     "block": "an edit is denied while another live session holds it",
     "warn": "an edit is allowed, with a warning while another session holds it",
-    "human": "only a person may change it",
+    "human": "only a person may change {}",
 }
 
 
@@ -38,24 +46,37 @@ def examine_path(path: str, as_json: bool) -> int:
     if found is None:
         raise InvalidError("PATH: must be in a workspace, such as a git repository")
     workspace, inside = found
-    rule = policy_at(workspace.root).policy.rule(inside, workspace.folds)
-    facts = _facts(rule) | {"path": inside, "workspace": workspace.name, "resource": resource}
+    own = policy_at(workspace.root).policy.rule(inside, workspace.folds)
+    is_folder = os.path.isdir(path) and not os.path.islink(path)
+    rule, below, is_complete = rule_below(workspaces.located, os.path.abspath(path)) if is_folder else FolderRule(own)
+    because_of = f"{inside}{below}" if below else None
+    facts = {
+        "rule": rule.mode,
+        "across_worktrees": own.across_worktrees,
+        "glob": rule.glob,
+        "line": rule.line,
+        "because_of": because_of,
+        "path": inside,
+        "workspace": workspace.name,
+        "resource": resource,
+    }
     policy = describe_policy(workspace.root)
     if as_json:
         print_line(json.dumps({**facts, "policy": policy}, indent=2))
         return 1 if policy["problem"] else 0
     why = f"{json.dumps(rule.glob)} in {rule.source}" if rule.line else "the default; no glob matches"
     print_line(printable(f"path       {inside} in workspace {workspace.name}; resource {resource}", kept=""))
-    print_line(printable(f"rule       {rule.mode}: {_MEANINGS[rule.mode]} ({why})", kept=""))
-    scope = "all worktrees share one claim" if rule.across_worktrees else "each worktree has its own"
+    meaning = _MEANINGS[rule.mode].format(because_of or "it")
+    print_line(printable(f"rule       {rule.mode}: {meaning} ({why})", kept=""))
+    if not is_complete:
+        print_line(
+            "           not every file was examined; those that only a person may change may be among the others"
+        )
+    scope = "all worktrees share one claim" if own.across_worktrees else "each worktree has its own"
     print_line(f"worktrees  {scope}")
     level, text = policy_finding(policy)
     print_line(f"{mark(level, sys.stdout)} {printable(text, kept='')}")
     return 1 if policy["problem"] else 0
-
-
-def _facts(rule: PathRule) -> dict[str, Any]:
-    return {"rule": rule.mode, "across_worktrees": rule.across_worktrees, "glob": rule.glob, "line": rule.line}
 
 
 def describe_policy(root: str | Path) -> dict[str, Any]:

@@ -20,10 +20,11 @@ from holdlog.adapters.hooks.texts import (
     describe_human,
     describe_session,
     describe_stale,
+    describe_unexamined,
     describe_waiting,
     describe_warning,
 )
-from holdlog.adapters.policy.in_force import project_policy, rule_below, rule_of
+from holdlog.adapters.policy.in_force import FolderRule, project_policy, rule_below, rule_of
 from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.names import allowed_agent_name
@@ -176,12 +177,12 @@ class HookWork:
         workspaces = self._engine.requests.rules.settings.workspaces
         return (Policy(), DEFAULT_RULE) if workspaces is None else rule_of(workspaces.located, path)
 
-    def _rule_of(self, path: str) -> tuple[str, PathRule]:
-        """The rule for a path, and the file that has it if the path is a folder."""
+    def _rule_of(self, path: str) -> FolderRule:
+        """The rule for a path, and for what is below it if it is a folder."""
         workspaces = self._engine.requests.rules.settings.workspaces
         if workspaces is not None and os.path.isdir(path) and not os.path.islink(path):
             return rule_below(workspaces.located, path)
-        return path, self._policy_of(path)[1]
+        return FolderRule(self._policy_of(path)[1])
 
     def _check_reads(self) -> str | None:
         """Warn about files that changed since the agent read them, once for each content. Returns why the edit is
@@ -219,9 +220,12 @@ class HookWork:
         """Claim what the call is about to change, or nothing. Returns why the edit is denied."""
         new: list[str] = []
         for path in self._call.paths:
-            ruled, rule = self._rule_of(path)
+            rule, below, is_complete = self._rule_of(path)
+            name = os.path.relpath(path, self._call.folder) + (f"/{below}" if below else "")
             if rule.mode == "human":
-                return self._denied(path, new, describe_human(os.path.relpath(ruled, self._call.folder), rule))
+                return self._denied(path, new, describe_human(name, rule))
+            if not is_complete:
+                self._warnings.append(describe_unexamined(name))
             try:
                 if self._claim(path):
                     new.append(os.path.realpath(path))

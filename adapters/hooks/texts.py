@@ -45,6 +45,11 @@ def describe_human(name: str, rule: PathRule) -> str:
     )
 
 
+def describe_unexamined(name: str) -> str:
+    """That a folder may contain files that only a person may change."""
+    return f"holdlog: {_shown(name)} has too many files to look for those that only a person may change."
+
+
 def _describe_hold(engine: Engine, hold: Hold) -> str:
     rules = engine.requests.rules
     moment = rules.moment()

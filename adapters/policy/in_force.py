@@ -5,8 +5,7 @@ import os
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,7 +23,8 @@ from holdlog.adapters.policy.policy import DEFAULT_RULE, FILE, MAX_BYTES, PathRu
 GIT_SECONDS: Final = 1.5
 """Hooks end after 4 s at the latest."""
 MAX_EXAMINED: Final = 10_000
-"""Files below a folder."""
+"""Files and folders below a folder."""
+EXAMINE_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 30.0
 """After git could not be asked."""
 
@@ -40,6 +40,15 @@ class PolicyInForce(NamedTuple):
     policy: Policy
     content: bytes | None = None
     problem: str | None = None
+
+
+class FolderRule(NamedTuple):
+    """The rule for a folder and what is below it. `below`: the first path below it that only a person may change,
+    relative to it; that of a folder ends with `/`. `is_complete`: whether everything below the folder was examined."""
+
+    rule: PathRule
+    below: str = ""
+    is_complete: bool = True
 
 
 _known: dict[str, tuple[_Stamp, float, PolicyInForce]] = {}
@@ -78,21 +87,29 @@ def rule_of(locate: Locate, path: str) -> tuple[Policy, PathRule]:
     return policy, policy.rule(inside, workspace.folds)
 
 
-def rule_below(locate: Locate, folder: str) -> tuple[str, PathRule]:
-    """The strictest rule for an absolute folder and the files below it, and the path that has it: the first file that
-    only a person may change. Of a large folder, not every file is examined. Never raises."""
+def rule_below(locate: Locate, folder: str) -> FolderRule:
+    """The strictest rule for an absolute folder and what is below it. Never raises."""
     policy, rule = rule_of(locate, f"{folder}/")
     found = _located(locate, f"{folder}/")
     has_human = any(it.mode == "human" for it in policy.rules)
     if found is None or rule.mode == "human" or not has_human:
-        return folder, rule
-    workspace, inside = found
-    files = (os.path.join(path, name) for path, _, names in os.walk(folder) for name in names)
-    for file in islice(files, MAX_EXAMINED):
-        human = policy.rule(inside + Path(os.path.relpath(file, folder)).as_posix(), workspace.folds)
+        return FolderRule(rule)
+    (workspace, inside), until = found, time.monotonic() + EXAMINE_SECONDS
+    for examined, below in enumerate(_entries(folder)):
+        if examined >= MAX_EXAMINED or time.monotonic() >= until:
+            return FolderRule(rule, is_complete=False)
+        human = policy.rule(f"{inside}{below}", workspace.folds)
         if human.mode == "human":
-            return file, human
-    return folder, rule
+            return FolderRule(human, below)
+    return FolderRule(rule)
+
+
+def _entries(folder: str) -> Iterator[str]:
+    """The paths of the files and folders below a folder, relative to it; those of folders end with `/`."""
+    for path, folders, files in os.walk(folder):
+        start = path.removeprefix(folder).replace(os.sep, "/").lstrip("/")
+        for name in (*files, *(f"{it}/" for it in folders)):
+            yield f"{start}/{name}" if start else name
 
 
 def _located(locate: Locate, path: str) -> WorkspacePath | None:

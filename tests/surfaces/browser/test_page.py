@@ -196,7 +196,6 @@ def test_page_shows_thread_events_as_text(visit: Visits, server: HttpServer, sto
 
 
 @pytest.mark.check
-@pytest.mark.check
 def test_page_shows_the_rules_of_the_repository(visit: Visits, tmp_path: Path) -> None:
     (tmp_path / ".holdlog").mkdir()
     rules = '"<b>x</b>/**" = "warn"\n"LICENSE" = "human"\n"*.lock" = "across-worktrees"\n'
@@ -216,6 +215,7 @@ def test_page_shows_the_rules_of_the_repository(visit: Visits, tmp_path: Path) -
         expect(page.locator("#rules summary")).to_have_text("holdlog.toml:1 is not in force, so the defaults apply")
 
 
+@pytest.mark.check
 def test_page_of_an_empty_store_explains_what_to_do(own_server: HttpServer, visit: Visits) -> None:
     page = visit(own_server.url)
     expect(page.get_by_text("holdlog claim src/parser.py --agent ann")).to_be_visible()

@@ -91,12 +91,44 @@ def test_folder_with_a_human_file_is_neither_removed_nor_moved(repo: Path, other
         (repo / folder).mkdir(parents=True)
         (repo / folder / "a.md").write_text("")
     (repo / "legal" / "old" / "LICENSE").write_text("")
-    denied = edit(repo, "docs", "legal")
-    assert denied["decision"] == "deny"
-    assert denied["reason"].startswith("holdlog: only a person may change legal/old/LICENSE (holdlog.toml:3).")
+    for command in ("rm -rf docs legal", "mv legal/ new", "git mv legal docs/legal"):
+        denied = hook(repo, "pre-edit", tool_name="Bash", tool_input={"command": command})
+        assert denied["reason"].startswith("holdlog: only a person may change legal/old/LICENSE (holdlog.toml:3).")
     assert other.board().claims == []
     assert edit(repo, "docs") == {}
     assert [it.resource for it in other.board().claims] == ["docs/"]
+
+
+def test_empty_folder_that_only_a_person_may_change_stays_in_its_folder(repo: Path) -> None:
+    commit_policy(repo, '[paths]\n"/legal/old/" = "human"\n')
+    (repo / "legal" / "old").mkdir(parents=True)
+    assert edit(repo, "legal")["reason"].startswith("holdlog: only a person may change legal/old/ (holdlog.toml:2).")
+
+
+@pytest.mark.parametrize("limit", ["MAX_EXAMINED", "EXAMINE_SECONDS"])
+def test_folder_that_is_too_large_to_examine_is_allowed_with_a_warning(
+    repo: Path, limit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repo / "docs").mkdir()
+    (repo / "docs" / "a.md").write_text("")
+    monkeypatch.setattr(in_force, limit, 0)
+    warned = edit(repo, "docs")
+    assert warned == {"warning": "holdlog: docs has too many files to look for those that only a person may change."}
+    assert "not every file was examined" in run_command(capsys, "doctor", "docs")[1]
+    commit_policy(repo, None)
+    assert edit(repo, "docs") == {}
+
+
+def test_folder_with_a_file_of_another_session_is_neither_removed_nor_moved(repo: Path, other: StateStore) -> None:
+    (repo / "src" / "lib").mkdir(parents=True)
+    other.claim("src/lib/a.py", agent="ann")
+    denied = edit(repo, "a.py", "src")
+    assert denied["decision"] == "deny"
+    assert denied["reason"].startswith("holdlog: src/lib/a.py is held by ann since ")
+    assert [it.resource for it in other.board().claims] == ["src/lib/a.py"]
+    other.release("src/lib/a.py", agent="ann")
+    assert edit(repo, "src") == {}
+    assert other.claim("src/lib/a.py", agent="ann").status == "busy"
 
 
 def test_agent_cannot_relax_its_guard_by_an_edit(repo: Path) -> None:
@@ -260,11 +292,24 @@ def test_doctor_shows_rule_line_commit_and_what_is_not_committed(
         "across_worktrees": False,
         "glob": "*.md",
         "line": 2,
+        "because_of": None,
         "path": "notes.md",
         "workspace": "main",
         "resource": "notes.md",
         "policy": {"file": "holdlog.toml", "commit": commit, "exists": True, "uncommitted": True, "problem": None},
     }
+
+
+def test_doctor_names_the_file_for_which_a_folder_is_kept(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit_policy(repo, '[paths]\n"legal/**" = "across-worktrees"\n"LICENSE" = "human"\n')
+    (repo / "legal").mkdir()
+    (repo / "legal" / "LICENSE").write_text("")
+    _, out, _ = run_command(capsys, "doctor", "legal")
+    assert 'rule       human: only a person may change legal/LICENSE ("LICENSE" in holdlog.toml:3)' in out
+    assert "worktrees  all worktrees share one claim" in out
+    _, out, _ = run_command(capsys, "doctor", "legal", "--json")
+    facts = json.loads(out)
+    assert [facts[it] for it in ("rule", "line", "because_of", "path")] == ["human", 3, "legal/LICENSE", "legal/"]
 
 
 def test_lease_of_the_policy_holds_unless_an_option_is_given(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:

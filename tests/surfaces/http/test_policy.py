@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.verifier import Verifier
 from tests.surfaces.http.test_hook import SESSION, held, hook, issue, serving, store
+from tests.surfaces.mcp.test_resources_over_http import serving as listening
 
 __all__ = ["store"]
 
@@ -33,6 +37,22 @@ async def test_token_shows_only_the_rules_of_files_whose_claims_it_shows(store: 
         found = await client.get("/policy", headers={"x-token": token})
         assert [it["glob"] for it in found.json()["rules"]] == ["docs/**"]
         assert (await client.get("/policy")).status_code == 401
+
+
+async def test_tool_claim_obeys_the_rules_over_http(store: Engine, tmp_path: Path) -> None:
+    (tmp_path / "holdlog.toml").write_text(RULES)
+    token = issue(store, "ann", "claim:*")
+    async with (
+        listening(store, Verifier(store)) as url,  # type: ignore[arg-type]
+        Client(StreamableHttpTransport(url, auth=token)) as tools,
+    ):
+        given = {"resource": str(tmp_path / "LICENSE"), "agent": "ann"}
+        refused = await tools.call_tool("holdlog_claim", given, raise_on_error=False)
+        assert refused.is_error
+        assert "resource: only a person may change this file (holdlog.toml:3)" in str(refused.content)
+        assert held(store) == {}
+        await tools.call_tool("holdlog_claim", given | {"resource": "docs/a.md"})
+        assert held(store) == {"docs/a.md": "ann"}
 
 
 async def test_posted_hooks_obey_the_rules(store: Engine, tmp_path: Path) -> None:
