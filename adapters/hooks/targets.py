@@ -19,6 +19,8 @@ _UNCERTAIN: Final = re.compile(r"""[$`*?\[\]{}()~\\\n#]|<<|(['"])[^'"<>|&;]*[<>|
 """What a shell would expand, what only a shell can read, and quoted operators."""
 _BREAKS: Final = frozenset({"&&", "||", ";", "|", "&"})
 _REDIRECTIONS: Final = frozenset({">", ">>", ">|"})
+_DUPLICATION: Final = re.compile(r"(?<!\S)\d*[<>]&(?:\d+|-)(?=[\s;|&]|$)")
+"""A descriptor that is copied or closed, such as `2>&1`."""
 _NO_FILES: Final = ("/dev/", "/proc/")
 
 
@@ -51,7 +53,7 @@ def shell_targets(command: str, folder: str) -> list[str]:
         return []
     import shlex  # only shell commands need it
 
-    reader = shlex.shlex(command, posix=True, punctuation_chars=True)
+    reader = shlex.shlex(_DUPLICATION.sub(" ", command), posix=True, punctuation_chars=True)
     reader.whitespace_split = True
     try:
         words = list(reader)

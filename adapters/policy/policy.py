@@ -14,6 +14,8 @@ from holdlog.adapters.policy.globs import MAX_GLOB, is_match
 FILE: Final = "holdlog.toml"
 MAX_BYTES: Final = 256 * 1024
 MAX_RULES: Final = 1_000
+MAX_LINE: Final = 2_000
+"""Characters: for a dotted key, tomllib needs time that grows with the square of its parts."""
 
 Mode = Literal["block", "warn", "human"]
 StaleReads = Literal["warn", "deny", "off"]
@@ -80,13 +82,16 @@ def parse_policy(content: bytes) -> Policy:
     """Read a `holdlog.toml`. Raises PolicyError."""
     if len(content) > MAX_BYTES:
         raise PolicyError(f"{FILE}:1: is larger than {MAX_BYTES // 1024} KB")
+    for number, row in enumerate(content.split(b"\n"), 1):
+        if len(row.decode(errors="replace")) > MAX_LINE:
+            raise PolicyError(f"{FILE}:{number}: has more than {MAX_LINE} characters in one line")
     try:
         text = content.decode()
         given = tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PolicyError(f"{FILE}:{line}: is not UTF-8") from None
-    except ValueError as error:  # also for a number of thousands of digits, which tomllib does not expect
+    except ValueError as error:
         raise PolicyError(_syntax(str(error), text)) from None
     except RecursionError:
         raise PolicyError(f"{FILE}:1: is nested too deeply") from None
