@@ -141,7 +141,7 @@ def _show(changes: Sequence["FileEdit"], project: "Project", briefly: bool) -> N
     for change in changes:
         verb = "create" if change.before is None else "remove" if change.after is None else "change"
         print(f"{verb} {_relative(change.path, project)}: {change.what}")
-        for line in () if briefly else change.diff().splitlines()[2:]:
+        for line in () if briefly else change.diff().splitlines():
             print(f"    {printable(line)}")
 
 

@@ -58,11 +58,23 @@ class HookWork:
 
     def run(self) -> dict[str, Any]:
         """Do what the event requires, and return the output for the host."""
+        if self._is_replaced():
+            return {}
         self._adopt()
         self._observe()
         output = self._answer()
         self._finish()
         return output
+
+    def _is_replaced(self) -> bool:
+        """Whether this is the late end of a host's session, or of its turn, although another one uses its server now,
+        as after /clear. Otherwise note that this one uses it."""
+        own, before = own_session(self._call, self._engine.identity), self._notes.sessions
+        if own == self._session.held_by or self._call.client in SHARED_SERVER:
+            return False
+        if self._call.event in ("start", "prompt", "pre-edit"):
+            self._notes.sessions = [own, *(it for it in before if it != own)][:MAX_SESSIONS]
+        return self._call.event in ("turn-end", "session-end") and own in before[1:]
 
     def _adopt(self) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what hooks claimed and
@@ -74,9 +86,11 @@ class HookWork:
             named = Notes(dict(host.names), {})
             names[self._main] = name_of(self._call._replace(agent=self._main), named)
         former = next(iter(host.sessions), own)
-        self._sessions = [held_by, *(it for it in host.sessions if it != held_by)][:MAX_SESSIONS]
-        alive = self._files.sessions_with_server() if len(self._sessions) > 1 else set()
-        self._holder.sessions |= set(self._sessions) - alive
+        sessions = list(dict.fromkeys([held_by, *host.sessions]))[:MAX_SESSIONS]
+        alive = self._files.sessions_with_server() if len(sessions) > 1 else set()
+        self._holder.sessions |= set(sessions) - alive
+        # Claims are moved from the first one: a former server that lives stays there until it has ended.
+        self._sessions = list(dict.fromkeys([former, *sessions])) if former in alive else sessions
         if former != held_by and former not in alive:
             self._reads.adopt(former)
             for path, claim in self._taken_from(former):
@@ -261,8 +275,9 @@ class HookWork:
     def _claim_again(self, path: str, claim: HookClaim) -> None:
         """Claim under the current session and name what was released under another one."""
         self._notes.claims.pop(path, None)
+        name = self._notes.names.setdefault(claim.by, claim.agent)
         try:
-            again, is_new = self._holder.claim(path, self._name)
+            again, is_new = self._holder.claim(path, name)
         except HoldlogError:  # somebody waited for it: the next edit is denied
             return
         self._notes.claims[path] = again._replace(by=claim.by, made=is_new, digest=claim.digest)

@@ -45,7 +45,8 @@ class HookClaim(NamedTuple):
 class Notes:
     """Notes of one session. `names`: the name of each of its agents. `claims`: by absolute path. `denied`: digests of
     the files whose edit was denied, by path, until it is known whether the host ran the tool nevertheless. `sessions`:
-    in the notes of a host's session, those that have held its claims, the newest first."""
+    in the notes of a host's session, those that have held its claims; in those of a server's session, the sessions of
+    its host; the newest first."""
 
     def __init__(
         self,

@@ -117,6 +117,63 @@ def test_restarted_server_denies_no_sub_agent_the_files_of_its_main_agent(
 
 
 @pytest.mark.check
+def test_agents_of_a_session_stay_the_same_holders_after_its_server_restarts(
+    host: Callable[[], Host], repository: Path
+) -> None:
+    claude = host()
+    claude.serve()
+    assert claude.edit("s-1", "a.py") is None
+    assert claude.edit("s-1", "b.py", agent_id="sub-1") is None
+    before = held(repository)
+    claude.kill_server()
+    claude.serve()
+    assert claude.edit("s-1", "c.py", agent_id="sub-2") is None
+    after = held(repository)
+    assert {path: after[path] for path in before} == before
+    assert claude.edit("s-1", "a.py", agent_id="sub-1") is None
+    assert claude.edit("s-1", "b.py", agent_id="sub-2") is not None
+
+
+@pytest.mark.check
+def test_server_that_is_connected_while_its_predecessor_ends_takes_over(
+    host: Callable[[], Host], repository: Path
+) -> None:
+    claude, other = host(), host()
+    claude.serve()
+    former = claude.server_pid
+    claude.read("s-1", "b.py")
+    assert claude.edit("s-1", "a.py") is None
+    claude.serve()
+    assert claude.edit("s-1", "c.py") is None
+    os.kill(former, signal.SIGKILL)
+    assert other.edit("s-2", "b.py") is None
+    (repository / "b.py").write_text("x = 2\n")
+    other.edited("s-2", "b.py")
+    other.hook("s-2", "SessionEnd", reason="other")
+    assert "after you read it" in claude.hook(
+        "s-1", EDIT, tool_name="Edit", tool_input={"file_path": str(repository / "b.py")}
+    ).get("additionalContext", "")
+    claude.hook("s-1", "SessionEnd", reason="other")
+    assert held(repository) == {}
+
+
+@pytest.mark.check
+def test_late_end_of_a_session_releases_nothing_of_the_one_that_replaced_it(
+    host: Callable[[], Host], repository: Path
+) -> None:
+    claude = host()
+    claude.serve()
+    claude.hook("s-1", "SessionStart", source="startup")
+    assert claude.edit("s-1", "b.py") is None
+    claude.hook("s-2", "SessionStart", source="clear")
+    assert claude.edit("s-2", "a.py") is None
+    claude.hook("s-1", "SessionEnd", reason="clear")
+    assert "a.py" in held(repository)
+    claude.hook("s-2", "SessionEnd", reason="other")
+    assert held(repository) == {}
+
+
+@pytest.mark.check
 def test_session_that_runs_in_two_hosts_holds_a_file_in_one_of_them(host: Callable[[], Host], repository: Path) -> None:
     one, other = host(), host()
     for each in (one, other):

@@ -30,6 +30,12 @@ def remove_block(text: str, comment: tuple[str, str] = HASH) -> str:
     return text if found is None else text[: found.start()] + text[found.end() :]
 
 
+def lines_of_block(text: str, comment: tuple[str, str] = HASH) -> list[str]:
+    """The lines between the marks; none without a block."""
+    found = _find(text, comment)
+    return [] if found is None else found["block"].splitlines()[1:-1]
+
+
 def _find(text: str, comment: tuple[str, str]) -> re.Match[str] | None:
     first, last = (re.escape(f"{comment[0]}{it}{comment[1]}") for it in (BEGIN, END))
-    return re.search(rf"(?:(?<=\n)\n)?(?P<block>^{first}\n.*?^{last}\n)", text, re.DOTALL | re.MULTILINE)
+    return re.search(rf"(?:(?<=\n)\r?\n)?(?P<block>^{first}\r?\n.*?^{last}\r?\n)", text, re.DOTALL | re.MULTILINE)

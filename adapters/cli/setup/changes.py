@@ -2,10 +2,11 @@
 
 import difflib
 import os
+import re
 import stat
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,8 @@ from holdlog.adapters.operating_system.private import make_private_folder, new_p
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a file that is edited."""
 NEW_MODE: Final = 0o644
+_WORD: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\w+')
+_OMITTED: Final = re.compile(r'…[^"\w\n]*…')
 
 
 class FileEdit(NamedTuple):
@@ -29,10 +32,15 @@ class FileEdit(NamedTuple):
     mode: int = NEW_MODE
 
     def diff(self) -> str:
-        """The changed lines, as of `diff -U0`: lines around them may hold secrets."""
-        before, after = ((it or "").splitlines(keepends=True) for it in (self.before, self.after))
-        lines = difflib.unified_diff(before, after, str(self.path), str(self.path), n=0)
-        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        """The lines that are removed and added. In a changed line, `…` stands for what stays: it may be a secret."""
+        before, after = ((it or "").splitlines() for it in (self.before, self.after))
+        shown: list[str] = []
+        for _, start, end, new_start, new_end in _changed(before, after):
+            old, new = "\n".join(before[start:end]), "\n".join(after[new_start:new_end])
+            kept = {*_WORD.findall(old)} & {*_WORD.findall(new)}
+            for sign, text in (("-", old), ("+", new)):
+                shown += [f"{sign}{line}" for line in _without(kept, text).splitlines()]
+        return "\n".join(shown)
 
 
 class Skipped(NamedTuple):
@@ -80,6 +88,8 @@ def write(change: FileEdit, backups: Path) -> None:
     """Write a file at once, or remove it, and keep its former text in `backups`. Links are followed; the mode stays.
     Raises OSError."""
     path = Path(os.path.realpath(change.path))
+    if read_text(path) != change.before:
+        raise OSError("it changed meanwhile; run the command again")
     if change.before is not None:
         _keep(path, change.before, backups)
     if change.after is None:
@@ -87,15 +97,14 @@ def write(change: FileEdit, backups: Path) -> None:
         return
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else change.mode
     path.parent.mkdir(parents=True, exist_ok=True)
-    if read_text(path) != change.before:
-        raise OSError("it changed meanwhile; run the command again")
     with new_private_file(path, replaces=True) as file:
         file.write(change.after.encode())
         os.chmod(file.name, mode)
 
 
 def is_tracked(path: Path) -> bool:
-    """Whether git tracks the file."""
+    """Whether git tracks the file, or the one to which it leads."""
+    path = Path(os.path.realpath(path))
     return git_output(path.parent, "ls-files", "--error-unmatch", "--", path.name) is not None
 
 
@@ -115,6 +124,19 @@ def exclude_lines(root: Path, paths: list[Path]) -> Iterator[str]:
     for path in paths:
         if path.is_relative_to(root) and git_output(root, "check-ignore", "--quiet", "--", str(path)) is None:
             yield f"/{path.relative_to(root).as_posix()}"
+
+
+def _changed(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
+    opcodes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    return (it for it in opcodes if it[0] != "equal")
+
+
+def _without(kept: Set[str], text: str) -> str:
+    """The text with `…` for the words that are kept, and for what is between them."""
+    text = _WORD.sub(lambda word: "…" if word[0] in kept else word[0], text)
+    while (shorter := _OMITTED.sub("…", text)) != text:
+        text = shorter
+    return text
 
 
 def _edited(file: HostFile, text: str, undo: bool) -> str:

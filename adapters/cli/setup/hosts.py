@@ -62,7 +62,18 @@ def hook_command(command: str) -> str:
 
 
 def _server(project: Project, key: str, **more: Any) -> Entry:
-    return Entry((key, "holdlog"), {**more, "command": project.command, "args": []})
+    return Entry((key, "holdlog"), {**more, "command": project.command, "args": []}, is_former=_is_server)
+
+
+def _is_server(item: Any) -> bool:
+    """Whether init may have written this server, maybe with another path of holdlog."""
+    if not isinstance(item, dict) or not item.keys() <= {"type", "command", "args", "enabled"}:
+        return False
+    command, arguments = item.get("command"), item.get("args", [])
+    words = command if isinstance(command, list) else [command]
+    words = [*words, *arguments] if isinstance(arguments, list) else []
+    is_ours = words[:1] != [] and str(words[0]).rpartition("/")[2] == "holdlog"
+    return is_ours and (len(words) == 1 or words[1:-1] == ["--db"])
 
 
 def _is_hook(item: Any) -> bool:
@@ -118,7 +129,7 @@ def _cursor(project: Project) -> list[HostFile]:
     hooks = tuple(Entry(("hooks", event), handler, True, _is_hook) for event in events)
     return [
         HostFile(project.root / ".cursor" / "mcp.json", "starts the server", (_server(project, "mcpServers"),)),
-        HostFile(project.root / ".cursor" / "hooks.json", "runs hooks", (Entry(("version",), 1), *hooks)),
+        HostFile(project.root / ".cursor" / "hooks.json", "runs hooks", (Entry(("version",), 1, shared=True), *hooks)),
     ]
 
 
@@ -135,9 +146,8 @@ def _windsurf(project: Project) -> list[HostFile]:
 def _claude_desktop(project: Project) -> list[HostFile]:
     value = {"command": shutil.which(project.command) or project.command, "args": ["--db", _store(project)]}
     path = _desktop_folder(project) / "claude_desktop_config.json"
-    return [
-        HostFile(path, "starts the server with the store of this project", (Entry(("mcpServers", "holdlog"), value),))
-    ]
+    entry = Entry(("mcpServers", "holdlog"), value, is_former=_is_server)
+    return [HostFile(path, "starts the server with the store of this project", (entry,))]
 
 
 def _opencode(project: Project) -> list[HostFile]:
@@ -145,7 +155,11 @@ def _opencode(project: Project) -> list[HostFile]:
     plugin = files("holdlog.adapters.hooks").joinpath("opencode.js").read_text()
     block = plugin.replace('"holdlog"', json.dumps(project.command), 1)
     return [
-        HostFile(project.root / "opencode.json", "starts the server", (Entry(("mcp", "holdlog"), value),)),
+        HostFile(
+            project.root / "opencode.json",
+            "starts the server",
+            (Entry(("mcp", "holdlog"), value, is_former=_is_server),),
+        ),
         HostFile(project.root / ".opencode" / "plugins" / "holdlog.js", "runs hooks", block=block, comment=SLASHES),
     ]
 

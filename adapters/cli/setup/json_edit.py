@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.cli.setup.json_tree import Node, NotJsonError, parse
+from holdlog.adapters.cli.setup.json_tree import Node, NotJsonError, after_space, parse
 
 WIDTH: Final = 100
 """Characters of a line that is added, where it can be broken."""
@@ -13,17 +13,19 @@ WIDTH: Final = 100
 
 class Entry(NamedTuple):
     """A value in an object, at the end of `path`; if `listed`, an item of the array there. `is_former`: whether another
-    item of the array is a former form of this one, which is replaced."""
+    value there, or another item of the array, is a former form of this one, which is replaced. `shared`: others need
+    it next to entries like ours, so it is removed only once there are none."""
 
     path: tuple[str, ...]
     value: Any
     listed: bool = False
     is_former: Callable[[Any], bool] = lambda item: False
+    shared: bool = False
 
 
 def add(text: str, entries: Sequence[Entry]) -> str:
-    """Add entries, or replace those that have another value. Raises NotJsonError, also if something else than an object
-    or an array is in the way."""
+    """Add entries, or replace former ones. Another value that is there stays. Raises NotJsonError, also if something
+    else than an object or an array is in the way."""
     for entry in entries:
         text = _added(_without_former(text, entry) or "{}\n", entry)
     return text
@@ -32,7 +34,12 @@ def add(text: str, entries: Sequence[Entry]) -> str:
 def remove(text: str, entries: Sequence[Entry]) -> str:
     """Remove entries, and the objects and arrays that they leave empty; empty if nothing else is left."""
     for entry in reversed(entries):
-        text = _removed(_without_former(text, entry), entry)
+        if not entry.shared:
+            text = _removed(_without_former(text, entry), entry)
+    keys = {it.path[0] for it in entries if not it.shared}
+    for entry in entries:
+        if entry.shared and text.strip() and not any(map(parse(text).member, keys)):
+            text = _removed(text, entry)
     return "" if not text.strip() or parse(text).members == [] else text
 
 
@@ -61,7 +68,7 @@ def _added(text: str, entry: Entry) -> str:
             return _inserted(text, node, depth, f"{json.dumps(key)}: ", value, len(entry.path) - depth - 1)
         node = found
     if not entry.listed:
-        if node.plain() == entry.value:
+        if node.plain() == entry.value or not entry.is_former(node.plain()):
             return text
         return (
             text[: node.start] + _dumped(text, entry.value, len(entry.path), _is_inline(text, node)) + text[node.end :]
@@ -134,8 +141,8 @@ def _parts(node: Node) -> list[tuple[int, int]]:
 
 
 def _comma_after(text: str, end: int) -> int | None:
-    found = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*,", re.DOTALL).match(text, end)
-    return None if found is None else found.end() - 1
+    at = after_space(text, end)
+    return at if text[at : at + 1] == "," else None
 
 
 def _is_inline(text: str, node: Node) -> bool:

@@ -45,15 +45,19 @@ def parse(text: str) -> Node:
     return node
 
 
+def after_space(text: str, at: int) -> int:
+    """The position after white space and comments."""
+    found = _SPACE.match(text, at)
+    assert found is not None
+    return found.end()
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
 
     def skip(self, at: int) -> int:
-        """The position after white space and comments."""
-        found = _SPACE.match(self._text, at)
-        assert found is not None
-        return found.end()
+        return after_space(self._text, at)
 
     def value(self, at: int, depth: int) -> Node:
         if depth > MAX_DEPTH:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from holdlog.adapters.cli.setup.block import HTML, add_block, remove_block
+from holdlog.adapters.cli.setup.block import HTML, add_block, lines_of_block, remove_block
 from holdlog.adapters.cli.setup.changes import FileEdit, Skipped, change_of, exclude_lines, git_output, read_text
 from holdlog.adapters.cli.setup.hosts import HOSTS, Project
 
@@ -56,30 +56,38 @@ def plan(project: Project, choices: Choices) -> Plan:
                 hosts.append(found)
             elif found is not None:
                 skipped.append(found)
-    hosts += _excluded(project, hosts, choices.undo)
+    excluded = _excluded(project, hosts, choices)
+    hosts += [excluded] if isinstance(excluded, FileEdit) else []
+    skipped += [excluded] if isinstance(excluded, Skipped) else []
     instructions = _instructions(project, choices)
     hook = _git_hook(project, choices.undo)
     skipped += [hook] if isinstance(hook, Skipped) else []
     return Plan(hosts, instructions, [hook] if isinstance(hook, FileEdit) else [], skipped)
 
 
-def _excluded(project: Project, changes: Sequence[FileEdit], undo: bool) -> list[FileEdit]:
+def _excluded(project: Project, changes: Sequence[FileEdit], choices: Choices) -> FileEdit | Skipped | None:
     """Git's own list of files to ignore, with the files that init creates: each person chooses hosts, and git status
     stays as it was."""
     named = git_output(project.root, "rev-parse", "--git-path", "info/exclude")
     if named is None:
-        return []
+        return None
     path = project.root / named
-    before = read_text(path)
-    if undo:
-        after = remove_block(before or "")
+    try:
+        before = read_text(path)
+    except (OSError, ValueError):
+        return Skipped(path, "is left as it is: it is not UTF-8, or cannot be read; git status lists the new files")
+    lines = lines_of_block(before or "")
+    if choices.undo:
+        files = [file.path for name in choices.hosts for file in HOSTS[name].files(project)]
+        own = {f"/{it.relative_to(project.root).as_posix()}" for it in files if it.is_relative_to(project.root)}
+        lines = [it for it in lines if it not in own]
     else:
         created = [it.path for it in changes if it.before is None]
-        lines = list(exclude_lines(project.root, created))
-        after = add_block(before or "", "\n".join(lines)) if lines else before or ""
+        lines += [it for it in exclude_lines(project.root, created) if it not in lines]
+    after = add_block(before or "", "\n".join(lines)) if lines else remove_block(before or "")
     if after == (before or ""):
-        return []
-    return [FileEdit(path, "keeps these files out of git status", before, after)]
+        return None
+    return FileEdit(path, "keeps these files out of git status", before, after)
 
 
 def _instructions(project: Project, choices: Choices) -> list[FileEdit]:
@@ -89,7 +97,8 @@ def _instructions(project: Project, choices: Choices) -> list[FileEdit]:
     if not choices.undo and not paths:
         paths = [project.root / ("CLAUDE.md" if list(choices.hosts) == ["claude-code"] else "AGENTS.md")]
     changes = []
-    for path in paths if choices.undo else paths[:1]:
+    unique = {os.path.realpath(it): it for it in reversed(paths)}  # one may be a link to the other
+    for path in [*unique.values()] if choices.undo else paths[:1]:
         try:
             before = read_text(path)
         except (OSError, ValueError):

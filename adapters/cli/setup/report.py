@@ -30,9 +30,12 @@ def started(name: str, project: Project) -> tuple[str, bool]:
     """Start the server with the command that the host's file has. Returns a line about it, and whether it starts."""
     file = HOSTS[name].files(project)[0]
     try:
-        command = _command(file)
+        server = _server(file)
     except (OSError, ValueError) as error:
         return f"{file.path}: {error}", False
+    if isinstance(server, dict) and server and "command" not in server:
+        return f"{file.path} has another configuration of holdlog, which stays", True
+    command = _command(server)
     if command is None:
         return f"{file.path} does not start holdlog; run: holdlog init --client {name}", False
     found = probe(command, project.root)
@@ -73,13 +76,16 @@ def _at(found: Any, path: Sequence[str]) -> Any:
     return found
 
 
-def _command(file: HostFile) -> list[str] | None:
-    """The command that a host's file starts as holdlog."""
+def _server(file: HostFile) -> Any:
+    """What a host's file has for our server. Raises OSError and ValueError."""
     text = read_text(file.path) or ""
     if file.block:
-        server = toml_server(text)
-    else:
-        server = _at(parse(text).plain(), file.entries[0].path) if text.strip() else None
+        return toml_server(text)
+    return _at(parse(text).plain(), file.entries[0].path) if text.strip() else None
+
+
+def _command(server: Any) -> list[str] | None:
+    """The command of a server in a host's file."""
     if not isinstance(server, dict) or "command" not in server:
         return None
     command, arguments = server["command"], server.get("args")

@@ -258,6 +258,112 @@ def test_undo_creates_no_store(project: Path, capsys: pytest.CaptureFixture[str]
     assert not (project / ".git" / "holdlog" / "state.db").exists()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n  "mcpServers": {\n    "other": {"command": "x", "env": {"TOKEN": "s3cr3t"}}\n  }\n}\n',
+        '{"mcpServers": {"other": {"env": {"TOKEN": "s3cr3t"}}}}\n',
+        '{"permissions": {"allow": []}, "env": {"TOKEN": "s3cr3t"}, "hooks": {"Stop": []}}\n',
+    ],
+)
+def test_secrets_in_changed_lines_are_not_shown(text: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / ".claude").mkdir()
+    for name in (".mcp.json", SETTINGS):
+        (project / name).write_text(text)
+    code, out, _ = run_command(capsys, "init", "--client", "claude-code", "--print")
+    assert code == 0
+    assert '"holdlog hook"' in out
+    assert "s3cr3t" not in out
+    assert "TOKEN" not in out
+
+
+def test_server_that_a_person_configured_is_kept(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        '{"mcpServers": {"holdlog": {"type": "http", "url": "http://x/mcp", "headers": {"Authorization": "s3cr3t"}}}}'
+    )
+    (project / ".mcp.json").write_text(text)
+    code, out, err = run_command(capsys, "init", "--client", "claude-code", "--yes")
+    assert (code, err) == (0, "")
+    assert ".mcp.json has another configuration of holdlog, which stays" in out
+    assert (project / ".mcp.json").read_text() == text
+    assert run_command(capsys, "init", "--client", "claude-code", "--undo", "--yes")[0] == 0
+    assert (project / ".mcp.json").read_text() == text
+
+
+@pytest.mark.check
+def test_files_of_each_host_stay_out_of_git_status(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def status() -> list[str]:
+        command = ["git", "status", "--porcelain", "-uall"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    for client in ("cursor", "claude-code", "vscode"):
+        assert run_command(capsys, "init", "--client", client, "--yes")[0] == 0
+    assert status() == []
+    (project / ".vscode" / "mcp.json").write_text('{"mine": 1}')
+    for client in ("cursor", "vscode"):
+        assert run_command(capsys, "init", "--client", client, "--undo", "--yes")[0] == 0
+    assert status() == ["?? .vscode/mcp.json"]
+    assert run_command(capsys, "init", "--undo", "--yes")[0] == 0
+    assert "holdlog" not in (project / ".git" / "info" / "exclude").read_text()
+
+
+@pytest.mark.check
+def test_exclude_file_that_cannot_be_read_stays_as_it_is(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / ".git" / "info" / "exclude").write_bytes(b"\xe9t\xe9\n")
+    code, _, err = run_command(capsys, "init", "--client", "cursor", "--yes")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("holdlog: .git/info/exclude is left as it is: it is not UTF-8")
+    assert (project / ".git" / "info" / "exclude").read_bytes() == b"\xe9t\xe9\n"
+    assert (project / ".cursor" / "mcp.json").exists()
+
+
+@pytest.mark.check
+def test_file_that_git_tracks_is_not_changed_through_a_link(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "shared.json").write_text("{}\n")
+    git(project, "add", "shared.json")
+    (project / ".mcp.json").symlink_to("shared.json")
+    code, _, err = run_command(capsys, "init", "--client", "claude-code", "--yes")
+    assert code == 1
+    assert err.startswith("holdlog: .mcp.json is tracked by git")
+    assert (project / "shared.json").read_text() == "{}\n"
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("text", ["", "# Rules\n"])
+def test_instructions_with_two_names_are_added_and_removed_once(
+    text: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "AGENTS.md").write_text(text)
+    (project / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert run_command(capsys, "init", "--client", "cursor", "--yes", "--agents-md")[0] == 0
+    code, _, err = run_command(capsys, "init", "--client", "cursor", "--undo", "--yes")
+    assert (code, err) == (0, "")
+    assert not text or (project / "CLAUDE.md").read_text() == text
+
+
+def test_file_that_changed_before_it_is_removed_is_kept(project: Path) -> None:
+    here = project_here(project, "holdlog", dict(os.environ))
+    for change in plan(here, Choices(["vscode"])).hosts:
+        write(change, project.parent / "backups")
+    path = project / ".vscode" / "mcp.json"
+    [removal, *_] = plan(here, Choices(["vscode"], undo=True)).hosts
+    path.write_text("{} // mine")
+    with pytest.raises(OSError, match="it changed meanwhile"):
+        write(removal, project.parent / "backups")
+    assert path.read_text() == "{} // mine"
+
+
+def test_block_is_found_after_an_editor_changed_the_line_breaks(project: Path) -> None:
+    here = project_here(project, "holdlog", dict(os.environ))
+    path = here.home / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_bytes(b'model = "x"\r\n')
+    write(plan(here, Choices(["codex"])).hosts[0], project.parent / "backups")
+    path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+    write(plan(here, Choices(["codex"], undo=True)).hosts[0], project.parent / "backups")
+    assert path.read_bytes() == b'model = "x"\r\n'
+
+
 def test_server_that_ends_without_a_word_is_reported_with_its_exit_code(tmp_path: Path) -> None:
     found = probe([sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
     assert found.problem == "it ended with exit code 3"

@@ -1,6 +1,7 @@
 """Editing JSON that belongs to others: what is not ours stays as it is."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +11,11 @@ from hypothesis import strategies as st
 from holdlog.adapters.cli.setup.json_edit import Entry, add, remove
 from holdlog.adapters.cli.setup.json_tree import NotJsonError, parse
 
-SERVER = Entry(("mcpServers", "holdlog"), {"command": "holdlog", "args": []})
+SERVER = Entry(
+    ("mcpServers", "holdlog"),
+    {"command": "holdlog", "args": []},
+    is_former=lambda item: isinstance(item, dict) and "command" in item,
+)
 HOOK = Entry(("hooks", "PreToolUse"), {"matcher": "Edit", "hooks": [{"type": "command"}]}, listed=True)
 ALLOWED = Entry(("permissions", "allow"), "mcp__holdlog", listed=True)
 ENTRIES = [SERVER, HOOK, ALLOWED]
@@ -111,7 +116,8 @@ def test_any_object_keeps_its_other_members(before: dict[str, Any], indent: int 
         return
     assert added.startswith(comment)
     found = parse(added).plain()
-    assert found["mcpServers"]["holdlog"] == SERVER.value
+    servers = before.get("mcpServers", {})
+    assert found["mcpServers"]["holdlog"] == servers.get("holdlog", SERVER.value)
     assert HOOK.value in found["hooks"]["PreToolUse"]
     assert ALLOWED.value in found["permissions"]["allow"]
     others = {name: value for name, value in before.items() if name not in OURS}
@@ -119,3 +125,29 @@ def test_any_object_keeps_its_other_members(before: dict[str, Any], indent: int 
     assert add(added, ENTRIES) == added
     if others == before and before:
         assert remove(added, ENTRIES) == text
+
+
+def test_many_comments_take_little_time() -> None:
+    text = '{"a": 1 ' + "/* x */ " * 5_000 + "}"
+    began = time.monotonic()
+    added = add(text, [Entry(("b",), 2)])
+    assert parse(added).plain() == {"a": 1, "b": 2}
+    assert remove(added, [Entry(("b",), 2)]) == text
+    assert time.monotonic() - began < 10
+
+
+def test_entry_that_others_need_is_removed_only_with_the_last_one() -> None:
+    entries = [Entry(("version",), 1, shared=True), Entry(("hooks", "stop"), "ours", listed=True)]
+    text = '{"version": 1, "hooks": {"stop": ["theirs"]}}'
+    assert remove(add(text, entries), entries) == text
+    assert remove(add("", entries), entries) == ""
+
+
+def test_value_that_a_person_wrote_is_kept() -> None:
+    entry = Entry(("servers", "holdlog"), {"command": "new"}, is_former=lambda item: item == {"command": "old"})
+    text = '{"servers": {"holdlog": {"url": "http://x"}}}'
+    assert add(text, [entry]) == text
+    assert remove(text, [entry]) == text
+    assert (
+        add('{"servers": {"holdlog": {"command": "old"}}}', [entry]) == '{"servers": {"holdlog": {"command": "new"}}}'
+    )
