@@ -49,6 +49,7 @@ def test_second_session_is_denied_with_holder_and_remedy(host: Callable[[], Host
     assert other.edit("s-3", "b.py") is None
 
 
+@pytest.mark.check
 def test_agent_with_hooks_and_mcp_is_never_denied_by_itself(host: Callable[[], Host], repository: Path) -> None:
     claude = host()
     claude.hook("s-1", "SessionStart", source="startup")
