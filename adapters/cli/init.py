@@ -81,7 +81,7 @@ def run_init(options: argparse.Namespace) -> int:
     if options.undo:
         print("nothing of init is left here" if not changes else f"removed from {_count(changes)}")
         return 1 if failed else 0
-    if not changes:
+    if not changes and not found.skipped:
         print("everything is set up already")
     return 1 if failed or not _finish(hosts, project) else 0
 

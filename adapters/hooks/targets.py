@@ -18,6 +18,10 @@ _SHELLS: Final = frozenset({"bash", "shell", "localshell", "execcommand", "runte
 _UNCERTAIN: Final = re.compile(r"""[$`*?\[\]{}()~\\\n#]|<<|(['"])[^'"<>|&;]*[<>|&;][^'"]*\1""")
 """What a shell would expand, what only a shell can read, and quoted operators."""
 _BREAKS: Final = frozenset({"&&", "||", ";", "|", "&"})
+_TARGET: Final = ("-t", "--target")
+_REWRITING: Final = re.compile(r"-[nErsz]*i|--in-place")
+_SCRIPT: Final = re.compile(r"-[nErsz]*[ef]|--expression|--file|$")
+"""Options of sed that name the script, and the empty suffix of BSD: its files are then elsewhere."""
 _REDIRECTIONS: Final = frozenset({">", ">>", ">|"})
 _DUPLICATION: Final = re.compile(r"(?<!\S)\d*[<>]&(?:\d+|-)(?=[\s;|&]|$)")
 """A descriptor that is copied or closed, such as `2>&1`."""
@@ -94,14 +98,19 @@ def _of_simple(words: list[str], folder: str) -> list[str]:
     if rest[:1] == ["git"]:
         rest = rest[1:]
     operands = [word for word in rest[1:] if not word.startswith("-")]
-    if rest[:1] == ["rm"]:
-        return written + operands
-    if rest[:1] == ["mv"] and len(operands) >= 2 and not any(word.startswith(("-t", "--target")) for word in rest):
-        *sources, goal = operands
-        if os.path.isdir(os.path.join(folder, goal)):
-            return [*written, *sources, *(os.path.join(goal, os.path.basename(it.rstrip("/"))) for it in sources)]
-        return [*written, *sources, goal]
-    return written
+    match rest[:1]:
+        case ["rm" | "tee"]:
+            return written + operands
+        case ["mv" | "cp" as command] if len(operands) >= 2 and not any(it.startswith(_TARGET) for it in rest):
+            *sources, goal = operands
+            goals = [goal]
+            if os.path.isdir(os.path.join(folder, goal)):
+                goals = [os.path.join(goal, os.path.basename(it.rstrip("/"))) for it in sources]
+            return [*written, *(sources if command == "mv" else ()), *goals]
+        case ["sed"] if any(map(_REWRITING.match, rest)) and not any(map(_SCRIPT.match, rest)):
+            return written + operands[1:]  # the first is the script
+        case _:
+            return written
 
 
 def _unique(paths: Sequence[str]) -> list[str]:

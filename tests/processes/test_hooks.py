@@ -14,6 +14,7 @@ import pytest
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import observations
+from tests.support.processes.hook_host import PATIENT
 from tests.support.processes.hosts import EDIT, ENVIRONMENT, Host, held, run_hook
 from tests.support.processes.workers import until
 from tests.support.slow import check, slow
@@ -48,6 +49,7 @@ def test_second_session_is_denied_with_holder_and_remedy(host: Callable[[], Host
     assert other.edit("s-3", "b.py") is None
 
 
+@pytest.mark.check
 def test_agent_with_hooks_and_mcp_is_never_denied_by_itself(host: Callable[[], Host], repository: Path) -> None:
     claude = host()
     claude.hook("s-1", "SessionStart", source="startup")
@@ -400,8 +402,7 @@ def test_hook_calls_leave_no_process_and_no_file(host: Callable[[], Host], repos
 @pytest.mark.check
 def test_of_sessions_that_edit_a_file_at_once_one_is_allowed(repository: Path) -> None:
     edit = {"cwd": str(repository), "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
-    patient = "from holdlog.adapters.hooks import running; running.SECONDS = 60; running.run([])"
-    command = [sys.executable, "-c", patient]  # a hook that runs out of time allows the edit
+    command = [sys.executable, "-c", PATIENT]
     racers = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=repository, env=ENVIRONMENT)
         for _ in range(4)

@@ -107,6 +107,7 @@ def test_file_that_is_no_program_is_refused_and_its_claim_released(run: Run, pat
     assert last_end(path)[0] == "available"
 
 
+@pytest.mark.check
 def test_held_claim_is_refused_in_one_line_with_holder_and_remedy(run: Run, path: Path, tmp_path: Path) -> None:
     with StateStore(path) as store:
         store.claim(MERGE, agent="ben")
@@ -217,6 +218,7 @@ def test_interrupt_from_the_terminal_is_not_passed_on(group: str, interrupts: st
     os.close(terminal)
 
 
+@pytest.mark.check
 @EVERY_STORE
 def test_lost_claim_is_reported_at_once_and_fails_a_successful_command(run: Run, place: Place, tmp_path: Path) -> None:
     ready = tmp_path / "ready"

@@ -27,8 +27,6 @@ SLACK = 12
 """Seconds that a busy machine may need on top of a lease."""
 STEPS = 12
 """Of each actor."""
-PATIENT = "from holdlog.adapters.hooks import running; running.SECONDS = 60; running.run([])"
-"""A hook that runs out of time allows the edit, which a busy machine must not bring about here."""
 HELD = re.compile(
     r"holdlog: (?P<file>\S+) (is held by (?P<holder>\S+) since \d\d:\d\d:\d\d UTC \(.+\); the claim expires in .+"
     r"|is reserved for (?P<waiter>\S+), who waited for it)"
@@ -44,7 +42,6 @@ STALE = re.compile(
 def worktrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """A repository of forty files with a policy, and a second worktree of it."""
     monkeypatch.setitem(ENVIRONMENT, "HOLDLOG_LEASE_SECONDS", str(LEASE))
-    monkeypatch.setitem(ENVIRONMENT, "TESTED_HOOK", f"{sys.executable} -c '{PATIENT}'")
     main, other = tmp_path / "main", tmp_path / "other"
     main.mkdir()
     for name in FILES:

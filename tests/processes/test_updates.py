@@ -10,7 +10,7 @@ from holdlog import StateStore
 from tests.processes.conftest import EVERY_STORE, Start
 from tests.support.processes.soundness import Place, require_sound
 from tests.support.processes.workers import Worker
-from tests.support.slow import slow
+from tests.support.slow import check, slow
 
 TOGETHER = 8
 ACCOUNTS = 10
@@ -34,7 +34,7 @@ def test_eight_processes_increment_one_number_without_a_retry(place: Place, star
 
 
 @EVERY_STORE
-@pytest.mark.parametrize("seconds", [3, *slow(30)])
+@pytest.mark.parametrize("seconds", [*check(3), *slow(30)])
 def test_transfers_keep_their_sum_while_processes_are_killed(place: Place, start: Start, seconds: int) -> None:
     dice = random.Random()
     with StateStore(place) as store:

@@ -309,6 +309,7 @@ def test_killed_upgrade_changes_nothing_and_the_next_opener_upgrades(in_postgres
     require_upgraded(in_postgres)
 
 
+@pytest.mark.check
 def test_one_of_two_concurrent_openers_upgrades(in_postgres: InDatabase) -> None:
     with stopped("take_over_within", in_postgres.place) as process:
         versions: list[int] = []

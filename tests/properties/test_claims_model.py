@@ -73,7 +73,7 @@ quick = settings(deadline=None, max_examples=250, suppress_health_check=[HealthC
 fewer = settings(quick, max_examples=25)
 
 
-@quick
+@fewer
 @given(steps(ONE, endings=False))
 def test_random_claims_of_one_session_follow_the_rule(history: list[Step]) -> None:
     with in_memory() as world:

@@ -18,6 +18,12 @@ from holdlog.adapters.hooks.targets import shell_targets, targets
         ("echo hi > out.txt", ["out.txt"]),
         ("make 2>> log", ["log"]),
         ("mv a b && rm c", ["a", "b", "c"]),
+        ("cp -p a b", ["b"]),
+        ("cp a b folder", ["folder/a", "folder/b"]),
+        ("echo x | tee -a a b", ["a", "b"]),
+        ("sed -i s/x/y/ a b", ["a", "b"]),
+        ("sed -n -Ei.bak 's/x/y/' a", ["a"]),
+        ("sed --in-place s/x/y/ a", ["a"]),
         ("ls > /dev/null", []),
         ("make 2>&1", []),
         ("make > log 2>&1 && rm a 2>&-", ["log", "a"]),
@@ -38,6 +44,7 @@ def test_certain_targets_of_a_shell_command_are_found(command: str, found: list[
     [
         *("rm *.py", "rm $FILE", "rm `cat list`", "rm {a,b}", "cd x && rm y", "echo 'a > b'", "rm 'unclosed"),
         *("cat > a <<EOF\nrm b\nEOF", "rm a\\ b", "rm ~/a", "(rm a)", "rm a # b", "mv -t folder a", "git -C x mv a b"),
+        *("cp -t folder a", "sed s/x/y/ a", "sed -i -e s/x/y/ a", "sed -i '' s/x/y/ a"),
         "rm " + "a" * 30_000,
     ],
 )
