@@ -156,7 +156,8 @@ class StaleReads(RuleBasedStateMachine):
         self.hook("PostToolUse", agent, **given)
 
 
-def run_machine(monkeypatch: pytest.MonkeyPatch, examples: int, steps: int) -> None:
+def run_machine(monkeypatch: pytest.MonkeyPatch, examples: int, steps: int, new: bool = False) -> None:
+    """`new`: other examples in each run, which may find what the others do not."""
     for name in [it for it in os.environ if it.startswith("HOLDLOG_")] + ["CLAUDE_PROJECT_DIR"]:
         monkeypatch.delenv(name, raising=False)
     checks = [HealthCheck.too_slow]
@@ -164,6 +165,7 @@ def run_machine(monkeypatch: pytest.MonkeyPatch, examples: int, steps: int) -> N
         max_examples=examples,
         stateful_step_count=steps,
         deadline=None,
+        derandomize=not new,
         suppress_health_check=checks,
         phases=[Phase.generate],
     )
@@ -177,3 +179,8 @@ def test_edit_over_an_unread_change_is_denied_once_in_short_histories(monkeypatc
 @pytest.mark.check
 def test_edit_over_an_unread_change_is_denied_once_in_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
     run_machine(monkeypatch, examples=150, steps=50)
+
+
+@pytest.mark.slow
+def test_edit_over_an_unread_change_is_denied_once_in_a_thousand_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_machine(monkeypatch, examples=1_000, steps=60, new=True)
