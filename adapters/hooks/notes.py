@@ -28,6 +28,8 @@ KEPT_SECONDS: Final = 7 * 24 * 60 * 60
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """A pipe in place of a file must not block."""
 _FAILURES: Final = "failures"
+OBSERVED: Final = "clients.json"
+"""See observed.py."""
 
 
 class HookClaim(NamedTuple):
@@ -121,7 +123,11 @@ class HookFiles:
         with suppress(OSError):
             for entry in os.scandir(self.folder):
                 status = entry.stat(follow_symlinks=False)
-                if entry.name != _FAILURES and not stat.S_ISDIR(status.st_mode) and status.st_mtime < before:
+                if (
+                    entry.name not in (_FAILURES, OBSERVED)
+                    and not stat.S_ISDIR(status.st_mode)
+                    and status.st_mtime < before
+                ):
                     os.unlink(entry.path)
 
     def record_failure(self, event: str, problem: str) -> None:
@@ -176,7 +182,9 @@ class HookFiles:
             os.close(descriptor)
 
     def _replace(self, path: Path, content: bytes) -> None:
-        unready = path.with_suffix(f".{os.getpid()}")
+        import threading  # only a hook that writes needs it
+
+        unready = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_native_id()}")
         try:
             descriptor = self._open(unready, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(descriptor, "wb") as file:

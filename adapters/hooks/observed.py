@@ -5,9 +5,8 @@ import json
 import time
 from typing import Final, NamedTuple
 
-from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.notes import OBSERVED, HookFiles
 
-FILE: Final = "clients.json"
 MAX_BYTES: Final = 64 * 1024
 MAX_CLIENTS: Final = 50
 
@@ -28,7 +27,7 @@ class Observed(NamedTuple):
 def observations(files: HookFiles) -> dict[str, Observed]:
     """What was seen, by client and version, such as `claude 2.1.319`."""
     try:
-        given = json.loads(files.text_of(FILE, MAX_BYTES) or "{}")
+        given = json.loads(files.text_of(OBSERVED, MAX_BYTES) or "{}")
         return {str(client): Observed(it.get("guarded"), it.get("bypassed")) for client, it in given.items()}
     except (ValueError, AttributeError, RecursionError):
         return {}
@@ -41,4 +40,4 @@ def note_observation(files: HookFiles, client: str, obeyed: bool) -> None:
     before = found.pop(client, Observed())
     found[client] = before._replace(guarded=now) if obeyed else before._replace(bypassed=now)
     kept = dict(list(found.items())[-MAX_CLIENTS:])
-    files.replace_text(FILE, json.dumps({name: it._asdict() for name, it in kept.items()}))
+    files.replace_text(OBSERVED, json.dumps({name: it._asdict() for name, it in kept.items()}))

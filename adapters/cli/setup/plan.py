@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdlog.adapters.cli.setup.block import HTML, add_block, lines_of_block, remove_block
-from holdlog.adapters.cli.setup.changes import FileEdit, Skipped, change_of, exclude_lines, git_output, read_text
+from holdlog.adapters.cli.setup.changes import (
+    FileEdit,
+    Skipped,
+    change_of,
+    exclude_lines,
+    git_output,
+    is_tracked,
+    read_text,
+)
 from holdlog.adapters.cli.setup.hosts import HOSTS, Project
 
 INSTRUCTIONS: Final = """\
@@ -60,7 +68,7 @@ def plan(project: Project, choices: Choices) -> Plan:
     hosts += [excluded] if isinstance(excluded, FileEdit) else []
     skipped += [excluded] if isinstance(excluded, Skipped) else []
     instructions = _instructions(project, choices)
-    hook = _git_hook(project, choices.undo)
+    hook = _git_hook(project, choices)
     skipped += [hook] if isinstance(hook, Skipped) else []
     return Plan(hosts, instructions, [hook] if isinstance(hook, FileEdit) else [], skipped)
 
@@ -109,7 +117,7 @@ def _instructions(project: Project, choices: Choices) -> list[FileEdit]:
     return changes
 
 
-def _git_hook(project: Project, undo: bool) -> FileEdit | Skipped | None:
+def _git_hook(project: Project, choices: Choices) -> FileEdit | Skipped | None:
     folder = git_output(project.root, "rev-parse", "--git-path", "hooks")
     if folder is None:
         return None
@@ -118,7 +126,11 @@ def _git_hook(project: Project, undo: bool) -> FileEdit | Skipped | None:
         before = read_text(path)
     except (OSError, ValueError):
         return Skipped(path, "cannot be read; docs/git.md shows how to install the git hook")
-    if undo:
+    if before is not None and is_tracked(path) and not choices.tracked:
+        todo = f"use --tracked, or {'remove from' if choices.undo else 'run in'} it: {CHECK.partition(' ||')[0]}"
+        is_done = ("holdlog check" in before) != choices.undo
+        return None if is_done else Skipped(path, f"is tracked by git, so it is left as it is: {todo}")
+    if choices.undo:
         after = (before or "").replace(f"{CHECK}\n", "")
         if after == (before or ""):
             return None

@@ -226,6 +226,26 @@ def test_git_hook_is_added_to_a_shell_script_and_not_to_what_others_manage(
 
 
 @pytest.mark.check
+def test_git_hook_that_git_tracks_is_changed_only_on_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hook = project / ".githooks" / "pre-commit"
+    hook.parent.mkdir()
+    hook.write_text("#!/bin/sh\nmake lint\n")
+    git(project, "add", ".githooks")
+    git(project, "config", "core.hooksPath", ".githooks")
+    init = ["init", "--client", "cursor", "--yes"]
+    code, _, err = run_command(capsys, *init, "--git-hook")
+    assert (code, hook.read_text()) == (0, "#!/bin/sh\nmake lint\n")
+    assert err.startswith("holdlog: .githooks/pre-commit is tracked by git, so it is left as it is: use --tracked, or ")
+    assert run_command(capsys, *init, "--git-hook", "--tracked")[0] == 0
+    changed = hook.read_text()
+    assert "holdlog check" in changed
+    assert run_command(capsys, *init, "--undo")[2].startswith("holdlog: .githooks/pre-commit is tracked by git")
+    assert hook.read_text() == changed
+    assert run_command(capsys, *init, "--undo", "--tracked")[0] == 0
+    assert hook.read_text() == "#!/bin/sh\nmake lint\n"
+
+
+@pytest.mark.check
 def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:

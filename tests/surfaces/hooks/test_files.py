@@ -3,11 +3,15 @@
 import os
 import shutil
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from holdlog.adapters.hooks.files import uncommitted
+from holdlog.adapters.hooks.notes import KEPT_SECONDS, HookFiles
+from holdlog.adapters.hooks.observed import note_observation, observations
 from tests.unit.operating_system.test_workspaces import repository
 
 COMMITTED = ("clean.py", "removed.py", "removed/x.py", "\xe4 b\n.py")
@@ -42,3 +46,15 @@ def test_one_call_of_git_finds_what_is_not_committed(tmp_path: Path, monkeypatch
     outside = str(tmp_path / "outside.py")
     assert uncommitted([*paths, outside]) == {str(repo / name) for name in (*CHANGED, "gone")} | {outside}
     assert calls.read_text().count("\n") == 1
+
+
+def test_observations_outlast_old_notes_and_are_replaced_by_many_threads_at_once(tmp_path: Path) -> None:
+    files = HookFiles(tmp_path / "state.db")
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(note_observation, files, "claude 1", obeyed=True) for _ in range(400)]:
+            done.result()
+    long_ago = time.time() - KEPT_SECONDS - 10
+    os.utime(files.folder / "clients.json", (long_ago, long_ago))
+    files.remove_old()
+    assert [path.name for path in files.folder.iterdir()] == ["clients.json"]
+    assert observations(files)["claude 1"].state == "guarded"
