@@ -55,11 +55,15 @@ class HookWork:
         self._warnings: list[str] = []
         self._sessions: list[str] = []
         self._holder = holder
+        self._own = own_session(call, holder.engine.identity)
+        self._is_outlived = self._own != session.held_by and call.client not in SHARED_SERVER
+        """Whether the session that holds the claims stays when the host's session is replaced by another one."""
 
     def run(self) -> dict[str, Any]:
         """Do what the event requires, and return the output for the host."""
         if self._is_replaced():
             return {}
+        self._note_use()
         self._adopt()
         self._observe()
         output = self._answer()
@@ -68,24 +72,25 @@ class HookWork:
 
     def _is_replaced(self) -> bool:
         """Whether this is the late end of a host's session, or of its turn, although another one uses its server now,
-        as after /clear. Otherwise note that this one uses it."""
-        own, before = own_session(self._call, self._engine.identity), self._notes.sessions
-        if own == self._session.held_by or self._call.client in SHARED_SERVER:
-            return False
-        if self._call.event in ("start", "prompt", "pre-edit"):
-            self._notes.sessions = [own, *(it for it in before if it != own)][:MAX_SESSIONS]
-        return self._call.event in ("turn-end", "session-end") and own in before[1:]
+        as after /clear."""
+        is_end = self._call.event in ("turn-end", "session-end")
+        return is_end and self._is_outlived and self._own in self._notes.sessions[1:]
+
+    def _note_use(self) -> None:
+        """Note that the host's session uses its server now."""
+        if self._is_outlived and self._call.event in ("start", "prompt", "pre-edit"):
+            self._notes.sessions = list(dict.fromkeys([self._own, *self._notes.sessions]))[:MAX_SESSIONS]
 
     def _adopt(self) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what hooks claimed and
         noted for the host's session before its server was connected, restarted, or ended. If the former server lives,
         the session runs in another host, too, which keeps its claims."""
-        own, names, held_by = own_session(self._call, self._engine.identity), self._notes.names, self._session.held_by
-        host = self._files.read(own)
+        names, held_by = self._notes.names, self._session.held_by
+        host = self._files.read(self._own)
         if self._main not in names:
             named = Notes(dict(host.names), {})
             names[self._main] = name_of(self._call._replace(agent=self._main), named)
-        former = next(iter(host.sessions), own)
+        former = next(iter(host.sessions), self._own)
         sessions = list(dict.fromkeys([held_by, *host.sessions]))[:MAX_SESSIONS]
         alive = self._files.sessions_with_server() if len(sessions) > 1 else set()
         self._holder.sessions |= set(sessions) - alive
@@ -116,11 +121,11 @@ class HookWork:
 
     def _finish(self) -> None:
         """Note the agent's name with the host's session, for its return in another process."""
-        own, names = own_session(self._call, self._engine.identity), self._notes.names
-        if own == self._session.held_by:
+        names = self._notes.names
+        if self._own == self._session.held_by:
             self._notes.sessions = self._sessions
         else:
-            with self._files.change(own) as host:
+            with self._files.change(self._own) as host:
                 host.names = {self._main: names[self._main]}
                 host.sessions = self._sessions
             if self._call.event == "session-end" and not self._call.resumes:
@@ -145,8 +150,8 @@ class HookWork:
             case "start" | "prompt":
                 self._renew()
                 is_start = call.event == "start"
-                failures, problem = (self._files.take_failures(), self._policy_problem()) if is_start else ([], None)
-                text = describe_session(self._holder, self._name, is_start, failures, problem)
+                failures, notice = (self._files.take_failures(), self._policy_notice()) if is_start else ([], None)
+                text = describe_session(self._holder, self._name, is_start, failures, notice)
                 return add_context(call, text) if text and (call.client, call.event) != ("cursor", "prompt") else {}
             case "post-edit":
                 self._record_changes()
@@ -183,9 +188,9 @@ class HookWork:
     def _client(self) -> str:
         return f"{self._call.client} {self._call.version or 'unknown'}"
 
-    def _policy_problem(self) -> str | None:
-        """Why `holdlog.toml` is not in force although there is one."""
-        return project_policy(os.environ, Path(self._call.folder))[1].problem
+    def _policy_notice(self) -> str | None:
+        """That `holdlog.toml` is not in force although there is one."""
+        return project_policy(os.environ, Path(self._call.folder))[1].notice
 
     def _policy_of(self, path: str) -> tuple[Policy, PathRule]:
         workspaces = self._engine.requests.rules.settings.workspaces

@@ -78,10 +78,10 @@ def describe_stale(engine: Engine, resource: str, change: FileChange | None) -> 
 
 
 def describe_session(
-    holder: Holder, name: str, is_start: bool, failures: Sequence[str], problem: str | None = None
+    holder: Holder, name: str, is_start: bool, failures: Sequence[str], notice: str | None = None
 ) -> str:
-    """What the session lost, who waits for it, and what it holds; empty if there is nothing to report. `problem`: of
-    `holdlog.toml`; only its place is shown, because the rest may quote the file."""
+    """What the session lost, who waits for it, and what it holds; empty if there is nothing to report. `notice`:
+    that of PolicyInForce."""
     parts = [f"your agent name is {_shown(name)}; hooks claim the files that you edit"] if is_start else []
     losses = holder.lost()
     leases = holder.leases()
@@ -103,8 +103,8 @@ def describe_session(
         parts.append(
             f"{len(failures)} hook call{'s' if len(failures) > 1 else ''} failed, the last: {_shown(failures[-1])}"
         )
-    if problem is not None:
-        parts.append(f"{problem.partition(': ')[0]} is not in force, so the defaults apply (holdlog doctor shows why)")
+    if notice is not None:
+        parts.append(f"{notice} (holdlog doctor shows why)")
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 

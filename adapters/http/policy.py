@@ -48,8 +48,7 @@ def _rules_here() -> PolicyRules:
         if it.glob is not None and it.line is not None
     ]
     commit = None if root is None or found.content is None else head_of(root)
-    problem = found.problem and f"{found.problem.partition(': ')[0]} is not in force, so the defaults apply"
-    return PolicyRules(rules=rules, commit=commit, problem=problem)
+    return PolicyRules(rules=rules, commit=commit, problem=found.notice)
 
 
 routes = [

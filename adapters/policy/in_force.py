@@ -41,6 +41,11 @@ class PolicyInForce(NamedTuple):
     content: bytes | None = None
     problem: str | None = None
 
+    @property
+    def notice(self) -> str | None:
+        """That the file is not in force, with its line only: the rest of `problem` may quote the file."""
+        return self.problem and f"{self.problem.partition(': ')[0]} is not in force, so the defaults apply"
+
 
 class FolderRule(NamedTuple):
     """The rule for a folder and what is below it. `below`: the first path below it that only a person may change,
@@ -89,12 +94,15 @@ def rule_of(locate: Locate, path: str) -> tuple[Policy, PathRule]:
 
 def rule_below(locate: Locate, folder: str) -> FolderRule:
     """The strictest rule for an absolute folder and what is below it. Never raises."""
-    policy, rule = rule_of(locate, f"{folder}/")
     found = _located(locate, f"{folder}/")
-    has_human = any(it.mode == "human" for it in policy.rules)
-    if found is None or rule.mode == "human" or not has_human:
+    if found is None:
+        return FolderRule(DEFAULT_RULE)
+    workspace, inside = found
+    policy = policy_at(workspace.root).policy
+    rule = policy.rule(inside, workspace.folds)
+    if rule.mode == "human" or not any(it.mode == "human" for it in policy.rules):
         return FolderRule(rule)
-    (workspace, inside), until = found, time.monotonic() + EXAMINE_SECONDS
+    until = time.monotonic() + EXAMINE_SECONDS
     for examined, below in enumerate(_entries(folder)):
         if examined >= MAX_EXAMINED or time.monotonic() >= until:
             return FolderRule(rule, is_complete=False)

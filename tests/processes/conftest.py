@@ -9,7 +9,7 @@ import pytest
 
 from holdlog.adapters.compose import open_holdlog
 from tests.support.processes.claimants import CLAIMANTS, Server
-from tests.support.processes.hosts import Host
+from tests.support.processes.hosts import Host, store_of
 from tests.support.processes.soundness import Place
 from tests.support.processes.ups import Up
 from tests.support.processes.workers import Worker
@@ -107,7 +107,7 @@ def repository(tmp_path: Path) -> Path:
         (tmp_path / name).write_text("x = 1\n")
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     subprocess.run(["git", "commit", "-qm", "first"], cwd=tmp_path, check=True)
-    open_holdlog(tmp_path / ".git" / "holdlog" / "state.db").close()
+    open_holdlog(store_of(tmp_path)).close()
     return tmp_path
 
 

@@ -15,7 +15,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import observations
 from tests.support.processes.hook_host import PATIENT
-from tests.support.processes.hosts import EDIT, ENVIRONMENT, Host, held, run_hook
+from tests.support.processes.hosts import EDIT, ENVIRONMENT, Host, commit_policy, held, run_hook, store_of
 from tests.support.processes.workers import until
 from tests.support.slow import check, slow
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes
 
 def lease_ends(repository: Path) -> dict[str, float]:
     """Seconds until the lease of each claim ends, once the processes that have ended are known."""
-    engine = open_holdlog(repository / ".git" / "holdlog" / "state.db")
+    engine = open_holdlog(store_of(repository))
     try:
         servers = engine.read_now(lambda reader: reader.leases.servers())
         if (sweep := engine.sweep_of_gone(tuple(servers))) is not None:
@@ -189,9 +189,7 @@ def test_session_that_runs_in_two_hosts_holds_a_file_in_one_of_them(host: Callab
 
 @pytest.mark.check
 def test_reads_of_an_agent_are_known_after_its_server_has_ended(host: Callable[[], Host], repository: Path) -> None:
-    (repository / "holdlog.toml").write_text('stale-reads = "deny"\n')
-    subprocess.run(["git", "add", "."], cwd=repository, check=True)
-    subprocess.run(["git", "commit", "-qm", "policy"], cwd=repository, check=True)
+    commit_policy(repository, 'stale-reads = "deny"\n')
     claude, other = host(), host()
     claude.read("s-1", "a.py")  # before its server is connected
     claude.serve()
@@ -213,9 +211,8 @@ def test_reads_of_an_agent_are_known_after_its_server_has_ended(host: Callable[[
 
 @pytest.mark.check
 def test_tools_in_two_worktrees_obey_the_policy(host: Callable[[], Host], repository: Path, tmp_path: Path) -> None:
-    (repository / "holdlog.toml").write_text('[paths]\n"b.py" = "across-worktrees"\n"LICENSE" = "human"\n')
-    for words in (["add", "."], ["commit", "-qm", "policy"], ["worktree", "add", "-q", ".git/other"]):
-        subprocess.run(["git", *words], cwd=repository, check=True)
+    commit_policy(repository, '[paths]\n"b.py" = "across-worktrees"\n"LICENSE" = "human"\n')
+    subprocess.run(["git", "worktree", "add", "-q", ".git/other"], cwd=repository, check=True)
     one, other = host(), Host(repository / ".git" / "other")
     try:
         for each in (one, other):
@@ -328,7 +325,7 @@ def test_obeyed_denial_is_noted_with_the_version_of_the_client(host: Callable[[]
     assert other.edit("s-2", "a.py") is None
     assert claude.edit("s-1", "a.py") is not None
     claude.hook("s-1", "Stop")
-    assert list(observations(HookFiles(repository / ".git" / "holdlog" / "state.db"))) == ["claude 1"]
+    assert list(observations(HookFiles(store_of(repository)))) == ["claude 1"]
 
 
 @pytest.mark.check
@@ -420,11 +417,11 @@ def test_running_server_obeys_a_new_commit_of_the_policy(host: Callable[[], Host
     claude = host()
     claude.serve()
     assert claude.edit("s-1", "a.py") is None
-    (repository / "holdlog.toml").write_text('[paths]\n"b.py" = "human"\n')
+    policy = '[paths]\n"b.py" = "human"\n'
+    (repository / "holdlog.toml").write_text(policy)
     assert claude.edit("s-1", "b.py") is None  # the file is not committed
     claude.hook("s-1", "SessionEnd", reason="other")
-    subprocess.run(["git", "add", "holdlog.toml"], cwd=repository, check=True)
-    subprocess.run(["git", "commit", "-qm", "policy"], cwd=repository, check=True)
+    commit_policy(repository, policy)
     denied = claude.edit("s-1", "b.py")
     assert denied is not None
     assert denied.startswith("holdlog: only a person may change b.py (holdlog.toml:2).")

@@ -16,7 +16,7 @@ import pytest
 
 from holdlog.adapters.hooks.running import SECONDS
 from holdlog.adapters.stores.sqlite.schema import MAJOR, MINORS_PER_MAJOR
-from tests.support.processes.hosts import EDIT, ENVIRONMENT, Host, held, run_hook
+from tests.support.processes.hosts import EDIT, ENVIRONMENT, Host, commit_policy, held, run_hook, store_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
@@ -26,10 +26,6 @@ pytestmark = [
 A_FILE = {"session_id": "s-1", "hook_event_name": EDIT, "tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
 BUSY_MACHINE = 10
 """Seconds that starting a process may take."""
-
-
-def store_of(repository: Path) -> Path:
-    return repository / ".git" / "holdlog" / "state.db"
 
 
 def require_open(done: "subprocess.CompletedProcess[str]") -> None:
@@ -169,9 +165,7 @@ def test_empty_store_file_becomes_a_store(repository: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"[paths\n", b"\xff\xfe", b"x" * 2_000_000], ids=["cut", "bytes", "large"])
 def test_damaged_policy_allows_the_edit_and_keeps_claims(repository: Path, content: bytes) -> None:
-    (repository / "holdlog.toml").write_bytes(content)
-    for words in (["add", "."], ["commit", "-qm", "policy"]):
-        subprocess.run(["git", *words], cwd=repository, check=True)
+    commit_policy(repository, content)
     done = run_hook(repository, A_FILE)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.count("\n") == (list(held(repository)) != ["a.py"])

@@ -14,7 +14,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.claims.claim import ClaimExpired, ClaimGranted, ClaimReleased, ClaimResumed
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from tests.support.processes.hosts import EDIT, ENVIRONMENT, Host
+from tests.support.processes.hosts import EDIT, ENVIRONMENT, Host, held, store_of
 from tests.support.processes.side_by_side import ACROSS, EDITOR, FILES, Actor, Claude, Codex, Editor, Journal, author
 from tests.support.processes.soundness import require_sound
 from tests.support.processes.workers import until
@@ -59,10 +59,6 @@ def worktrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Pa
         subprocess.run(["git", *words], cwd=main, check=True)
     open_holdlog(store_of(main)).close()
     return main, other
-
-
-def store_of(worktree: Path) -> Path:
-    return worktree / ".git" / "holdlog" / "state.db"
 
 
 @pytest.mark.check
@@ -137,7 +133,7 @@ def require_no_unread_change_overwritten(journal: Journal) -> None:
 
 
 def require_denials_with_holder_and_remedy(journal: Journal) -> None:
-    """Nobody is denied by itself: the holder is another session, or another agent of the same one."""
+    """No agent is denied because of its own claim: the holder is another session, or another agent of the same one."""
     assert journal.denials
     for denial in journal.denials:
         found = HELD.fullmatch(denial.reason) or STALE.fullmatch(denial.reason)
@@ -171,12 +167,3 @@ def require_one_holder_in(log: list[Recorded[Event]]) -> None:
             assert len(set(holders.values())) == 1, recorded
             granted += 1
     assert granted
-
-
-def held(main: Path) -> dict[str, str]:
-    """Who holds what."""
-    engine = open_holdlog(store_of(main))
-    try:
-        return {it.resource: it.held_by for it in engine.read(engine.requests.claims.board()).claims}
-    finally:
-        engine.close()

@@ -32,7 +32,7 @@ class FileEdit(NamedTuple):
     mode: int = NEW_MODE
 
     def diff(self) -> str:
-        """The lines that are removed and added. In a changed line, `…` stands for what stays: it may be a secret."""
+        """The lines that are removed and added. In a changed line, `…` replaces what stays: it may be a secret."""
         before, after = ((it or "").splitlines() for it in (self.before, self.after))
         shown: list[str] = []
         for _, start, end, new_start, new_end in _changed(before, after):

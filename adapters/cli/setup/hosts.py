@@ -62,7 +62,11 @@ def hook_command(command: str) -> str:
 
 
 def _server(project: Project, key: str, **more: Any) -> Entry:
-    return Entry((key, "holdlog"), {**more, "command": project.command, "args": []}, is_former=_is_server)
+    return _server_entry(key, {**more, "command": project.command, "args": []})
+
+
+def _server_entry(key: str, value: dict[str, Any]) -> Entry:
+    return Entry((key, "holdlog"), value, is_former=_is_server)
 
 
 def _is_server(item: Any) -> bool:
@@ -146,7 +150,7 @@ def _windsurf(project: Project) -> list[HostFile]:
 def _claude_desktop(project: Project) -> list[HostFile]:
     value = {"command": shutil.which(project.command) or project.command, "args": ["--db", _store(project)]}
     path = _desktop_folder(project) / "claude_desktop_config.json"
-    entry = Entry(("mcpServers", "holdlog"), value, is_former=_is_server)
+    entry = _server_entry("mcpServers", value)
     return [HostFile(path, "starts the server with the store of this project", (entry,))]
 
 
@@ -155,11 +159,7 @@ def _opencode(project: Project) -> list[HostFile]:
     plugin = files("holdlog.adapters.hooks").joinpath("opencode.js").read_text()
     block = plugin.replace('"holdlog"', json.dumps(project.command), 1)
     return [
-        HostFile(
-            project.root / "opencode.json",
-            "starts the server",
-            (Entry(("mcp", "holdlog"), value, is_former=_is_server),),
-        ),
+        HostFile(project.root / "opencode.json", "starts the server", (_server_entry("mcp", value),)),
         HostFile(project.root / ".opencode" / "plugins" / "holdlog.js", "runs hooks", block=block, comment=SLASHES),
     ]
 

@@ -28,9 +28,20 @@ def run_hook(folder: Path, given: object, *words: str) -> "subprocess.CompletedP
     )
 
 
+def store_of(repository: Path) -> Path:
+    return repository / ".git" / "holdlog" / "state.db"
+
+
+def commit_policy(repository: Path, content: str | bytes) -> None:
+    """Commit a `holdlog.toml`."""
+    (repository / "holdlog.toml").write_bytes(content.encode() if isinstance(content, str) else content)
+    for words in (["add", "holdlog.toml"], ["commit", "-qm", "policy"]):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+
+
 def held(repository: Path) -> dict[str, str]:
     """Who holds what."""
-    engine = open_holdlog(repository / ".git" / "holdlog" / "state.db")
+    engine = open_holdlog(store_of(repository))
     try:
         return {it.resource: it.held_by for it in engine.read(engine.requests.claims.board()).claims}
     finally:
