@@ -48,12 +48,13 @@ class HostFile(NamedTuple):
 
 class Host(NamedTuple):
     """A host. `is_used`: whether it seems to be used here. `files`: the first one configures the server. `next_step`:
-    what a person does after init."""
+    what a person does after init. `has_hooks`: whether init sets up hooks there."""
 
     title: str
     is_used: Callable[[Project], bool]
     files: Callable[[Project], list[HostFile]]
     next_step: str
+    has_hooks: bool = True
 
 
 def hook_command(command: str) -> str:
@@ -200,12 +201,21 @@ HOSTS: Final[Mapping[str, Host]] = {
         lambda it: it.has("code") or (it.root / ".vscode").is_dir(),
         _vscode,
         "open .vscode/mcp.json in VS Code, and start the server there",
+        has_hooks=False,
     ),
     "windsurf": Host(
-        "Windsurf", lambda it: (it.home / ".codeium" / "windsurf").is_dir(), _windsurf, "restart Windsurf"
+        "Windsurf",
+        lambda it: (it.home / ".codeium" / "windsurf").is_dir(),
+        _windsurf,
+        "restart Windsurf",
+        has_hooks=False,
     ),
     "claude-desktop": Host(
-        "Claude Desktop", lambda it: _desktop_folder(it).is_dir(), _claude_desktop, "restart Claude Desktop"
+        "Claude Desktop",
+        lambda it: _desktop_folder(it).is_dir(),
+        _claude_desktop,
+        "restart Claude Desktop",
+        has_hooks=False,
     ),
     "opencode": Host(
         "OpenCode",

@@ -1,0 +1,76 @@
+"""`holdlog doctor --client NAME --live-test`: hold a file while the person's agent tries to edit it."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from holdlog.adapters.api.settings import Settings
+from holdlog.adapters.auth.identity import SessionId
+from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, workspaces_of
+from holdlog.adapters.cli.setup.hosts import HOSTS, Project
+from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.observed import observations
+from holdlog.domain.claims.lease import BY_LEASE
+from holdlog.domain.refusals import HoldlogError, InvalidError
+
+TEST_FILE: Final = "holdlog-live-test.txt"
+TEST_SECONDS: Final = 300
+SPARE_SECONDS: Final = 30
+AGENT: Final = "live-test"
+"""Also its session, so that a test takes over what a killed one held."""
+
+
+def test_live(name: str, project: Project, store: Path) -> None:
+    """Ask the person for an edit of a held file, and wait until its hooks show whether the host obeyed. Raises
+    HoldlogError, LocationError."""
+    title, path = HOSTS[name].title, project.root / TEST_FILE
+    if not HOSTS[name].has_hooks:
+        raise InvalidError(f"--live-test: {title} has no hooks that could deny an edit")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidError("--live-test: needs a terminal, because you have to ask your agent for an edit")
+    print(f"This claims {TEST_FILE} for {TEST_SECONDS // 60} min. Then ask your agent in {title}, in this folder:")
+    print(f"    write the word yes into {TEST_FILE}")
+    with suppress(EOFError, KeyboardInterrupt):
+        if input("Begin? [y/N] ").strip().lower() in ("y", "yes"):
+            with _held(path, store):
+                _wait_for_edit(title, path, store)
+    print()
+
+
+@contextmanager
+def _held(path: Path, store: Path) -> Iterator[None]:
+    """Hold a file. Raises HoldlogError, LocationError."""
+    options = argparse.ArgumentParser(add_help=False)
+    add_options(options, WorkspaceOptions)
+    settings = Settings(workspaces=workspaces_of(options.parse_args([])))
+    engine = open_holdlog(store, settings, SessionId("option", AGENT), "holdlog doctor")
+    engine.kept_by = BY_LEASE
+    try:
+        call = engine.requests.claims.claim(str(path), AGENT, lease_seconds=TEST_SECONDS + SPARE_SECONDS)
+        engine.claim(call, engine.caller)
+        try:
+            yield
+        finally:
+            with suppress(HoldlogError):  # a person took it, or it has expired
+                engine.write(engine.requests.claims.release(call.command.resource, AGENT), engine.caller)
+    finally:
+        engine.close()
+
+
+def _wait_for_edit(title: str, path: Path, store: Path) -> None:
+    files = HookFiles(store)
+    before, existed, deadline = observations(files), path.exists(), time.monotonic() + TEST_SECONDS
+    print("Ask it now, and end its turn. Waiting (Ctrl-C ends it) …", flush=True)
+    while time.monotonic() < deadline:
+        if observations(files) != before:
+            return
+        if path.exists() and not existed:
+            print(f"{TEST_FILE} was written, so {title} did not guard it: are its hooks set up, and trusted?")
+            return
+        time.sleep(0.5)
+    print(f"no edit was denied within {TEST_SECONDS // 60} min")

@@ -1,0 +1,96 @@
+"""`holdlog doctor --client NAME --live-test`, at a terminal."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdlog.adapters.cli.setup.live_test import TEST_FILE
+from tests.support.command_line import run_command
+from tests.support.processes.hosts import held, run_hook
+from tests.support.terminal import END_OF_INPUT, INTERRUPT, terminal
+from tests.unit.operating_system.test_workspaces import repository
+
+pytestmark = pytest.mark.check
+
+HOLDLOG = str(Path(sys.executable).with_name("holdlog"))
+LIVE_TEST = (HOLDLOG, "doctor", "--client", "claude-code", "--live-test")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = repository(tmp_path / "project")
+    monkeypatch.chdir(path)
+    assert run_command(capsys, "init", "--client", "claude-code", "--yes")[0] == 0
+    return path
+
+
+def claude(project: Path, event: str) -> str:
+    """The output of the hook when Claude Code is about to write the file of the test, or has written it."""
+    given = {"session_id": "s-1", "hook_event_name": event, "cwd": str(project)}
+    tool = {"tool_name": "Write", "tool_input": {"file_path": str(project / TEST_FILE)}}
+    return run_hook(project, given | tool).stdout
+
+
+def test_agent_that_obeys_is_guarded(project: Path) -> None:
+    with terminal(*LIVE_TEST) as shown:
+        shown.wait_for("Begin? [y/N]")
+        shown.type("y\n")
+        shown.wait_for("Waiting")
+        assert f"{TEST_FILE} is held by live-test" in claude(project, "PreToolUse")
+        claude(project, "Stop")
+        assert shown.end() == 0
+    assert "guarded: claude (version unknown) did not run a denied edit" in shown.shown
+    assert held(project) == {}
+
+
+def test_agent_that_ignores_the_denial_is_not_guarded(project: Path) -> None:
+    with terminal(*LIVE_TEST) as shown:
+        shown.wait_for("Begin? [y/N]")
+        shown.type("y\n")
+        shown.wait_for("Waiting")
+        assert '"deny"' in claude(project, "PreToolUse")
+        claude(project, "PostToolUse")
+        assert shown.end() == 1
+    assert "bypassed: claude (version unknown) ran a denied edit" in shown.shown
+
+
+def test_host_whose_hooks_do_not_run_is_reported(project: Path) -> None:
+    with terminal(*LIVE_TEST) as shown:
+        shown.wait_for("Begin? [y/N]")
+        shown.type("y\n")
+        shown.wait_for("Waiting")
+        (project / TEST_FILE).write_text("yes\n")
+        assert shown.end() == 0
+    assert f"{TEST_FILE} was written, so Claude Code did not guard it" in shown.shown
+    assert held(project) == {}
+
+
+def test_interrupt_releases_the_file(project: Path) -> None:
+    with terminal(*LIVE_TEST) as shown:
+        shown.wait_for("Begin? [y/N]")
+        shown.type("y\n")
+        shown.wait_for("Waiting")
+        assert list(held(project)) == [TEST_FILE]
+        shown.type(INTERRUPT)
+        assert shown.end() == 0
+    assert "unverified" in shown.shown
+    assert held(project) == {}
+
+
+@pytest.mark.parametrize("answer", [END_OF_INPUT, "\n"], ids=["end", "default"])
+def test_person_who_does_not_begin_claims_nothing(project: Path, answer: str) -> None:
+    with terminal(*LIVE_TEST) as shown:
+        shown.wait_for("Begin? [y/N]")
+        shown.type(answer)
+        assert shown.end() == 0
+    assert "Traceback" not in shown.shown
+    assert held(project) == {}
+
+
+@pytest.mark.parametrize("client", ["vscode", "windsurf", "claude-desktop"])
+def test_host_without_hooks_is_not_guarded(project: Path, capsys: pytest.CaptureFixture[str], client: str) -> None:
+    code, _, err = run_command(capsys, "doctor", "--client", client, "--live-test")
+    assert (code, "has no hooks" in err) == (2, True)
+    assert "not guarded: " in run_command(capsys, "doctor", "--client", client)[1]
