@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, add_context, denial, warning
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
@@ -20,6 +21,7 @@ from holdlog.adapters.hooks.texts import (
     describe_human,
     describe_session,
     describe_stale,
+    describe_taken,
     describe_unexamined,
     describe_waiting,
     describe_warning,
@@ -54,6 +56,7 @@ class HookWork:
         self._notes = notes
         self._warnings: list[str] = []
         self._sessions: list[str] = []
+        self._losses: list[Lost] = []
         self._holder = holder
         self._own = own_session(call, holder.engine.identity)
         self._is_outlived = self._own != session.held_by and call.client not in SHARED_SERVER
@@ -98,9 +101,12 @@ class HookWork:
         self._sessions = list(dict.fromkeys([former, *sessions])) if former in alive else sessions
         if former != held_by and former not in alive:
             self._reads.adopt(former)
+            holder = self._holder.of(former)
+            self._note_losses(holder)
             for path, claim in self._taken_from(former):
-                self._holder.of(former).release(claim)
-                self._claim_again(path, claim)
+                if not self._was_taken(claim):
+                    holder.release(claim)
+                    self._claim_again(path, claim)
 
     def _taken_from(self, session: str) -> list[tuple[str, HookClaim]]:
         """Remove the claims of the host's session from the notes of another session that held them."""
@@ -145,13 +151,14 @@ class HookWork:
                 if reason is not None:
                     return denial(call, reason)
                 waiting = describe_waiting(self._holder) if call.paths else ""
-                text = " ".join(filter(None, [*self._warnings, waiting]))
+                text = " ".join(filter(None, [*self._warnings, describe_taken(self._losses), waiting]))
                 return warning(call, text) if text else {}
             case "start" | "prompt":
+                self._note_losses(self._holder)
                 self._renew()
                 is_start = call.event == "start"
                 failures, notice = (self._files.take_failures(), self._policy_notice()) if is_start else ([], None)
-                text = describe_session(self._holder, self._name, is_start, failures, notice)
+                text = describe_session(self._holder, self._name, is_start, self._losses, failures, notice)
                 return add_context(call, text) if text and (call.client, call.event) != ("cursor", "prompt") else {}
             case "post-edit":
                 self._record_changes()
@@ -273,6 +280,8 @@ class HookWork:
         real = os.path.realpath(path)
         claim, is_new = self._holder.claim(path, self._name)
         before = self._notes.claims.get(real)
+        if before is not None and is_new:
+            self._note_losses(self._holder)
         if before is None or (before.version, before.agent) != (claim.version, claim.agent):
             self._notes.claims[real] = claim._replace(by=self._call.agent, made=is_new, digest=digest_of(real))
         return is_new
@@ -315,8 +324,17 @@ class HookWork:
         names |= {it.agent for it in self._notes.claims.values() if it.by != self._call.agent}
         return names - {self._name, self._notes.names[self._main]}
 
+    def _note_losses(self, holder: Holder) -> None:
+        self._losses += holder.lost()
+
+    def _was_taken(self, claim: HookClaim) -> bool:
+        """Whether a person took the claim: no hook claims it again before the agent edits it."""
+        spelled = self._engine.requests.rules.spell(claim.resource)
+        return any((it.resource, it.version, it.why) == (spelled, claim.version, "forced") for it in self._losses)
+
     def _renew(self) -> None:
         """Renew what the agent holds: one call renews all."""
+        self._notes.claims = {path: it for path, it in self._notes.claims.items() if not self._was_taken(it)}
         for path, claim in list(self._notes.claims.items()):
             if claim.agent == self._name:
                 try:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdlog.adapters.api.claims.files import FileChange
+from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.policy.policy import PathRule
 from holdlog.adapters.runtime.engine import Engine
@@ -78,23 +79,16 @@ def describe_stale(engine: Engine, resource: str, change: FileChange | None) -> 
 
 
 def describe_session(
-    holder: Holder, name: str, is_start: bool, failures: Sequence[str], notice: str | None = None
+    holder: Holder, name: str, is_start: bool, losses: Sequence[Lost], failures: Sequence[str], notice: str | None
 ) -> str:
     """What the session lost, who waits for it, and what it holds; empty if there is nothing to report. `notice`:
     that of PolicyInForce."""
     parts = [f"your agent name is {_shown(name)}; hooks claim the files that you edit"] if is_start else []
-    losses = holder.lost()
     leases = holder.leases()
     spelled = holder.engine.requests.rules.spell
     names = [spelled(it.resource) for it in leases]
     held = list(map(_shown, names))
-    lost = [
-        f"{_shown(it.resource)}{f' (now {_shown(it.held_by)})' if it.held_by else ''}"
-        for it in losses
-        if it.resource not in names
-    ]
-    if lost:
-        parts.append(f"lost {_listed(lost)}")
+    parts += _describe_lost([it for it in losses if it.resource not in names])
     if waiting := _waiting(holder, {it.resource for it in leases}):
         parts.append(f"waiting for you: {_listed(waiting)}")
     if held:
@@ -106,6 +100,27 @@ def describe_session(
     if notice is not None:
         parts.append(f"{notice} (holdlog doctor shows why)")
     return f"holdlog: {'; '.join(parts)}." if parts else ""
+
+
+def describe_taken(losses: Sequence[Lost]) -> str:
+    """What a person took; empty if it is nothing."""
+    parts = _describe_lost([it for it in losses if it.why == "forced"])
+    return f"holdlog: {'; '.join(parts)}." if parts else ""
+
+
+def _describe_lost(losses: Sequence[Lost]) -> list[str]:
+    """What a person took, with the command that shows the reason, and what was lost otherwise."""
+    taken = [it.resource for it in losses if it.why == "forced"]
+    lost = [
+        f"{_shown(it.resource)}{f' (now {_shown(it.held_by)})' if it.held_by else ''}"
+        for it in losses
+        if it.why != "forced"
+    ]
+    parts = [f"lost {_listed(lost)}"] if lost else []
+    if taken:
+        command = f"holdlog history {_shown(shlex.quote(taken[0]))}"
+        parts.insert(0, f"a person took {_listed(list(map(_shown, taken)))} (run: {command})")
+    return parts
 
 
 def describe_waiting(holder: Holder) -> str:

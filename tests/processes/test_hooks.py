@@ -259,6 +259,56 @@ def test_turn_end_releases_what_is_unchanged_or_committed(host: Callable[[], Hos
     assert held(repository) == {}
 
 
+def take(repository: Path, name: str) -> None:
+    """A person takes a claim away."""
+    engine = open_holdlog(store_of(repository))
+    try:
+        engine.write(engine.requests.claims.release(name, "ann", forced=True, note="it is mine"), engine.caller)
+    finally:
+        engine.close()
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("has_server", [False, True])
+def test_prompt_reports_what_a_person_took_and_claims_it_no_more(
+    host: Callable[[], Host], repository: Path, has_server: bool
+) -> None:
+    claude = host()
+    if has_server:
+        claude.serve()
+    for name in ("a.py", "b.py"):
+        assert claude.edit("s-1", name) is None
+        (repository / name).write_text("x = 2\n")
+        claude.edited("s-1", name)
+    claude.hook("s-1", "Stop")
+    take(repository, "a.py")
+    text = claude.hook("s-1", "UserPromptSubmit", prompt="go on")["additionalContext"]
+    assert text == "holdlog: a person took a.py (run: holdlog history a.py); you hold b.py."
+    assert list(held(repository)) == ["b.py"]
+
+
+@pytest.mark.check
+def test_edit_warns_of_what_a_person_took(host: Callable[[], Host], repository: Path) -> None:
+    claude = host()
+    assert claude.edit("s-1", "a.py") is None
+    take(repository, "a.py")
+    tool_input = {"file_path": str(repository / "a.py")}
+    output = claude.hook("s-1", EDIT, tool_name="Edit", tool_input=tool_input)
+    assert output["additionalContext"] == "holdlog: a person took a.py (run: holdlog history a.py)."
+    assert list(held(repository)) == ["a.py"]
+
+
+@pytest.mark.check
+def test_restarted_server_claims_nothing_that_a_person_took(host: Callable[[], Host], repository: Path) -> None:
+    claude = host()
+    assert claude.edit("s-1", "a.py") is None
+    take(repository, "a.py")
+    claude.serve()
+    text = claude.hook("s-1", "SessionStart", source="startup")["additionalContext"]
+    assert "; a person took a.py (run: holdlog history a.py)" in text
+    assert held(repository) == {}
+
+
 @pytest.mark.check
 def test_server_renews_nothing_after_the_end_of_a_turn(
     host: Callable[[], Host], repository: Path, monkeypatch: pytest.MonkeyPatch
