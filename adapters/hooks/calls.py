@@ -165,7 +165,11 @@ def _claimed(given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _plain_paths(given: Mapping[str, Any]) -> list[str]:
-    return [*named_path(given), *_texts(given.get("paths"))]
+    """The paths in the plain form. Raises BadInputError."""
+    paths = given.get("paths", [])
+    if not isinstance(paths, list) or len(_texts(paths)) < len(paths):
+        raise BadInputError("paths: must be a list of paths")
+    return [*named_path(given), *paths]
 
 
 def _object(given: object) -> dict[str, Any]:

@@ -134,13 +134,16 @@ def _read() -> object:
 
 
 def _enter(given: object) -> None:
-    """Go to the folder in which the agent works: it decides which store is used."""
+    """Go to the folder in which the agent works: it decides which store is used. Raises BadInputError."""
     folder = given.get("cwd") if isinstance(given, dict) else None
     roots = given.get("workspace_roots") if isinstance(given, dict) else None
     if not folder and isinstance(roots, list) and roots:
         folder = roots[0]
-    if isinstance(folder, str) and os.path.isdir(folder):
-        os.chdir(folder)
+    if isinstance(folder, str) and folder:
+        try:
+            os.chdir(folder)
+        except (OSError, ValueError):
+            raise BadInputError("cwd: must be a folder that exists") from None
 
 
 def _find_opted_in() -> Path | None:

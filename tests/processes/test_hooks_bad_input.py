@@ -53,6 +53,21 @@ def test_malformed_input_allows_the_edit_and_is_reported_once(host: Callable[[],
     assert "failed" not in claude.hook("s-1", "SessionStart")["additionalContext"]
 
 
+@pytest.mark.parametrize(
+    ("field", "content", "why"),
+    [
+        ("paths", "a.py", "paths: must be a list of paths"),
+        ("paths", ["a.py", 1], "paths: must be a list of paths"),
+        ("cwd", "/missing", "cwd: must be a folder that exists"),
+        ("cwd", "a\0b", "cwd: must be a folder that exists"),
+    ],
+)
+def test_wrong_field_is_reported(repository: Path, field: str, content: object, why: str) -> None:
+    done = run_hook(repository, {"session_id": "s-1", "paths": ["a.py"], field: content}, "pre-edit")
+    require_open(done)
+    assert why in done.stderr
+
+
 @pytest.mark.parametrize("words", [["pre-edti"], ["--bogus"], ["--db", "postgresql://nobody@127.0.0.1:1/x"]])
 def test_hook_with_wrong_arguments_allows_the_edit(repository: Path, words: list[str]) -> None:
     done = run_hook(repository, A_FILE, *words)
