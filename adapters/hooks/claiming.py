@@ -116,14 +116,22 @@ class HookWork:
             return taken
 
     def _observe(self) -> None:
-        """Find out whether the host obeyed earlier denials: then the file is as before when the agent edits it again,
-        or its turn ends."""
+        """Find out whether the host obeyed earlier denials: then the file is as before, or as another session has left
+        it, when the agent edits it again, or its turn ends."""
         call, denied = self._call, self._notes.denied
         ends = call.event in ("prompt", "turn-end", "session-end")
         for path in [it for it in denied if ends or (call.event in ("pre-edit", "post-edit") and it in self._paths)]:
-            is_same = digest_of(path) == denied.pop(path)
-            if call.event == "post-edit" or is_same:
-                note_observation(self._files, self._client, obeyed=call.event != "post-edit")
+            before, now = denied.pop(path), digest_of(path)
+            if call.event == "post-edit":
+                note_observation(self._files, self._client, obeyed=False)
+            elif now == before or self._is_of_another(path, now):
+                note_observation(self._files, self._client, obeyed=True)
+
+    def _is_of_another(self, path: str, digest: str) -> bool:
+        """Whether another session has recorded this content of a file."""
+        resource = self._holder.resource(path)
+        change = None if resource is None else self._holder.change_by_another(resource, 0, None)
+        return change is not None and (change.sha256 or MISSING) == digest
 
     def _finish(self) -> None:
         """Note the agent's name with the host's session, for its return in another process."""

@@ -379,6 +379,22 @@ def test_obeyed_denial_is_noted_with_the_version_of_the_client(host: Callable[[]
 
 
 @pytest.mark.check
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_denial_is_obeyed_if_only_the_holder_changed_the_file(
+    host: Callable[[], Host], repository: Path, is_recorded: bool
+) -> None:
+    claude, other = host(), host()
+    assert other.edit("s-2", "a.py") is None
+    assert claude.edit("s-1", "a.py") is not None
+    (repository / "a.py").write_text("x = 2\n")
+    if is_recorded:  # otherwise nobody knows who wrote it
+        other.edited("s-2", "a.py")
+    claude.hook("s-1", "Stop")
+    found = observations(HookFiles(store_of(repository)))
+    assert [it.state for it in found.values()] == ["guarded"] * is_recorded
+
+
+@pytest.mark.check
 @pytest.mark.parametrize("serves", [True, False])
 def test_commit_of_an_agent_is_blocked_by_another_sessions_file_and_not_by_its_own(
     host: Callable[[], Host], repository: Path, serves: bool

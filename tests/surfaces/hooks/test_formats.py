@@ -92,7 +92,9 @@ def test_waiter_and_lost_claim_are_reported_to_their_agent(
     engine.write(engine.requests.claims.release("b.py", "boss", note="urgent", forced=True), engine.caller)
     engine.close()
     text = hook(monkeypatch, capsys, session, "prompt")["context"]
-    assert text == "holdlog: a person took b.py (run: holdlog history b.py); waiting for you: bob (a.py); you hold a.py."
+    assert (
+        text == "holdlog: a person took b.py (run: holdlog history b.py); waiting for you: bob (a.py); you hold a.py."
+    )
     assert hook(monkeypatch, capsys, session, "prompt")["context"] == (
         "holdlog: waiting for you: bob (a.py); you hold a.py."
     )
