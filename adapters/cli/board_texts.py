@@ -104,16 +104,23 @@ def describe_agents(board: claims.AgentSessions) -> str:
         [
             (
                 author(marked(agent.agent), agent.principal),
-                "connected" if agent.connected else "not connected",
+                _connection(agent),
                 _process(agent),
                 agent.folder or "",
                 _held_and_wanted(agent),
                 ago,
+                session_start(agent.session),
                 ", ".join(filter(None, (agent.name, agent.model, agent.purpose))),
             )
             for agent, ago in zip(board.agents, last_calls, strict=True)
         ]
     )
+
+
+def _connection(agent: claims.SessionPart) -> str:
+    if agent.connected and agent.session is not None and agent.session.startswith("hook-"):
+        return "by hooks"  # without a process
+    return "connected" if agent.connected else "not connected"
 
 
 def _process(agent: claims.SessionPart) -> str:

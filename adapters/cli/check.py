@@ -15,7 +15,7 @@ from holdlog.adapters.operating_system.location import LocationError, without_pa
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.api.claims.checks import Checked, CheckedFile, Committer
+    from holdlog.adapters.api.claims.checks import Checked, CheckedFile, Committer, HumanFile
     from holdlog.adapters.runtime.engine import Engine
 
 _EXAMPLES: Final = """\
@@ -143,8 +143,7 @@ def _show(result: "Checked", options: argparse.Namespace) -> None:
     if result.unchecked:
         print_note(f"warning: not checked, because they are in no workspace: {', '.join(result.unchecked)}")
     for human in result.human or ():
-        level = "" if human.blocks else "warning: "
-        print_note(printable(f"{level}{human.path}: only a person may change it ({human.rule})", kept=""))
+        print_note(printable(_human_line(human, options.staged), kept=""))
     for file in result.files:
         print(f"holdlog: {printable(_line(file, options.staged), kept='')}", file=sys.stderr)
     if any(it.why_not == "unknown_caller" for it in result.files):
@@ -163,7 +162,7 @@ def _line(file: "CheckedFile", staged: bool) -> str:
     covered = f", who claimed {marked(file.covered_by)}" if file.covered_by else ""
     held = f"{file.path}: held by {holder}{covered}, {since}"
     if file.blocks:
-        leave_out = f", or leave it out: git restore --staged {shlex.quote(file.path)}" if staged else ""
+        leave_out = f", or {_leave_out(file.path)}" if staged else ""
         return f"{held}; wait: holdlog wait {shlex.quote(file.resource)}{leave_out}"
     why_not = {
         "unknown_caller": "",
@@ -174,3 +173,18 @@ def _line(file: "CheckedFile", staged: bool) -> str:
         "other_workspace": f", in workspace {file.workspace}; coordinate before you merge",
     }[file.why_not or "unknown_caller"]
     return f"warning: {held}{why_not}"
+
+
+def _human_line(file: "HumanFile", staged: bool) -> str:
+    """Format a file that only a person may change: where that is written, and what to do."""
+    level = "" if file.blocks else "warning: "
+    line = f"{level}{file.path}: only a person may change it ({file.rule})"
+    if file.caller == "agent":
+        leave_out = f", and {_leave_out(file.path)}" if staged else ""
+        return f"{line}; describe the change that you need to your user{leave_out}"
+    leave_out = f"; if not, {_leave_out(file.path)}" if staged else ""
+    return f"{line}; if you are a person, set HOLDLOG_AGENT to your user name{leave_out}"
+
+
+def _leave_out(path: str) -> str:
+    return f"leave it out: git restore --staged {shlex.quote(path)}"

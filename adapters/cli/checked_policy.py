@@ -21,7 +21,7 @@ def under_policy(result: "Checked", paths: Sequence[tuple[str, str]], options: a
     """Let files that others hold only warn where the policy says so, and add those that only a person may change. A
     wrong policy is a warning. Raises LocationError, InvalidError."""
     from holdlog.adapters.api.claims.checks import HumanFile
-    from holdlog.adapters.policy.in_force import project_policy, rule_of
+    from holdlog.adapters.policy.in_force import project_policy, rule_of, uncommitted_policy
 
     workspaces = workspaces_of(options)
     rules = {shown: rule_of(workspaces.located, path)[1] for shown, path in paths}
@@ -34,14 +34,19 @@ def under_policy(result: "Checked", paths: Sequence[tuple[str, str]], options: a
     by_person = [(path, rule) for path, rule in rules.items() if rule.mode == "human"]
     caller = _caller(options) if by_person else "person"
     blocks = caller == "agent" or (caller == "unknown" and options.strict)
-    human = (
-        [] if caller == "person" else [HumanFile(path=it, blocks=blocks, rule=rule.source) for it, rule in by_person]
-    )
+    human = [
+        HumanFile(path=it, blocks=blocks, caller=caller, rule=rule.source)
+        for it, rule in by_person
+        if caller != "person"
+    ]
     status = "ok" if result.status == "held" and not any(it.blocks for it in files) else result.status
     if human and blocks and status != "held":
         status = "human"
-    _, found = project_policy(os.environ, Path.cwd())
+    root, found = project_policy(os.environ, Path.cwd())
     warnings = [*(result.warnings or ()), *([f"{found.problem}; the defaults apply"] if found.problem else ())]
+    edited = None if root is None else uncommitted_policy(root)
+    if edited is not None and edited.problem:
+        warnings.append(f"{edited.problem}; fix it before you commit it")
     facts = {"files": files, "human": human or None, "status": status, "warnings": warnings or None}
     return result.model_copy(update=facts)
 

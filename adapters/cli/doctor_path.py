@@ -5,20 +5,23 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from holdlog.adapters.operating_system.paths import Workspace
 from holdlog.adapters.policy.in_force import (
     FolderRule,
-    file_in,
-    git_folder_of,
     head_of,
     policy_at,
     project_policy,
     rule_below,
+    uncommitted_policy,
 )
 from holdlog.adapters.policy.policy import FILE
 from holdlog.adapters.stores.event_log.findings import Level
 from holdlog.domain.refusals import InvalidError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.operating_system.workspaces import Workspaces
 
 _MEANINGS: Final = {
     "block": "an edit is denied while another live session holds it",
@@ -28,8 +31,8 @@ _MEANINGS: Final = {
 
 
 def examine_path(path: str, as_json: bool) -> int:
-    """Print what applies to a path. Returns the exit code: 1 if `holdlog.toml` is wrong. Raises InvalidError,
-    LocationError."""
+    """Print what applies to a path. Returns the exit code: 1 if `holdlog.toml` is wrong, committed or not. Raises
+    InvalidError, LocationError."""
     from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, workspaces_of
     from holdlog.adapters.cli.store import mark, print_line
     from holdlog.adapters.cli.texts import printable
@@ -38,14 +41,7 @@ def examine_path(path: str, as_json: bool) -> int:
     add_options(parser, WorkspaceOptions)
     workspaces = workspaces_of(parser.parse_args([]))
     given = f"{path}/" if os.path.isdir(path) and not path.endswith("/") else path
-    try:
-        found = workspaces.located(os.path.abspath(given) + ("/" if given.endswith("/") else ""))
-        resource = workspaces.canonical(given)
-    except ValueError as error:
-        raise InvalidError(f"PATH: {error}") from None
-    if found is None:
-        raise InvalidError("PATH: must be in a workspace, such as a git repository")
-    workspace, inside = found
+    workspace, inside, resource = _located(workspaces, given)
     own = policy_at(workspace.root).policy.rule(inside, workspace.folds)
     is_folder = os.path.isdir(path) and not os.path.islink(path)
     rule, below, is_complete = rule_below(workspaces.located, os.path.abspath(path)) if is_folder else FolderRule(own)
@@ -61,9 +57,10 @@ def examine_path(path: str, as_json: bool) -> int:
         "resource": resource,
     }
     policy = describe_policy(workspace.root)
+    code = 1 if policy["problem"] or policy["uncommitted_problem"] else 0
     if as_json:
         print_line(json.dumps({**facts, "policy": policy}, indent=2))
-        return 1 if policy["problem"] else 0
+        return code
     why = f"{json.dumps(rule.glob)} in {rule.source}" if rule.line else "the default; no glob matches"
     print_line(printable(f"path       {inside} in workspace {workspace.name}; resource {resource}", kept=""))
     meaning = _MEANINGS[rule.mode].format(because_of or "it")
@@ -76,32 +73,58 @@ def examine_path(path: str, as_json: bool) -> int:
     print_line(f"worktrees  {scope}")
     level, text = policy_finding(policy)
     print_line(f"{mark(level, sys.stdout)} {printable(text, kept='')}")
-    return 1 if policy["problem"] else 0
+    return code
+
+
+def _located(workspaces: "Workspaces", path: str) -> tuple[Workspace, str, str]:
+    """The workspace of a path, the path in it, and its resource. Raises InvalidError."""
+    full = path if "://" in path else os.path.abspath(path) + ("/" if path.endswith("/") else "")
+    try:
+        resource = workspaces.canonical(path)
+        found = workspaces.located(full)
+    except ValueError as error:
+        if "://" in path or workspaces.covers(full):
+            raise InvalidError(f"PATH: {error}") from None
+        found = None
+        resource = ""
+    if found is not None:
+        return *found, resource
+    if resource.startswith("custom://"):
+        raise InvalidError(f"PATH: {path} is not a file; rules of holdlog.toml apply to files only")
+    raise InvalidError(
+        f"PATH: {path} is in no workspace here, so no rule of holdlog.toml applies; run this in its repository, or"
+        " name its folder under [workspaces] in holdlog.toml"
+    )
 
 
 def describe_policy(root: str | Path) -> dict[str, Any]:
     """Which `holdlog.toml` is in force in a folder: `commit` (None without git), whether there is one, whether the file
-    differs from it, and why it is not in force."""
-    found, file = policy_at(root), file_in(root)
+    differs from it, why it is not in force, and what is wrong with the file that differs."""
+    found, edited = policy_at(root), uncommitted_policy(root)
     return {
         "file": FILE,
         "commit": head_of(root),
         "exists": found.content is not None,
-        "uncommitted": git_folder_of(root) is not None and file != found.content,
+        "uncommitted": edited is not None,
         "problem": found.problem,
+        "uncommitted_problem": edited and edited.problem,
     }
 
 
 def policy_finding(policy: dict[str, Any]) -> tuple[Level, str]:
     """A line about what `describe_policy` found, with its level."""
+    wrong = policy["uncommitted_problem"]
+    wrong = wrong and f"; the uncommitted file is wrong: {wrong}"
     if policy["problem"]:
-        return "warn", f"{policy['problem']}; the defaults apply"
+        is_fixed = policy["exists"] and policy["uncommitted"]
+        edits = wrong or ("; the uncommitted change is valid: commit it" if is_fixed else "")
+        return "warn", f"{policy['problem']}; the defaults apply{edits}"
     where = f"at commit {policy['commit']}" if policy["commit"] else "in this folder"
     if policy["exists"]:
-        edits = "; changes that are not committed are not in force" if policy["uncommitted"] else ""
+        edits = wrong or ("; changes that are not committed are not in force" if policy["uncommitted"] else "")
         return "warn" if edits else "ok", f"{FILE} {where} is in force{edits}"
     if policy["uncommitted"]:
-        return "warn", f"{FILE} is not committed, so it is not in force"
+        return "warn", f"{FILE} is not committed, so it is not in force{wrong or ''}"
     return "ok", f"there is no {FILE}; the defaults apply"
 
 

@@ -43,6 +43,8 @@ examples:
   holdlog log --thread run-7 --json
   holdlog log --after 17 --limit 1 --json
   holdlog log --since "yesterday 9:00" --until "yesterday 10:00" --refusals
+
+Exit code 0, also if no event matches.
 """
 
 

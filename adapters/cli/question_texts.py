@@ -6,7 +6,7 @@ from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.questions.responses import HoldEntry, ResourceHistory, WaitEntry
 from holdlog.adapters.cli.texts import duration, marked, moment, short, table
 
-_HEADS = ("resource", "agent", "", "from", "to", "for", "outcome", "")
+_HEADS = ("resource", "agent", "kind", "from", "to", "for", "outcome", "note")
 
 
 def describe_history(found: ResourceHistory) -> str:

@@ -17,7 +17,10 @@ _STAGED: Final = (
 
 def paths() -> list[tuple[str, str]]:
     """The files that the next commit changes, as the path to show and the absolute path. Raises InvalidError."""
-    top = _git("rev-parse", "--show-toplevel").removesuffix(b"\n")
+    try:
+        top = _git("rev-parse", "--show-toplevel").removesuffix(b"\n")
+    except InvalidError as error:
+        raise InvalidError(f"{error}; run this in a git repository, or name the files: holdlog check PATH") from None
     names = _git(*_STAGED).split(b"\0")
     return [(readable(name), os.fsdecode(top + b"/" + name)) for name in dict.fromkeys(names) if name]
 

@@ -27,9 +27,17 @@ _TO_END_OF_LINE: Final = "\x1b[K"
 
 _OF_DOCTOR: Final = """\
 examples:
-  holdlog doctor --json
+  holdlog doctor                                 check the store, and which holdlog.toml is in force
+  holdlog doctor --db /backup/state.db --json
   holdlog doctor src/parser.py                   which rule of holdlog.toml applies to it, and why
+  holdlog doctor src/ --json
   holdlog doctor --client claude-code            check what holdlog init set up, as the host sees it
+  holdlog doctor --client codex --json
+  holdlog doctor --client cursor --live-test     also ask your agent for an edit that must be denied
+
+Exit codes: 0 sound; 1 the store is not sound; with PATH: holdlog.toml is wrong, committed or not; with --client: an
+entry is missing, the server does not start, or the host ran a denied edit; 2 bad arguments, or PATH is not a file of a
+workspace.
 """
 _MARKS: Final = {"ok": ("✓", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("✗", "x", "31")}
 """Mark, mark for terminals that cannot show it, colour (ECMA-48)."""
@@ -52,14 +60,19 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "doctor",
         parents=[shared],
         help="check that the store is sound, and list connected processes",
-        description="Check that the store is sound, and list connected processes. This changes nothing, and servers"
-        " keep working. Exit code 1: the store is not sound.",
+        description="Check that the store is sound, list connected processes, and say which holdlog.toml is in force."
+        " With PATH or --client it checks something else, and not the store. Servers keep working. It changes nothing,"
+        " except that --client starts a server, which creates the store of this project if there is none, and"
+        " --live-test claims a file in it for at most 5 minutes.",
         epilog=_OF_DOCTOR,
     )
     parser.add_argument(
-        "path", nargs="?", metavar="PATH", help="show which rule of holdlog.toml applies to a path, and why"
+        "path",
+        nargs="?",
+        metavar="PATH",
+        help="show which rule of holdlog.toml applies to a file or folder, and why (default: check the store)",
     )
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON (default: text)")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON (default: text)")
     parser.add_argument(
         "--client",
         choices=CLIENTS,
@@ -69,8 +82,8 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live-test",
         action="store_true",
-        help="with --client: hold a file while your agent tries to edit it, and report whether the host stopped it"
-        " (default: no test)",
+        help="with --client, in a terminal: hold a file while your agent tries to edit it, and report whether the host"
+        " stopped it (default: no test)",
     )
     parser.set_defaults(run=run_doctor)
 
@@ -104,6 +117,8 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Run `holdlog doctor`. Raises HoldlogError, LocationError."""
+    if options.db is not None and (options.path is not None or options.client is not None):
+        raise InvalidError("--db: cannot be combined with PATH or --client, which do not check a store")
     if options.path is not None:
         from holdlog.adapters.cli.doctor_path import examine_path
 

@@ -27,15 +27,17 @@ def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
     full = engine.requests.rules.spell(hold.resource)
     if bound:
         arguments = f"resource={json.dumps(full)}, agent={json.dumps(name)}, wait_seconds={WAIT}"
-        remedy = f"call claim({arguments}) of holdlog, then edit again"
+        remedy = f"call claim({arguments}) of holdlog, then try again"
     else:
-        remedy = f"run: holdlog wait {shlex.quote(full)} --timeout {WAIT}, then edit again"
+        remedy = f"run: holdlog wait {shlex.quote(full)} --timeout {WAIT}, then try again"
     return f"holdlog: {_describe_hold(engine, hold)}. Work on something else first, or {remedy}."
 
 
 def describe_warning(engine: Engine, hold: Hold, rule: PathRule) -> str:
     """Who holds a file that others may edit nevertheless, because the policy only warns."""
-    return f"holdlog: {_describe_hold(engine, hold)}. {rule.source} only warns: keep your edit small, or wait for them."
+    return (
+        f"holdlog: {_describe_hold(engine, hold)}. {rule.source} only warns: keep your change small, or wait for them."
+    )
 
 
 def describe_human(name: str, rule: PathRule) -> str:

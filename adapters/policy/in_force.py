@@ -151,12 +151,15 @@ def head_of(root: str | Path) -> str | None:
     return text or None
 
 
-def file_in(root: str | Path) -> bytes | None:
-    """The file in the folder, whether it is in force or not; None if there is none that can be read."""
-    try:
-        return _read_file(Path(root) / FILE)
-    except OSError:
+def uncommitted_policy(root: str | Path) -> PolicyInForce | None:
+    """What the file in a worktree would put in force; None if it is that of the commit HEAD, and without git."""
+    if git_folder_of(root) is None:
         return None
+    try:
+        content = _read_file(Path(root) / FILE)
+    except OSError:
+        content = None
+    return None if content == policy_at(root).content else _parsed(content)
 
 
 def committed(git: GitFolders, name: str) -> bytes | None:

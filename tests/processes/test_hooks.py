@@ -44,7 +44,7 @@ def test_second_session_is_denied_with_holder_and_remedy(host: Callable[[], Host
     assert for_people is not None
     assert for_agents is not None
     assert for_people.startswith(f"holdlog: a.py is held by {holder} since ")
-    assert "run: holdlog wait a.py --timeout 50, then edit again" in for_people
+    assert "run: holdlog wait a.py --timeout 50, then try again" in for_people
     assert 'call claim(resource="a.py", agent="claude-' in for_agents
     assert other.edit("s-3", "b.py") is None
 

@@ -69,11 +69,12 @@ class CheckedFile(Part):
 
 
 class HumanFile(Part):
-    """A file that only a person may change. `blocks`: the caller is known to be an agent. `rule`: where
-    `holdlog.toml` says so."""
+    """A file that only a person may change. `blocks`: the caller must not change it. `rule`: where `holdlog.toml` says
+    so."""
 
     path: str
     blocks: bool
+    caller: Literal["agent", "unknown"]
     rule: str
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from holdlog.adapters.api.values.responses import Lost, Part, Result, Time
 
 
@@ -248,9 +250,10 @@ class Board(Result):
 class SessionPart(AgentPart):
     """An agent in one session, or a connected process that holds nothing. `claims`: number held; `waits`: number waited
     for. `process`: process id; `program`: what it is; `folder`: its working folder; `host`: where it connects from; all
-    missing for a session that no process keeps alive."""
+    missing for a session that no process keeps alive. `session`: the hashed session, which JSON leaves out."""
 
     waits: int
+    session: str | None = Field(default=None, exclude=True)
     process: int | None = None
     program: str | None = None
     folder: str | None = None

@@ -49,6 +49,7 @@ def _row(
         program=process.program or None if process else None,
         folder=process.folder or None if process else None,
         host=process.host or None if process else None,
+        session=first.session,
         name=profile.name,
         model=profile.model,
         purpose=profile.purpose,

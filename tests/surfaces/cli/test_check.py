@@ -293,6 +293,7 @@ def test_folder_without_a_git_repository_is_refused(
     code, _, err = run_command(capsys, "check", "--staged")
     assert (code, err.count("\n")) == (2, 1)
     assert "not a git repository" in err
+    assert err.endswith("; run this in a git repository, or name the files: holdlog check PATH\n")
 
 
 def test_check_writes_nothing(repo: Path, other: StateStore, capsys: pytest.CaptureFixture[str]) -> None:

@@ -258,7 +258,7 @@ def test_agents_command_lists_holders_and_connected_agents(run: Terminal) -> Non
     assert re.search(
         rf"ben +connected +process {server.process.pid}, mcp stdio, t 1 +{re.escape(os.getcwd())} +1 claim", listed
     )
-    assert listed.count("process") == 1
+    assert listed.count(f"process {server.process.pid}") == 1
     assert [it["agent"] for it in json.loads(run("agents --json --agent ben"))["agents"]] == ["ben"]
     server.close()
 

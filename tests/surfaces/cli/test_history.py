@@ -97,7 +97,7 @@ def test_table_shows_one_line_for_each_hold_and_wait(place: str, capsys: pytest.
     capsys.readouterr()
     assert run("history", place, "src/") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["resource", "agent", "from", "to", "for", "outcome"]
+    assert lines[0].split() == ["resource", "agent", "kind", "from", "to", "for", "outcome", "note"]
     assert [line.split()[:3] for line in lines[1:]] == [
         ["src/b.py", "cy", "held"],
         ["src/a.py", "bob", "held"],

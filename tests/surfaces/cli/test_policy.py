@@ -223,6 +223,58 @@ def test_wrong_policy_leaves_the_defaults_and_is_reported(
     assert edit(repo, "a.py")["decision"] == "deny"
 
 
+WRONG = '[paths]\n"LICENSE" = "humans"\n'
+PROBLEM = "holdlog.toml:2: paths.LICENSE: must be one of block, warn, human, across-worktrees, or a list of them"
+
+
+@pytest.mark.parametrize(
+    ("committed", "edited", "code", "line"),
+    [
+        (POLICY, WRONG, 1, f"at commit COMMIT is in force; the uncommitted file is wrong: {PROBLEM}"),
+        (None, WRONG, 1, f"is not committed, so it is not in force; the uncommitted file is wrong: {PROBLEM}"),
+        (WRONG, POLICY, 1, f"{PROBLEM}; the defaults apply; the uncommitted change is valid: commit it"),
+        (WRONG, "x", 1, f"{PROBLEM}; the defaults apply; the uncommitted file is wrong: holdlog.toml:1: is not TOML"),
+        (WRONG, WRONG, 1, f"{PROBLEM}; the defaults apply\n"),
+        (POLICY, "", 0, "is in force; changes that are not committed are not in force"),
+    ],
+)
+def test_wrong_policy_is_reported_before_it_is_committed(
+    repo: Path, capsys: pytest.CaptureFixture[str], committed: str | None, edited: str, code: int, line: str
+) -> None:
+    if committed != POLICY:
+        commit_policy(repo, committed)
+    (repo / "holdlog.toml").write_text(edited)
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
+    found = run_command(capsys, "doctor", "LICENSE")
+    assert (found[0], line in found[1].replace(commit, "COMMIT")) == (code, True), found
+    _, out, _ = run_command(capsys, "doctor")
+    assert line in out.replace(commit, "COMMIT")
+    _, out, _ = run_command(capsys, "doctor", "LICENSE", "--json")
+    problem = json.loads(out)["policy"]["uncommitted_problem"]
+    assert problem is None if "uncommitted file is wrong" not in line else problem in found[1]
+
+
+def test_check_warns_of_a_wrong_policy_before_it_is_committed(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repo / "holdlog.toml").write_text(WRONG)
+    code, _, err = run_command(capsys, "check", "a.py")
+    assert (code, f"warning: {PROBLEM}; fix it before you commit it" in err) == (0, True)
+
+
+def test_doctor_reports_in_one_line_what_is_not_a_file_of_a_workspace(
+    repo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    not_a_file = "holdlog: PATH: custom://merge is not a file; rules of holdlog.toml apply to files only\n"
+    assert run_command(capsys, "doctor", "custom://merge") == (2, "", not_a_file)
+    for path in ("../handbook/x", str(repo.parent / "handbook")):
+        code, out, err = run_command(capsys, "doctor", path)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith(f"holdlog: PATH: {path} is in no workspace here, so no rule of holdlog.toml applies; run")
+    for words in (["notes.md"], ["--client", "codex"]):
+        assert run_command(capsys, "doctor", "--db", "x.db", *words)[2].startswith("holdlog: --db: cannot be combined")
+    _, out, _ = run_command(capsys, "doctor", "file://main/notes.md", "--json")
+    assert json.loads(out)["path"] == "notes.md"
+
+
 def test_check_blocks_agents_and_lets_people_change_human_files(
     repo: Path, other: StateStore, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,11 +284,17 @@ def test_check_blocks_agents_and_lets_people_change_human_files(
     other.claim("notes.md", agent="bob")
     code, _, err = run_command(capsys, "check", "--staged", "--agent", "claude-1")
     assert code == 1
-    assert "LICENSE: only a person may change it (holdlog.toml:3)" in err
+    remedy = "describe the change that you need to your user, and leave it out: git restore --staged LICENSE"
+    assert f"LICENSE: only a person may change it (holdlog.toml:3); {remedy}\n" in err
     assert "warning: notes.md: held by bob" in err
     code, _, err = run_command(capsys, "check", "--staged")
-    assert (code, "warning: LICENSE: only a person may change it" in err) == (0, True)
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    remedy = (
+        "if you are a person, set HOLDLOG_AGENT to your user name; if not, leave it out: git restore --staged LICENSE"
+    )
+    assert (code, f"warning: LICENSE: only a person may change it (holdlog.toml:3); {remedy}\n" in err) == (0, True)
+    code, _, err = run_command(capsys, "check", "--staged", "--strict")
+    assert (code, f"holdlog: LICENSE: only a person may change it (holdlog.toml:3); {remedy}\n" in err) == (1, True)
     code, _, err = run_command(capsys, "check", "--staged", "--agent", "ann")
     assert (code, "LICENSE" in err) == (0, False)
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")
@@ -247,7 +305,9 @@ def test_check_needs_no_store_to_protect_human_files(repo: Path, capsys: pytest.
     code, out, _ = run_command(capsys, "check", "LICENSE", "--agent", "claude-1", "--json")
     found = json.loads(out)
     assert (code, found["status"]) == (1, "human")
-    assert found["human"] == [{"path": "LICENSE", "blocks": True, "rule": "holdlog.toml:3"}]
+    assert found["human"] == [{"path": "LICENSE", "blocks": True, "caller": "agent", "rule": "holdlog.toml:3"}]
+    _, _, err = run_command(capsys, "check", "LICENSE", "--agent", "claude-1")
+    assert "(holdlog.toml:3); describe the change that you need to your user\n" in err
 
 
 def test_worktrees_share_the_claims_of_a_lock_file(
@@ -296,7 +356,14 @@ def test_doctor_shows_rule_line_commit_and_what_is_not_committed(
         "path": "notes.md",
         "workspace": "main",
         "resource": "notes.md",
-        "policy": {"file": "holdlog.toml", "commit": commit, "exists": True, "uncommitted": True, "problem": None},
+        "policy": {
+            "file": "holdlog.toml",
+            "commit": commit,
+            "exists": True,
+            "uncommitted": True,
+            "problem": None,
+            "uncommitted_problem": None,
+        },
     }
 
 

@@ -1,7 +1,15 @@
 """Sessions on the command line: each command is one of its own, unless `--session` names it."""
 
 import json
+import re
+from pathlib import Path
 
+import pytest
+
+from holdlog.adapters.hooks.calls import parse
+from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.opening import perform_alone
+from tests.support.command_line import run_command
 from tests.surfaces.cli.test_claims import Terminal, run
 
 __all__ = ["run"]
@@ -97,3 +105,21 @@ def test_force_takes_more_claims_than_one_call_may_name(run: Terminal) -> None:
         run.words("claim", f"custom://{session}-x", "--agent", "codex", "--session", session, *also)
     taken = run.words("release", "--agent", "codex", "--force", "--reason", "gone home")
     assert (taken.code, run("claims")) == (0, NOTHING.format(run.db))
+
+
+def test_sessions_of_hooks_are_shown_with_what_they_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = tmp_path / ".holdlog" / "state.db"
+    store.parent.mkdir(0o700)
+    for session in ("s-1", "s-2"):
+        call = parse({"session_id": session, "cwd": str(tmp_path), "paths": [f"{session}.py"]}, "pre-edit")
+        assert call is not None
+        assert perform_alone(call, store, HookFiles(store), None) == {}
+    claims, agents = (run_command(capsys, it, "--db", str(store))[1] for it in ("claims", "agents"))
+    rows = re.findall(r"^(agent-\w+) +by hooks +1 claim +last call \d+ s ago +(session hook-\w{6})$", agents, re.M)
+    assert len(set(rows)) == 2
+    assert sorted(re.findall(r"(agent-\w+) .*(session hook-\w{6})", claims)) == sorted(rows)
+    _, out, _ = run_command(capsys, "agents", "--db", str(store), "--json")
+    assert [("session" in it, it["connected"]) for it in json.loads(out)["agents"]] == [(False, True), (False, True)]
