@@ -53,7 +53,8 @@ def add_init(commands: Commands) -> None:
     parser.add_argument(
         "--agents-md",
         action="store_true",
-        help="with --yes: also add ten lines for agents to AGENTS.md or CLAUDE.md (default: no)",
+        help="with --yes: also add ten lines for agents to AGENTS.md, or CLAUDE.md for Claude Code, tracked or not "
+        "(default: no)",
     )
     parser.add_argument(
         "--git-hook", action="store_true", help="with --yes: also check claims before each git commit (default: no)"
@@ -64,6 +65,7 @@ def add_init(commands: Commands) -> None:
 
 def run_init(options: argparse.Namespace) -> int:
     """Run `holdlog init`. Raises InvalidError, LocationError."""
+    from holdlog.adapters.cli.setup.changes import remove_empty_folders
     from holdlog.adapters.cli.setup.plan import Choices, plan, project_here
     from holdlog.adapters.cli.setup.store import prepare_store
 
@@ -72,17 +74,22 @@ def run_init(options: argparse.Namespace) -> int:
     found = plan(project, Choices(hosts, options.tracked, options.undo))
     for skipped in found.skipped:
         _note(f"{_relative(skipped.path, project)} {skipped.why}")
-    changes = _agreed(found, options, project)
+    shown, changes = _agreed(found, options, project)
+    if not shown and not found.skipped:
+        print("nothing of init is left here" if options.undo else "everything is set up already")
     if options.print:
+        return 0
+    if shown and not changes:
+        print(f"nothing was written; to be asked again, run {_command(options)}; --yes writes without asking")
         return 0
     if not options.undo:
         prepare_store(project.root)
     failed = _write(changes, project)
     if options.undo:
-        print("nothing of init is left here" if not changes else f"removed from {_count(changes)}")
+        remove_empty_folders([it for it in found.hosts if it in changes], project.root, project.home)
+        if changes:
+            print(f"removed from {_count(changes)}")
         return 1 if failed else 0
-    if not changes and not found.skipped:
-        print("everything is set up already")
     return 1 if failed or not _finish(hosts, project) else 0
 
 
@@ -94,7 +101,8 @@ def chosen_hosts(named: Sequence[str] | None, project: "Project", undo: bool) ->
         return list(dict.fromkeys(named))
     found = [name for name, host in HOSTS.items() if undo or host.is_used(project)]
     if not found:
-        raise InvalidError(f"--client: no host was found here; name one of {', '.join(CLIENTS)}")
+        example = f"holdlog init --client {CLIENTS[0]} (or {', '.join(CLIENTS[1:])})"
+        raise InvalidError(f"--client: no host was found here; name one, for example: {example}")
     return found
 
 
@@ -114,33 +122,45 @@ def own_command() -> str:
     return str(Path(sys.argv[0]).resolve()) if Path(sys.argv[0]).name == "holdlog" else "holdlog"
 
 
-def _agreed(found: "Plan", options: argparse.Namespace, project: "Project") -> list["FileEdit"]:
-    """Show the changes, and return those that the person agrees to. Raises InvalidError without a terminal."""
+def _agreed(
+    found: "Plan", options: argparse.Namespace, project: "Project"
+) -> tuple[list["FileEdit"], list["FileEdit"]]:
+    """Show changes. Returns them, and those that the person agrees to. Raises InvalidError without a terminal."""
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty() and not options.yes and not options.print
     groups = [
-        ("Write these files?", found.hosts, True),
-        ("Write instructions for agents?", found.instructions, options.agents_md or options.undo),
-        ("Check claims before each git commit?", found.git_hook, options.git_hook or options.undo),
+        ("Write these files?", found.hosts, True, ""),
+        ("Write instructions for agents?", found.instructions, options.agents_md or options.undo, "--agents-md"),
+        ("Check claims before each git commit?", found.git_hook, options.git_hook or options.undo, "--git-hook"),
     ]
+    shown: list[FileEdit] = []
     agreed: list[FileEdit] = []
-    for question, changes, by_default in groups:
+    for question, changes, by_default, option in groups:
         if not changes or not (is_interactive or options.print or by_default):
             continue
-        _show(changes, project, options.yes)
+        _show(changes, project, options.yes, "" if is_interactive or by_default else option)
+        shown += changes
         if is_interactive and not _is_agreed(question if not options.undo else "Change these files?", by_default):
             continue
         agreed += changes
     if agreed and not (is_interactive or options.yes or options.print):
-        raise InvalidError("--yes: is missing; without a terminal, init writes only with it")
-    return agreed
+        raise InvalidError(f"--yes: is missing; without a terminal, run: {_command(options)} --yes")
+    return shown, agreed
 
 
-def _show(changes: Sequence["FileEdit"], project: "Project", briefly: bool) -> None:
+def _command(options: argparse.Namespace) -> str:
+    """The command that runs, as a person types it, without --yes and --print."""
+    flags = [f"--{it.replace('_', '-')}" for it in ("undo", "agents_md", "git_hook", "tracked") if vars(options)[it]]
+    return " ".join(["holdlog init", *(f"--client {it}" for it in options.client or ()), *flags])
+
+
+def _show(changes: Sequence["FileEdit"], project: "Project", briefly: bool, option: str) -> None:
+    """Print the changes. `option`: which `--yes` needs for them."""
     from holdlog.adapters.cli.texts import printable
 
+    needs = f" (--yes writes it only with {option})" if option else ""
     for change in changes:
         verb = "create" if change.before is None else "remove" if change.after is None else "change"
-        print(f"{verb} {_relative(change.path, project)}: {change.what}")
+        print(f"{verb} {_relative(change.path, project)}: {change.what}{needs}")
         for line in () if briefly else change.diff().splitlines():
             print(f"    {printable(line)}")
 

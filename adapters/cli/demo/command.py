@@ -22,7 +22,8 @@ NEXT_STEPS: Final = """\
 uv tool install 'holdlog[mcp] @ git+https://github.com/holdlog/holdlog'
 (or, from a copy of the repository: uv tool install 'FOLDER[mcp]')
 
-Then add this to .mcp.json of your project, and its agents share claims:
+Then run holdlog init in your project: it sets up your hosts and their hooks.
+Or add only the server to .mcp.json by hand:
 
   {
     "mcpServers": {

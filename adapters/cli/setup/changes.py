@@ -7,6 +7,7 @@ import stat
 import subprocess
 import tomllib
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -100,6 +101,16 @@ def write(change: FileEdit, backups: Path) -> None:
     with new_private_file(path, replaces=True) as file:
         file.write(change.after.encode())
         os.chmod(file.name, mode)
+
+
+def remove_empty_folders(changes: Sequence[FileEdit], root: Path, home: Path) -> None:
+    """Remove the folders that removed files left empty: below the project's root, and elsewhere only the nearest."""
+    for change in changes:
+        folders = [it for it in change.path.parents if root in it.parents] or [change.path.parent]
+        with suppress(OSError):  # not empty
+            for folder in folders if change.after is None else ():
+                if folder not in (root, home):
+                    folder.rmdir()
 
 
 def is_tracked(path: Path) -> bool:

@@ -18,6 +18,7 @@ HOOK_SECONDS: Final = 5
 """Hosts end a hook after this time; it ends by itself before (running.py)."""
 EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
 OWN_TOOLS: Final = "mcp__holdlog__.*"
+USER_WIDE: Final = "; user-wide: it applies to all your repositories"
 
 _OWN_HOOK: Final = re.compile(r"(?:\S*/|'.*/)?holdlog'? hook")
 
@@ -48,13 +49,15 @@ class HostFile(NamedTuple):
 
 class Host(NamedTuple):
     """A host. `is_used`: whether it seems to be used here. `files`: the first one configures the server. `next_step`:
-    what a person does after init. `has_hooks`: whether init sets up hooks there."""
+    what a person does after init. `has_hooks`: whether init sets up hooks there. `instructions`: the file at the root
+    that its agents read; empty if none."""
 
     title: str
     is_used: Callable[[Project], bool]
     files: Callable[[Project], list[HostFile]]
     next_step: str
     has_hooks: bool = True
+    instructions: str = "AGENTS.md"
 
 
 def hook_command(command: str) -> str:
@@ -67,18 +70,19 @@ def _server(project: Project, key: str, **more: Any) -> Entry:
 
 
 def _server_entry(key: str, value: dict[str, Any]) -> Entry:
-    return Entry((key, "holdlog"), value, is_former=_is_server)
+    return Entry((key, "holdlog"), value, is_former=lambda item: _without_paths(item) == _without_paths(value))
 
 
-def _is_server(item: Any) -> bool:
-    """Whether init may have written this server, maybe with another path of holdlog."""
-    if not isinstance(item, dict) or not item.keys() <= {"type", "command", "args", "enabled"}:
-        return False
-    command, arguments = item.get("command"), item.get("args", [])
+def _without_paths(server: Any) -> Any:
+    """A server's entry without the paths of holdlog and of the store; a person may have changed the rest."""
+    if not isinstance(server, dict):
+        return None
+    command, arguments = server.get("command"), server.get("args", [])
     words = command if isinstance(command, list) else [command]
     words = [*words, *arguments] if isinstance(arguments, list) else []
-    is_ours = words[:1] != [] and str(words[0]).rpartition("/")[2] == "holdlog"
-    return is_ours and (len(words) == 1 or words[1:-1] == ["--db"])
+    words = [str(word).rpartition("/")[2] if index == 0 else word for index, word in enumerate(words)]
+    words[2:] = ["…"] if words[1:-1] == ["--db"] else words[2:]
+    return {**server, "command": words, "args": []}
 
 
 def _is_hook(item: Any) -> bool:
@@ -120,7 +124,7 @@ def _codex(project: Project) -> list[HostFile]:
     block = f"[mcp_servers.holdlog]\ncommand = {command}\nstartup_timeout_sec = 30\ntool_timeout_sec = 60\n"
     hooks = _hooks(project.command, "Bash|apply_patch", "apply_patch")
     return [
-        HostFile(project.home / ".codex" / "config.toml", "starts the server", block=block),
+        HostFile(project.home / ".codex" / "config.toml", f"starts the server{USER_WIDE}", block=block),
         HostFile(project.root / ".codex" / "hooks.json", "runs hooks", hooks),
     ]
 
@@ -145,14 +149,14 @@ def _vscode(project: Project) -> list[HostFile]:
 
 def _windsurf(project: Project) -> list[HostFile]:
     path = project.home / ".codeium" / "windsurf" / "mcp_config.json"
-    return [HostFile(path, "starts the server, in all projects", (_server(project, "mcpServers"),))]
+    return [HostFile(path, f"starts the server{USER_WIDE}", (_server(project, "mcpServers"),))]
 
 
 def _claude_desktop(project: Project) -> list[HostFile]:
     value = {"command": shutil.which(project.command) or project.command, "args": ["--db", _store(project)]}
     path = _desktop_folder(project) / "claude_desktop_config.json"
     entry = _server_entry("mcpServers", value)
-    return [HostFile(path, "starts the server with the store of this project", (entry,))]
+    return [HostFile(path, f"starts the server with the store of this project{USER_WIDE}", (entry,))]
 
 
 def _opencode(project: Project) -> list[HostFile]:
@@ -160,9 +164,16 @@ def _opencode(project: Project) -> list[HostFile]:
     plugin = files("holdlog.adapters.hooks").joinpath("opencode.js").read_text()
     block = plugin.replace('"holdlog"', json.dumps(project.command), 1)
     return [
-        HostFile(project.root / "opencode.json", "starts the server", (_server_entry("mcp", value),)),
+        HostFile(_opencode_config(project), "starts the server", (_server_entry("mcp", value),)),
         HostFile(project.root / ".opencode" / "plugins" / "holdlog.js", "runs hooks", block=block, comment=SLASHES),
     ]
+
+
+def _opencode_config(project: Project) -> Path:
+    """OpenCode reads both names."""
+    path = project.root / "opencode.json"
+    with_comments = path.with_suffix(".jsonc")
+    return with_comments if with_comments.exists() and not path.exists() else path
 
 
 def _store(project: Project) -> str:
@@ -183,6 +194,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         lambda it: it.has("claude") or (it.home / ".claude").is_dir() or (it.root / ".claude").is_dir(),
         _claude_code,
         "restart Claude Code in this folder, and approve the server holdlog when it asks",
+        instructions="CLAUDE.md",
     ),
     "cursor": Host(
         "Cursor",
@@ -216,10 +228,11 @@ HOSTS: Final[Mapping[str, Host]] = {
         _claude_desktop,
         "restart Claude Desktop",
         has_hooks=False,
+        instructions="",
     ),
     "opencode": Host(
         "OpenCode",
-        lambda it: it.has("opencode") or (it.root / "opencode.json").exists() or (it.root / ".opencode").is_dir(),
+        lambda it: it.has("opencode") or _opencode_config(it).exists() or (it.root / ".opencode").is_dir(),
         _opencode,
         "restart OpenCode",
     ),

@@ -99,14 +99,14 @@ def _excluded(project: Project, changes: Sequence[FileEdit], choices: Choices) -
 
 
 def _instructions(project: Project, choices: Choices) -> list[FileEdit]:
-    """The block for agents, in the file that exists: AGENTS.md, or CLAUDE.md for Claude Code."""
-    names = ("AGENTS.md", "CLAUDE.md")
-    paths = [project.root / name for name in names if (project.root / name).is_file()]
-    if not choices.undo and not paths:
-        paths = [project.root / ("CLAUDE.md" if list(choices.hosts) == ["claude-code"] else "AGENTS.md")]
+    """The block for agents, in each file that their hosts read."""
+    hosts = HOSTS if choices.undo else choices.hosts
+    names = sorted({HOSTS[name].instructions for name in hosts} - {""}, reverse=True)
+    if not choices.undo and _imports_agents_md(project):
+        names = ["AGENTS.md" if name == "CLAUDE.md" else name for name in names]
     changes = []
-    unique = {os.path.realpath(it): it for it in reversed(paths)}  # one may be a link to the other
-    for path in [*unique.values()] if choices.undo else paths[:1]:
+    unique = {os.path.realpath(project.root / it): project.root / it for it in names}  # one may be a link to the other
+    for path in unique.values():
         try:
             before = read_text(path)
         except (OSError, ValueError):
@@ -115,6 +115,13 @@ def _instructions(project: Project, choices: Choices) -> list[FileEdit]:
         if after != (before or ""):
             changes.append(FileEdit(path, "tells agents how to coordinate", before, after or None))
     return changes
+
+
+def _imports_agents_md(project: Project) -> bool:
+    try:
+        return "@AGENTS.md" in (read_text(project.root / "CLAUDE.md") or "")
+    except (OSError, ValueError):
+        return False
 
 
 def _git_hook(project: Project, choices: Choices) -> FileEdit | Skipped | None:

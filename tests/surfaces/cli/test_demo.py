@@ -112,9 +112,10 @@ def test_demo_shows_the_log_and_its_replay_gives_the_same_state(ran: Ran) -> Non
     assert "replayed 10 events: same state" in ran.out
 
 
-def test_demo_ends_with_a_configuration_to_paste(ran: Ran) -> None:
+def test_demo_ends_with_init_and_a_configuration_to_paste(ran: Ran) -> None:
     end = ran.out[ran.out.index("\nNext\n") :]
     assert end.splitlines()[2].strip() == "uv tool install 'holdlog[mcp] @ git+https://github.com/holdlog/holdlog'"
+    assert "run holdlog init in your project" in end
     config = json.loads(end[end.index("{") : end.rindex("}") + 1])
     assert config == {"mcpServers": {"holdlog": {"command": "holdlog"}}}
 

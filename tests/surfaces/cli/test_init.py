@@ -132,20 +132,41 @@ def test_print_writes_nothing_and_shows_all(project: Path, capsys: pytest.Captur
     assert code == 0
     for shown in ("create .cursor/hooks.json", "create AGENTS.md", "pre-commit", '"command": "holdlog hook"'):
         assert shown in out
+    assert "create AGENTS.md: tells agents how to coordinate (--yes writes it only with --agents-md)\n" in out
+    assert "pre-commit: checks claims before a commit (--yes writes it only with --git-hook)\n" in out
     assert files(project) == {}
     assert not (project / ".git" / "holdlog").exists()
+    assert (
+        "only with" not in run_command(capsys, "init", "--client", "cursor", "--print", "--agents-md", "--git-hook")[1]
+    )
+    assert run_command(capsys, "init", "--print", "--undo")[1] == "nothing of init is left here\n"
+
+
+@pytest.mark.check
+def test_print_says_that_everything_is_set_up(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    init = ["init", "--client", "vscode"]
+    assert run_command(capsys, *init, "--yes", "--agents-md", "--git-hook")[0] == 0
+    assert run_command(capsys, *init, "--print") == (0, "everything is set up already\n", "")
 
 
 def test_without_a_terminal_it_writes_only_with_yes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run_command(capsys, "init", "--client", "claude-code")
-    assert (code, err) == (2, "holdlog: --yes: is missing; without a terminal, init writes only with it\n")
+    command = "holdlog init --client claude-code --yes"
+    assert (code, err) == (2, f"holdlog: --yes: is missing; without a terminal, run: {command}\n")
     assert files(project) == {}
+
+
+@pytest.mark.check
+def test_undo_without_a_terminal_names_the_command_to_run(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(capsys, "init", "--client", "vscode", "--yes")[0] == 0
+    code, _, err = run_command(capsys, "init", "--undo")
+    assert (code, err) == (2, "holdlog: --yes: is missing; without a terminal, run: holdlog init --undo --yes\n")
 
 
 def test_no_host_is_named_and_none_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run_command(capsys, "init", "--yes")
     assert (code, err.count("\n")) == (2, 1)
-    assert "--client: no host was found here; name one of claude-code, " in err
+    assert "--client: no host was found here; name one, for example: holdlog init --client claude-code (or " in err
 
 
 def test_file_that_git_tracks_is_changed_only_on_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,28 +266,47 @@ def test_git_hook_that_git_tracks_is_changed_only_on_request(project: Path, caps
     assert hook.read_text() == "#!/bin/sh\nmake lint\n"
 
 
-@pytest.mark.check
-def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
+def at_terminal(answers: dict[str, str], *arguments: str) -> tuple[int, str]:
+    """Run a command at a terminal, and answer each question once. Returns its exit code and what it shows."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execvp("holdlog", ["holdlog", "init", "--client", "claude-code"])
+        os.execvp("holdlog", ["holdlog", *arguments])
     shown = ""
-    answers = {"Write these files? [Y/n] ": "\n", "instructions for agents? [y/N] ": "y\n", "commit? [y/N] ": "\n"}
     while True:
         try:
             shown += os.read(terminal, 4096).decode()
         except OSError:
             break
-        for question, answer in list(answers.items()):
-            if question in shown:
-                os.write(terminal, answers.pop(question).encode())
-                del answer
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        for question in [it for it in answers if it in shown]:
+            os.write(terminal, f"{answers.pop(question)}\n".encode())
     os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.replace("\r\n", "\n")
+
+
+@pytest.mark.check
+def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
+    answers = {"Write these files? [Y/n] ": "", "instructions for agents? [y/N] ": "y", "commit? [y/N] ": ""}
+    assert at_terminal(answers, "init", "--client", "claude-code")[0] == 0
     assert answers == {}
     assert (project / ".mcp.json").exists()
     assert "holdlog" in (project / "CLAUDE.md").read_text()
     assert not (project / ".git" / "hooks" / "pre-commit").exists()
+
+
+@pytest.mark.check
+def test_person_who_declines_every_change_learns_that_nothing_was_written(project: Path) -> None:
+    declined = dict.fromkeys(("these files? [Y/n] ", "for agents? [y/N] ", "commit? [y/N] "), "n")
+    code, shown = at_terminal(dict(declined), "init", "--client", "cursor")
+    again = "nothing was written; to be asked again, run holdlog init --client cursor; --yes writes without asking"
+    assert (code, shown.splitlines()[-1], files(project)) == (0, again, {})
+    assert not (project / ".git" / "holdlog").exists()
+    assert at_terminal(declined | {"these files? [Y/n] ": ""}, "init", "--client", "vscode")[0] == 0
+    before = files(project)
+    code, shown = at_terminal({"these files? [Y/n] ": "n"}, "init", "--client", "vscode", "--undo")
+    assert (code, files(project)) == (0, before)
+    assert shown.splitlines()[-1].startswith(
+        "nothing was written; to be asked again, run holdlog init --client vscode --undo; "
+    )
 
 
 @pytest.mark.check
@@ -359,6 +399,116 @@ def test_instructions_with_two_names_are_added_and_removed_once(
     code, _, err = run_command(capsys, "init", "--client", "cursor", "--undo", "--yes")
     assert (code, err) == (0, "")
     assert not text or (project / "CLAUDE.md").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("clients", "there", "changed"),
+    [
+        (["claude-code"], {}, ["CLAUDE.md"]),
+        (["claude-code"], {"AGENTS.md": "# Rules\n"}, ["CLAUDE.md"]),
+        (["claude-code"], {"AGENTS.md": "# Rules\n", "CLAUDE.md": "# Rules\n"}, ["CLAUDE.md"]),
+        (["claude-code"], {"AGENTS.md": "# Rules\n", "CLAUDE.md": "@AGENTS.md\n"}, ["AGENTS.md"]),
+        (["cursor", "codex"], {"CLAUDE.md": "# Rules\n"}, ["AGENTS.md"]),
+        (["claude-code", "codex"], {"AGENTS.md": "# Rules\n"}, ["AGENTS.md", "CLAUDE.md"]),
+        (["claude-desktop"], {}, []),
+    ],
+)
+def test_instructions_are_in_the_file_that_each_host_reads(
+    clients: list[str], there: dict[str, str], changed: list[str], project: Path
+) -> None:
+    for name, text in there.items():
+        (project / name).write_text(text)
+    found = plan(project_here(project, "holdlog", dict(os.environ)), Choices(clients)).instructions
+    assert sorted(it.path.name for it in found) == changed
+
+
+def test_option_for_instructions_also_changes_a_tracked_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "AGENTS.md").write_text("# Rules\n")
+    git(project, "add", "AGENTS.md")
+    assert run_command(capsys, "init", "--client", "vscode", "--yes", "--agents-md")[0] == 0
+    assert "holdlog" in (project / "AGENTS.md").read_text()
+
+
+def test_opencode_keeps_its_one_file_with_comments(project: Path) -> None:
+    text = '{\n  // mine\n  "model": "x"\n}\n'
+    (project / "opencode.jsonc").write_text(text)
+    here = project_here(project, "holdlog", dict(os.environ))
+    assert HOSTS["opencode"].is_used(here)
+    for change in plan(here, Choices(["opencode"])).hosts:
+        write(change, project.parent / "backups")
+    assert "// mine" in (project / "opencode.jsonc").read_text()
+    assert parse((project / "opencode.jsonc").read_text()).plain()["mcp"]["holdlog"]["enabled"] is True
+    assert not (project / "opencode.json").exists()
+    for change in plan(here, Choices(["opencode"], undo=True)).hosts:
+        write(change, project.parent / "backups")
+    assert (project / "opencode.jsonc").read_text() == text
+
+
+@pytest.mark.parametrize("client", ["codex", "windsurf", "claude-desktop"])
+def test_undo_says_which_entries_are_user_wide(client: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = project_here(project, "holdlog", dict(os.environ))
+    for change in plan(here, Choices([client])).hosts:
+        write(change, project.parent / "backups")
+    code, out, _ = run_command(capsys, "init", "--undo", "--yes")
+    assert code == 0
+    [line] = [it for it in out.splitlines() if it.startswith("remove ~/")]
+    assert line.endswith("; user-wide: it applies to all your repositories")
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("client", CLIENTS)
+def test_undo_removes_the_folders_that_it_leaves_empty(
+    client: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / ".opencode").mkdir()
+    (project / ".opencode" / "mine.txt").touch()
+    assert run_command(capsys, "init", "--client", client, "--yes")[0] == 0
+    assert run_command(capsys, "init", "--undo", "--yes")[0] == 0
+    assert sorted(it.name for it in project.iterdir()) == [".git", ".opencode"]
+    assert [it.name for it in (project / ".opencode").iterdir()] == ["mine.txt"]
+    assert client == "opencode" or not HOSTS[client].is_used(_project(project))
+    assert (project.parent / "home").is_dir()
+
+
+def test_undo_keeps_the_folder_of_the_project(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project.parent / "home"
+    monkeypatch.chdir(folder)
+    (folder / ".mcp.json").write_text('{"mcpServers": {"holdlog": {"command": "holdlog", "args": []}}}')
+    assert run_command(capsys, "init", "--undo", "--yes")[0] == 0
+    assert not (folder / ".mcp.json").exists()
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "text"),
+    [
+        ("cursor", ".cursor/mcp.json", '{"mcpServers": {"holdlog": {"command": "holdlog", "args": ["--db", "x.db"]}}}'),
+        ("cursor", ".cursor/mcp.json", '{"mcpServers": {"holdlog": {"command": "holdlog", "args": ["--tools=all"]}}}'),
+        ("cursor", ".cursor/mcp.json", '{"mcpServers": {"holdlog": {"command": "holdlog", "env": {"A": "b"}}}}'),
+        (
+            "opencode",
+            "opencode.json",
+            '{"mcp": {"holdlog": {"type": "local", "command": ["holdlog"], "enabled": false}}}',
+        ),
+    ],
+)
+def test_server_that_a_person_changed_is_not_replaced(client: str, name: str, text: str, project: Path) -> None:
+    path = project / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    changed = plan(project_here(project, "holdlog", dict(os.environ)), Choices([client])).hosts
+    assert path not in [it.path for it in changed]
+
+
+@pytest.mark.parametrize("client", sorted({*CLIENTS} - {"codex"}))
+def test_server_with_a_former_path_of_holdlog_is_replaced(client: str, project: Path) -> None:
+    former = plan(project_here(project, "/former/holdlog", dict(os.environ)), Choices([client])).hosts[0]
+    write(former, project.parent / "backups")
+    changed = plan(project_here(project, "holdlog", dict(os.environ)), Choices([client])).hosts[0]
+    assert changed.path == former.path
+    assert "/former/" not in (changed.after or "")
 
 
 def test_file_that_changed_before_it_is_removed_is_kept(project: Path) -> None:
