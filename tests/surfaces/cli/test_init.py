@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ from holdlog.adapters.cli.setup.report import configured, started
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import note_observation
 from tests.support.command_line import run_command
+from tests.support.terminal import terminal
 from tests.unit.operating_system.test_workspaces import git, repository
 
 SETTINGS = ".claude/settings.local.json"
@@ -143,7 +143,7 @@ def test_print_writes_nothing_and_shows_all(project: Path, capsys: pytest.Captur
 
 
 @pytest.mark.check
-def test_print_says_that_everything_is_set_up(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_reports_that_everything_is_set_up(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     init = ["init", "--client", "vscode"]
     assert run_command(capsys, *init, "--yes", "--agents-md", "--git-hook")[0] == 0
     assert run_command(capsys, *init, "--print") == (0, "everything is set up already\n", "")
@@ -267,27 +267,18 @@ def test_git_hook_that_git_tracks_is_changed_only_on_request(project: Path, caps
 
 
 def at_terminal(answers: dict[str, str], *arguments: str) -> tuple[int, str]:
-    """Run a command at a terminal, and answer each question once. Returns its exit code and what it shows."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execvp("holdlog", ["holdlog", *arguments])
-    shown = ""
-    while True:
-        try:
-            shown += os.read(terminal, 4096).decode()
-        except OSError:
-            break
-        for question in [it for it in answers if it in shown]:
-            os.write(terminal, f"{answers.pop(question)}\n".encode())
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.replace("\r\n", "\n")
+    """Run a command at a terminal, and answer its questions. Returns its exit code and what it shows."""
+    with terminal("holdlog", *arguments) as shown:
+        for question, answer in answers.items():
+            shown.wait_for(question)
+            shown.type(f"{answer}\n")
+        return shown.end(), shown.shown.replace("\r\n", "\n")
 
 
 @pytest.mark.check
 def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
     answers = {"Write these files? [Y/n] ": "", "instructions for agents? [y/N] ": "y", "commit? [y/N] ": ""}
     assert at_terminal(answers, "init", "--client", "claude-code")[0] == 0
-    assert answers == {}
     assert (project / ".mcp.json").exists()
     assert "holdlog" in (project / "CLAUDE.md").read_text()
     assert not (project / ".git" / "hooks" / "pre-commit").exists()
@@ -296,7 +287,7 @@ def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
 @pytest.mark.check
 def test_person_who_declines_every_change_learns_that_nothing_was_written(project: Path) -> None:
     declined = dict.fromkeys(("these files? [Y/n] ", "for agents? [y/N] ", "commit? [y/N] "), "n")
-    code, shown = at_terminal(dict(declined), "init", "--client", "cursor")
+    code, shown = at_terminal(declined, "init", "--client", "cursor")
     again = "nothing was written; to be asked again, run holdlog init --client cursor; --yes writes without asking"
     assert (code, shown.splitlines()[-1], files(project)) == (0, again, {})
     assert not (project / ".git" / "holdlog").exists()
@@ -445,7 +436,7 @@ def test_opencode_keeps_its_one_file_with_comments(project: Path) -> None:
 
 
 @pytest.mark.parametrize("client", ["codex", "windsurf", "claude-desktop"])
-def test_undo_says_which_entries_are_user_wide(client: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_undo_names_entries_that_are_user_wide(client: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here = project_here(project, "holdlog", dict(os.environ))
     for change in plan(here, Choices([client])).hosts:
         write(change, project.parent / "backups")
