@@ -102,9 +102,9 @@ class HookWork:
         if former != held_by and former not in alive:
             self._reads.adopt(former)
             holder = self._holder.of(former)
-            self._note_losses(holder)
+            self._losses += holder.lost()
             for path, claim in self._taken_from(former):
-                if not self._was_taken(claim):
+                if not holder.was_taken(claim):
                     holder.release(claim)
                     self._claim_again(path, claim)
 
@@ -162,7 +162,7 @@ class HookWork:
                 text = " ".join(filter(None, [*self._warnings, describe_taken(self._losses), waiting]))
                 return warning(call, text) if text else {}
             case "start" | "prompt":
-                self._note_losses(self._holder)
+                self._losses += self._holder.lost()
                 self._renew()
                 is_start = call.event == "start"
                 failures, notice = (self._files.take_failures(), self._policy_notice()) if is_start else ([], None)
@@ -289,7 +289,7 @@ class HookWork:
         claim, is_new = self._holder.claim(path, self._name)
         before = self._notes.claims.get(real)
         if before is not None and is_new:
-            self._note_losses(self._holder)
+            self._losses += self._holder.lost()
         if before is None or (before.version, before.agent) != (claim.version, claim.agent):
             self._notes.claims[real] = claim._replace(by=self._call.agent, made=is_new, digest=digest_of(real))
         return is_new
@@ -332,24 +332,16 @@ class HookWork:
         names |= {it.agent for it in self._notes.claims.values() if it.by != self._call.agent}
         return names - {self._name, self._notes.names[self._main]}
 
-    def _note_losses(self, holder: Holder) -> None:
-        self._losses += holder.lost()
-
-    def _was_taken(self, claim: HookClaim) -> bool:
-        """Whether a person took the claim: no hook claims it again before the agent edits it."""
-        spelled = self._engine.requests.rules.spell(claim.resource)
-        return any((it.resource, it.version, it.why) == (spelled, claim.version, "forced") for it in self._losses)
-
     def _renew(self) -> None:
-        """Renew what the agent holds: one call renews all."""
-        self._notes.claims = {path: it for path, it in self._notes.claims.items() if not self._was_taken(it)}
-        for path, claim in list(self._notes.claims.items()):
+        """Renew what the agent holds: one call renews all. What has ended is claimed again when the agent edits it."""
+        live = {(it.resource, it.version) for it in self._holder.leases()}
+        claims = self._notes.claims
+        self._notes.claims = {path: it for path, it in claims.items() if (it.resource, it.version) in live}
+        for path, claim in self._notes.claims.items():
             if claim.agent == self._name:
-                try:
+                with suppress(HoldlogError):  # it ended just now
                     self._claim(path)
-                    return
-                except HoldlogError:  # lost: reported as such
-                    del self._notes.claims[path]
+                return
 
     def _release_unchanged(self) -> None:
         """Release what the agent did not change, or what git has committed."""

@@ -63,6 +63,11 @@ class Holder:
         except HoldlogError:
             return  # lost, forced, or released by the agent itself
 
+    def was_taken(self, claim: HookClaim) -> bool:
+        """Whether a person ended the claim."""
+        past = self.engine.read_now(lambda reader: reader.claim(claim.resource)).past
+        return past is not None and (past.outcome, past.version) == ("forced", claim.version)
+
     def is_own(self, hold: Hold, others: AbstractSet[str]) -> bool:
         """Whether the holder is this very agent under another name or session. `others`: names of the session's other
         agents."""

@@ -299,6 +299,19 @@ def test_edit_warns_of_what_a_person_took(host: Callable[[], Host], repository: 
 
 
 @pytest.mark.check
+def test_prompt_claims_nothing_that_the_agent_knows_as_lost(host: Callable[[], Host], repository: Path) -> None:
+    claude = host()
+    claude.serve()
+    for name in ("a.py", "b.py"):
+        assert claude.edit("s-1", name) is None
+    for name in ("a.py", "b.py"):
+        take(repository, name)
+    assert [it["why"] for it in claude.call_alone("status", resource="c.py")["lost"]] == ["forced", "forced"]
+    assert claude.hook("s-1", "UserPromptSubmit", prompt="go on") == {}
+    assert held(repository) == {}
+
+
+@pytest.mark.check
 def test_restarted_server_claims_nothing_that_a_person_took(host: Callable[[], Host], repository: Path) -> None:
     claude = host()
     assert claude.edit("s-1", "a.py") is None
