@@ -302,13 +302,14 @@ def test_edit_warns_of_what_a_person_took(host: Callable[[], Host], repository: 
 def test_prompt_claims_nothing_that_the_agent_knows_as_lost(host: Callable[[], Host], repository: Path) -> None:
     claude = host()
     claude.serve()
-    for name in ("a.py", "b.py"):
+    for name in ("a.py", "b.py", "new.py"):
         assert claude.edit("s-1", name) is None
     for name in ("a.py", "b.py"):
         take(repository, name)
-    assert [it["why"] for it in claude.call_alone("status", resource="c.py")["lost"]] == ["forced", "forced"]
-    assert claude.hook("s-1", "UserPromptSubmit", prompt="go on") == {}
-    assert held(repository) == {}
+    assert [it["why"] for it in claude.call_alone("status", resource="a.py")["lost"]] == ["forced", "forced"]
+    text = claude.hook("s-1", "UserPromptSubmit", prompt="go on")["additionalContext"]
+    assert text == "holdlog: you hold new.py."
+    assert list(held(repository)) == ["new.py"]
 
 
 @pytest.mark.check
