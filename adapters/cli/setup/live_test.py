@@ -15,6 +15,8 @@ from holdlog.adapters.cli.setup.hosts import HOSTS, Project
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import observations
+from holdlog.adapters.operating_system.workspaces import Workspaces
+from holdlog.adapters.policy.in_force import rule_of
 from holdlog.domain.claims.lease import BY_LEASE
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
@@ -33,22 +35,25 @@ def test_live(name: str, project: Project, store: Path) -> None:
         raise InvalidError(f"--live-test: {title} has no hooks that could deny an edit")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidError("--live-test: needs a terminal, because you have to ask your agent for an edit")
+    options = argparse.ArgumentParser(add_help=False)
+    add_options(options, WorkspaceOptions)
+    workspaces = workspaces_of(options.parse_args([]))
+    rule = rule_of(workspaces.located, str(path))[1]
+    if rule.mode == "warn":
+        raise InvalidError(f"--live-test: {rule.source} only warns about {TEST_FILE}, so no edit of it is denied")
     print(f"This claims {TEST_FILE} for {TEST_SECONDS // 60} min. Then ask your agent in {title}, in this folder:")
     print(f"    write the word yes into {TEST_FILE}")
     with suppress(EOFError, KeyboardInterrupt):
         if input("Begin? [y/N] ").strip().lower() in ("y", "yes"):
-            with _held(path, store):
+            with _held(path, store, workspaces):
                 _wait_for_edit(title, path, store)
     print()
 
 
 @contextmanager
-def _held(path: Path, store: Path) -> Iterator[None]:
-    """Hold a file. Raises HoldlogError, LocationError."""
-    options = argparse.ArgumentParser(add_help=False)
-    add_options(options, WorkspaceOptions)
-    settings = Settings(workspaces=workspaces_of(options.parse_args([])))
-    engine = open_holdlog(store, settings, SessionId("option", AGENT), "holdlog doctor")
+def _held(path: Path, store: Path, workspaces: Workspaces) -> Iterator[None]:
+    """Hold a file. Raises HoldlogError."""
+    engine = open_holdlog(store, Settings(workspaces=workspaces), SessionId("option", AGENT), "holdlog doctor")
     engine.kept_by = BY_LEASE
     try:
         call = engine.requests.claims.claim(str(path), AGENT, lease_seconds=TEST_SECONDS + SPARE_SECONDS)

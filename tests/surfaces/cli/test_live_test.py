@@ -9,7 +9,7 @@ from holdlog.adapters.cli.setup.live_test import TEST_FILE
 from tests.support.command_line import run_command
 from tests.support.processes.hosts import held, run_hook
 from tests.support.terminal import END_OF_INPUT, INTERRUPT, terminal
-from tests.unit.operating_system.test_workspaces import repository
+from tests.unit.operating_system.test_workspaces import git, repository
 
 pytestmark = pytest.mark.check
 
@@ -94,3 +94,12 @@ def test_host_without_hooks_is_not_guarded(project: Path, capsys: pytest.Capture
     code, _, err = run_command(capsys, "doctor", "--client", client, "--live-test")
     assert (code, "has no hooks" in err) == (2, True)
     assert "not guarded: " in run_command(capsys, "doctor", "--client", client)[1]
+
+
+def test_file_that_the_policy_only_warns_about_is_not_tried(project: Path) -> None:
+    (project / "holdlog.toml").write_text('[paths]\n"*.txt" = "warn"\n')
+    git(project, "add", "holdlog.toml")
+    git(project, "commit", "--message", "policy")
+    with terminal(*LIVE_TEST) as shown:
+        assert shown.end() == 2
+    assert f"holdlog.toml:2 only warns about {TEST_FILE}" in shown.shown
