@@ -19,9 +19,9 @@ from holdlog.adapters.hooks.session import HookSession, name_of, own_session, se
 from holdlog.adapters.hooks.texts import (
     describe_denial,
     describe_human,
+    describe_losses,
     describe_session,
     describe_stale,
-    describe_taken,
     describe_unexamined,
     describe_waiting,
     describe_warning,
@@ -159,7 +159,7 @@ class HookWork:
                 if reason is not None:
                     return denial(call, reason)
                 waiting = describe_waiting(self._holder) if call.paths else ""
-                text = " ".join(filter(None, [*self._warnings, describe_taken(self._losses), waiting]))
+                text = " ".join(filter(None, [*self._warnings, describe_losses(self._holder, self._losses), waiting]))
                 return warning(call, text) if text else {}
             case "start" | "prompt":
                 self._losses += self._holder.lost()

@@ -3,7 +3,7 @@ shortened."""
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from holdlog.adapters.api.claims.files import FileChange
@@ -86,15 +86,12 @@ def describe_session(
     """What the session lost, who waits for it, and what it holds; empty if there is nothing to report. `notice`:
     that of PolicyInForce."""
     parts = [f"your agent name is {_shown(name)}; hooks claim the files that you edit"] if is_start else []
-    leases = holder.leases()
-    spelled = holder.engine.requests.rules.spell
-    names = [spelled(it.resource) for it in leases]
-    held = list(map(_shown, names))
-    parts += _describe_lost([it for it in losses if it.resource not in names])
-    if waiting := _waiting(holder, {it.resource for it in leases}):
+    held = _held(holder)
+    parts += _lost(losses, held)
+    if waiting := _waiting(holder):
         parts.append(f"waiting for you: {_listed(waiting)}")
     if held:
-        parts.append(f"you hold {_listed(held)}")
+        parts.append(f"you hold {_listed(list(map(_shown, held)))}")
     if failures:
         parts.append(
             f"{len(failures)} hook call{'s' if len(failures) > 1 else ''} failed, the last: {_shown(failures[-1])}"
@@ -104,19 +101,19 @@ def describe_session(
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 
-def describe_taken(losses: Sequence[Lost]) -> str:
-    """What a person took; empty if it is nothing."""
-    parts = _describe_lost([it for it in losses if it.why == "forced"])
+def describe_losses(holder: Holder, losses: Sequence[Lost]) -> str:
+    """What the session lost; empty if it is nothing that it does not hold again."""
+    parts = _lost(losses, _held(holder)) if losses else []
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 
-def _describe_lost(losses: Sequence[Lost]) -> list[str]:
-    """What a person took, with the command that shows the reason, and what was lost otherwise."""
+def _lost(losses: Sequence[Lost], held: Collection[str]) -> list[str]:
+    """What a person took, with the command that shows the reason, and what else was lost and is not held again."""
     taken = [it.resource for it in losses if it.why == "forced"]
     lost = [
         f"{_shown(it.resource)}{f' (now {_shown(it.held_by)})' if it.held_by else ''}"
         for it in losses
-        if it.why != "forced"
+        if it.why != "forced" and it.resource not in held
     ]
     parts = [f"lost {_listed(lost)}"] if lost else []
     if taken:
@@ -125,14 +122,20 @@ def _describe_lost(losses: Sequence[Lost]) -> list[str]:
     return parts
 
 
+def _held(holder: Holder) -> list[str]:
+    """What the session holds, as the agent knows it."""
+    return [holder.engine.requests.rules.spell(it.resource) for it in holder.leases()]
+
+
 def describe_waiting(holder: Holder) -> str:
     """Who waits for what the session holds; empty if nobody does."""
-    waiting = _waiting(holder, {it.resource for it in holder.leases()})
+    waiting = _waiting(holder)
     return f"holdlog: waiting for you: {_listed(waiting)}; finish these files first." if waiting else ""
 
 
-def _waiting(holder: Holder, held: set[str]) -> list[str]:
+def _waiting(holder: Holder) -> list[str]:
     """Who waits for what the session holds."""
+    held = {it.resource for it in holder.leases()}
     if not held:
         return []
     waiters = holder.engine.read_now(lambda reader: reader.leases.of(sorted(held)))

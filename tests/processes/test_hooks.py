@@ -290,12 +290,32 @@ def test_prompt_reports_what_a_person_took_and_claims_it_no_more(
 @pytest.mark.check
 def test_edit_warns_of_what_a_person_took(host: Callable[[], Host], repository: Path) -> None:
     claude = host()
-    assert claude.edit("s-1", "a.py") is None
-    take(repository, "a.py")
-    tool_input = {"file_path": str(repository / "a.py")}
-    output = claude.hook("s-1", EDIT, tool_name="Edit", tool_input=tool_input)
-    assert output["additionalContext"] == "holdlog: a person took a.py (run: holdlog history a.py)."
+    for name in ("a.py", "b.py"):
+        assert claude.edit("s-1", name) is None
+        take(repository, name)
+    assert warned(claude, "a.py") == "holdlog: a person took a.py, b.py (run: holdlog history a.py)."
+    text = claude.hook("s-1", "UserPromptSubmit", prompt="go on")["additionalContext"]
+    assert text == "holdlog: you hold a.py."
     assert list(held(repository)) == ["a.py"]
+
+
+@pytest.mark.check
+def test_edit_warns_of_other_files_whose_claims_have_expired(
+    host: Callable[[], Host], repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "HOLDLOG_LEASE_SECONDS", "2")
+    claude = host()
+    for name in ("a.py", "b.py"):
+        assert claude.edit("s-1", name) is None
+    until(lambda: held(repository) == {})
+    assert warned(claude, "a.py") == "holdlog: lost b.py."
+
+
+def warned(host: Host, name: str) -> str:
+    """The text with which an edit is allowed."""
+    tool_input = {"file_path": str(host.folder / name)}
+    text: str = host.hook("s-1", EDIT, tool_name="Edit", tool_input=tool_input)["additionalContext"]
+    return text
 
 
 @pytest.mark.check
