@@ -1,10 +1,12 @@
 """`python -m holdlog` is the command `holdlog`. A hook runs without the command line: its host waits for it."""
 
+import gc
 import sys
 
 
 def main() -> int:
     if sys.argv[1:2] == ["hook"]:
+        gc.disable()  # most of what a hook allocates are modules, which stay until it ends
         from holdlog.adapters.hooks.running import is_direct, run
 
         if is_direct(sys.argv[2:]):
