@@ -97,7 +97,10 @@ def parse(given: object, event: str | None) -> HookCall | None:
     tool_input = _object(given.get("tool_input")) or given
     tool = _text(given, "tool_name") or ("Bash" if name == "beforeShellExecution" else "")
     called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
-    paths = targets(tool, tool_input, folder) if tool and found != "read" else _plain_paths(tool_input)
+    if tool and found != "read":
+        paths = targets(tool, tool_input, folder)
+    else:
+        paths = named_path(tool_input) if tool or name else _plain_paths(tool_input)
     if len(paths) > MAX_PATHS:
         raise BadInputError(f"at most {MAX_PATHS} files in one call")
     return HookCall(
@@ -166,7 +169,9 @@ def _claimed(given: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _plain_paths(given: Mapping[str, Any]) -> list[str]:
     """The paths in the plain form. Raises BadInputError."""
-    paths = given.get("paths", [])
+    paths = given.get("paths")
+    if paths is None:
+        paths = []
     if not isinstance(paths, list) or len(_texts(paths)) < len(paths):
         raise BadInputError("paths: must be a list of paths")
     return [*named_path(given), *paths]

@@ -1,6 +1,7 @@
 """Hooks that read or change claims: with an open store, that of the hook's process or of its host's server."""
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, add_context, d
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.files import uncommitted
 from holdlog.adapters.hooks.holder import Check, Holder, allow
-from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
+from holdlog.adapters.hooks.notes import MAX_SESSIONS, Denial, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.observed import note_observation
 from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
@@ -102,9 +103,8 @@ class HookWork:
         if former != held_by and former not in alive:
             self._reads.adopt(former)
             holder = self._holder.of(former)
-            self._losses += holder.lost()
             for path, claim in self._taken_from(former):
-                if not holder.was_taken(claim):
+                if holder.may_claim_again(claim):
                     holder.release(claim)
                     self._claim_again(path, claim)
 
@@ -118,19 +118,33 @@ class HookWork:
     def _observe(self) -> None:
         """Find out whether the host obeyed earlier denials: then the file is as before, or as another session has left
         it, when the agent edits it again, or its turn ends."""
-        call, denied = self._call, self._notes.denied
-        ends = call.event in ("prompt", "turn-end", "session-end")
-        for path in [it for it in denied if ends or (call.event in ("pre-edit", "post-edit") and it in self._paths)]:
-            before, now = denied.pop(path), digest_of(path)
-            if call.event == "post-edit":
+        due, denied = list[Denial](), list[Denial]()
+        for it in self._notes.denied:
+            (due if self._is_over(it) else denied).append(it)
+        self._notes.denied = denied
+        for it in due:
+            now = digest_of(it.path)
+            if self._call.event == "post-edit":
                 note_observation(self._files, self._client, obeyed=False)
-            elif now == before or self._is_of_another(path, now):
+            elif now == it.digest or self._is_of_another(it, now):
                 note_observation(self._files, self._client, obeyed=True)
 
-    def _is_of_another(self, path: str, digest: str) -> bool:
-        """Whether another session has recorded this content of a file."""
-        resource = self._holder.resource(path)
-        change = None if resource is None else self._holder.change_by_another(resource, 0, None)
+    def _is_over(self, denial: Denial) -> bool:
+        """Whether the host has either run the denied call, or will not run it any more."""
+        match self._call.event:
+            case "pre-edit" | "post-edit":
+                return denial.agent == self._call.agent and denial.path in self._paths
+            case "subagent-end":
+                return denial.agent == self._call.agent
+            case "prompt" | "turn-end" | "session-end":
+                return self._is_of_session(denial.agent)
+            case _:
+                return False
+
+    def _is_of_another(self, denial: Denial, digest: str) -> bool:
+        """Whether another session has recorded this content of a file since its edit was denied."""
+        resource = self._holder.resource(denial.path)
+        change = None if resource is None else self._holder.change_by_another(resource, denial.at, None)
         return change is not None and (change.sha256 or MISSING) == digest
 
     def _finish(self) -> None:
@@ -156,18 +170,21 @@ class HookWork:
                     self._rename(call.called_name)
                     self._hand_over()
                 reason = self._claim_all() or self._check_reads()
+                lost = describe_losses(self._holder, self._losses)
                 if reason is not None:
-                    return denial(call, reason)
+                    return denial(call, f"{reason} {lost}".rstrip())
                 waiting = describe_waiting(self._holder) if call.paths else ""
-                text = " ".join(filter(None, [*self._warnings, describe_losses(self._holder, self._losses), waiting]))
+                text = " ".join(filter(None, [*self._warnings, lost, waiting]))
                 return warning(call, text) if text else {}
+            case "prompt" if call.client == "cursor":  # it adds nothing to the context: the next edit reports losses
+                self._renew()
             case "start" | "prompt":
-                self._losses += self._holder.lost()
+                self._note_losses()
                 self._renew()
                 is_start = call.event == "start"
                 failures, notice = (self._files.take_failures(), self._policy_notice()) if is_start else ([], None)
                 text = describe_session(self._holder, self._name, is_start, self._losses, failures, notice)
-                return add_context(call, text) if text and (call.client, call.event) != ("cursor", "prompt") else {}
+                return add_context(call, text) if text else {}
             case "post-edit":
                 self._record_changes()
             case "read":
@@ -236,7 +253,7 @@ class HookWork:
             text = describe_stale(self._engine, resource, change)
             self._warnings.append(text)
             if policy.stale_reads == "deny" and change is not None:
-                self._notes.denied[path] = digest
+                self._note_denial(path, digest)
                 reason = reason or text
         return reason
 
@@ -280,19 +297,27 @@ class HookWork:
         """Release what this call has claimed, and note the denial to see whether the host obeys it."""
         self._release(lambda path, claim: path in new)
         real = os.path.realpath(path)
-        self._notes.denied[real] = digest_of(real)
+        self._note_denial(real, digest_of(real))
         return reason
+
+    def _note_denial(self, path: str, digest: str) -> None:
+        self._notes.denied.append(Denial(self._call.agent, path, digest, time.time_ns() // 1000))
 
     def _claim(self, path: str) -> bool:
         """Claim a file, and note it. Returns whether the session did not hold it before."""
         real = os.path.realpath(path)
         claim, is_new = self._holder.claim(path, self._name)
         before = self._notes.claims.get(real)
-        if before is not None and is_new:
-            self._losses += self._holder.lost()
+        if is_new and not self._losses:
+            self._note_losses()
         if before is None or (before.version, before.agent) != (claim.version, claim.agent):
             self._notes.claims[real] = claim._replace(by=self._call.agent, made=is_new, digest=digest_of(real))
         return is_new
+
+    def _note_losses(self) -> None:
+        """Note what the session lost, also before it was replaced: it is reported once."""
+        for session in sorted(self._holder.sessions):
+            self._losses += self._holder.of(session).lost()
 
     def _claim_again(self, path: str, claim: HookClaim) -> None:
         """Claim under the current session and name what was released under another one."""

@@ -63,10 +63,13 @@ class Holder:
         except HoldlogError:
             return  # lost, forced, or released by the agent itself
 
-    def was_taken(self, claim: HookClaim) -> bool:
-        """Whether a person ended the claim."""
-        past = self.engine.read_now(lambda reader: reader.claim(claim.resource)).past
-        return past is not None and (past.outcome, past.version) == ("forced", claim.version)
+    def may_claim_again(self, claim: HookClaim) -> bool:
+        """Whether the claim is held, or its lease's expiry ended it, and nobody claimed the resource since then."""
+        found = self.engine.read_now(lambda reader: reader.claim(claim.resource))
+        if found.grant(claim.version) is not None or found.past is None:
+            return True
+        ended = found.past.version or 0
+        return ended < claim.version or (ended == claim.version and found.past.outcome == "expired")
 
     def is_own(self, hold: Hold, others: AbstractSet[str]) -> bool:
         """Whether the holder is this very agent under another name or session. `others`: names of the session's other

@@ -44,9 +44,19 @@ class HookClaim(NamedTuple):
     digest: str
 
 
+class Denial(NamedTuple):
+    """An edit that was denied. `agent`: of the session, as in `HookCall.agent`. `digest`: of the file then; `at`:
+    microseconds UTC."""
+
+    agent: str
+    path: str
+    digest: str
+    at: int
+
+
 class Notes:
-    """Notes of one session. `names`: the name of each of its agents. `claims`: by absolute path. `denied`: digests of
-    the files whose edit was denied, by path, until it is known whether the host ran the tool nevertheless. `sessions`:
+    """Notes of one session. `names`: the name of each of its agents. `claims`: by absolute path. `denied`: the edits
+    that were denied, until it is known whether the host ran the tool nevertheless. `sessions`:
     in the notes of a host's session, those that have held its claims; in those of a server's session, the sessions of
     its host; the newest first."""
 
@@ -54,12 +64,12 @@ class Notes:
         self,
         names: dict[str, str],
         claims: dict[str, HookClaim],
-        denied: dict[str, str] | None = None,
+        denied: list[Denial] | None = None,
         sessions: list[str] | None = None,
     ) -> None:
         self.names = names
         self.claims = claims
-        self.denied = denied or {}
+        self.denied = denied or []
         self.sessions = sessions or []
 
 
@@ -82,7 +92,7 @@ class HookFiles:
             given = json.loads(self._read(self.folder / f"{session}.json", MAX_NOTES))
             claims = {path: _claim_of(*claim) for path, claim in given["claims"].items()}
             names = {key: str(name) for key, name in given["names"].items()}
-            denied = {path: str(digest) for path, digest in given.get("denied", {}).items()}
+            denied = [_denial_of(*denial) for denial in given.get("denied", [])]
             return Notes(names, claims, denied, list(map(str, given.get("sessions", []))))
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return Notes({}, {})
@@ -212,6 +222,11 @@ class HookFiles:
 def _claim_of(resource: str, version: int, agent: str, by: str, made: bool, digest: str) -> HookClaim:
     """A claim as it was noted. Raises ValueError, TypeError, OverflowError."""
     return HookClaim(str(resource), int(version), str(agent), str(by), bool(made), str(digest))
+
+
+def _denial_of(agent: str, path: str, digest: str, at: int) -> Denial:
+    """A denial as it was noted. Raises ValueError, TypeError, OverflowError."""
+    return Denial(str(agent), str(path), str(digest), int(at))
 
 
 def _encoded(notes: Notes) -> bytes:

@@ -134,16 +134,19 @@ def _read() -> object:
 
 
 def _enter(given: object) -> None:
-    """Go to the folder in which the agent works: it decides which store is used. Raises BadInputError."""
-    folder = given.get("cwd") if isinstance(given, dict) else None
-    roots = given.get("workspace_roots") if isinstance(given, dict) else None
+    """Go to the folder in which the agent works: it decides which store is used. A host that names none that exists
+    started the hook in its own one. Raises BadInputError."""
+    if not isinstance(given, dict):
+        return
+    folder, roots = given.get("cwd"), given.get("workspace_roots")
     if not folder and isinstance(roots, list) and roots:
         folder = roots[0]
     if isinstance(folder, str) and folder:
         try:
             os.chdir(folder)
         except (OSError, ValueError):
-            raise BadInputError("cwd: must be a folder that exists") from None
+            if not given.get("hook_event_name"):
+                raise BadInputError("cwd: must be a folder that exists") from None
 
 
 def _find_opted_in() -> Path | None:

@@ -292,6 +292,7 @@ def test_edit_warns_of_what_a_person_took(host: Callable[[], Host], repository: 
     claude = host()
     for name in ("a.py", "b.py"):
         assert claude.edit("s-1", name) is None
+    for name in ("a.py", "b.py"):
         take(repository, name)
     assert warned(claude, "a.py") == "holdlog: a person took a.py, b.py (run: holdlog history a.py)."
     text = claude.hook("s-1", "UserPromptSubmit", prompt="go on")["additionalContext"]
@@ -333,10 +334,56 @@ def test_prompt_claims_nothing_that_the_agent_knows_as_lost(host: Callable[[], H
 
 
 @pytest.mark.check
-def test_restarted_server_claims_nothing_that_a_person_took(host: Callable[[], Host], repository: Path) -> None:
+def test_denied_edit_reports_what_a_person_took(host: Callable[[], Host], repository: Path) -> None:
+    claude, other = host(), host()
+    assert claude.edit("s-1", "a.py") is None
+    assert other.edit("s-2", "b.py") is None
+    take(repository, "a.py")
+    patch = "*** Begin Patch\n*** Update File: a.py\n*** Update File: b.py\n"
+    output = claude.hook("s-1", EDIT, tool_name="apply_patch", tool_input={"command": patch})
+    assert output["permissionDecisionReason"].endswith(" holdlog: a person took a.py (run: holdlog history a.py).")
+
+
+@pytest.mark.check
+def test_next_edit_reports_what_a_person_took_before_the_server_was_connected(
+    host: Callable[[], Host], repository: Path
+) -> None:
     claude = host()
     assert claude.edit("s-1", "a.py") is None
     take(repository, "a.py")
+    claude.serve()
+    claude.hook("s-1", "Stop")
+    assert warned(claude, "b.py") == "holdlog: a person took a.py (run: holdlog history a.py)."
+
+
+@pytest.mark.check
+def test_edit_in_cursor_reports_what_a_person_took_before_the_prompt(
+    host: Callable[[], Host], repository: Path
+) -> None:
+    facts = {"conversation_id": "c-1", "workspace_roots": [str(repository)], "cursor_version": "2.4"}
+
+    def edit(name: str) -> str:
+        tool = {"tool_name": "Write", "tool_input": {"file_path": str(repository / name)}}
+        return run_hook(repository, facts | tool | {"hook_event_name": "preToolUse"}).stdout
+
+    assert edit("a.py") == ""
+    take(repository, "a.py")
+    run_hook(repository, facts | {"hook_event_name": "beforeSubmitPrompt"})
+    assert "a person took a.py" in edit("b.py")
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("is_claimed_since", [False, True])
+def test_restarted_server_claims_nothing_that_a_person_took(
+    host: Callable[[], Host], repository: Path, is_claimed_since: bool
+) -> None:
+    claude = host()
+    assert claude.edit("s-1", "a.py") is None
+    take(repository, "a.py")
+    if is_claimed_since:
+        other = host()
+        assert other.edit("s-2", "a.py") is None
+        other.hook("s-2", "SessionEnd", reason="exit")
     claude.serve()
     text = claude.hook("s-1", "SessionStart", source="startup")["additionalContext"]
     assert "; a person took a.py (run: holdlog history a.py)" in text
@@ -426,6 +473,33 @@ def test_denial_is_obeyed_if_only_the_holder_changed_the_file(
     claude.hook("s-1", "Stop")
     found = observations(HookFiles(store_of(repository)))
     assert [it.state for it in found.values()] == ["guarded"] * is_recorded
+
+
+@pytest.mark.check
+def test_edit_of_the_holder_does_not_bypass_the_denial_of_another_sub_agent(
+    host: Callable[[], Host], repository: Path
+) -> None:
+    claude = host()
+    assert claude.edit("s-1", "a.py", agent_id="sub-1") is None
+    assert claude.edit("s-1", "a.py", agent_id="sub-2") is not None
+    (repository / "a.py").write_text("x = 2\n")
+    claude.edited("s-1", "a.py", agent_id="sub-1")
+    assert observations(HookFiles(store_of(repository))) == {}
+
+
+@pytest.mark.check
+def test_denied_file_that_is_as_another_session_left_it_earlier_is_not_obeyed(
+    host: Callable[[], Host], repository: Path
+) -> None:
+    claude, other = host(), host()
+    assert other.edit("s-2", "a.py") is None
+    (repository / "a.py").unlink()
+    other.edited("s-2", "a.py")
+    (repository / "a.py").write_text("x = 2\n")
+    assert claude.edit("s-1", "a.py") is not None
+    (repository / "a.py").unlink()
+    claude.hook("s-1", "Stop")
+    assert observations(HookFiles(store_of(repository))) == {}
 
 
 @pytest.mark.check

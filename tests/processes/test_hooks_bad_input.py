@@ -68,6 +68,28 @@ def test_wrong_field_is_reported(repository: Path, field: str, content: object, 
     assert why in done.stderr
 
 
+@pytest.mark.parametrize(
+    "facts", [{"cwd": "/missing"}, {"workspace_roots": ["file:///missing"]}, {"workspace_roots": ["/missing"]}]
+)
+def test_host_that_names_a_folder_that_is_gone_is_guarded(repository: Path, facts: dict[str, object]) -> None:
+    given = A_FILE | facts | {"tool_input": {"file_path": str(repository / "a.py")}}
+    done = run_hook(repository, given)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert list(held(repository)) == ["a.py"]
+
+
+@pytest.mark.parametrize("content", ["src", None, [1]])
+def test_paths_that_a_host_passes_for_another_purpose_are_ignored(repository: Path, content: object) -> None:
+    read = {
+        "hook_event_name": "PostToolUse",
+        "tool_name": "Read",
+        "tool_input": {"file_path": "a.py", "paths": content},
+    }
+    prompt = {"hook_event_name": "UserPromptSubmit", "paths": content}
+    for given in (read, prompt):
+        assert run_hook(repository, {"session_id": "s-1", **given}).stderr == ""
+
+
 @pytest.mark.parametrize("words", [["pre-edti"], ["--bogus"], ["--db", "postgresql://nobody@127.0.0.1:1/x"]])
 def test_hook_with_wrong_arguments_allows_the_edit(repository: Path, words: list[str]) -> None:
     done = run_hook(repository, A_FILE, *words)

@@ -25,6 +25,9 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._end, text.encode())
 
+    def send(self, number: int) -> None:
+        os.kill(self._pid, number)
+
     def end(self) -> int:
         """Wait until the command has ended. Returns its exit code."""
         while self._read():

@@ -1,6 +1,7 @@
 """`holdlog doctor --client NAME --live-test`: hold a file while the person's agent tries to edit it."""
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -59,12 +60,31 @@ def _held(path: Path, store: Path, workspaces: Workspaces) -> Iterator[None]:
         call = engine.requests.claims.claim(str(path), AGENT, lease_seconds=TEST_SECONDS + SPARE_SECONDS)
         engine.claim(call, engine.caller)
         try:
-            yield
+            with _ended_by_signals():
+                yield
         finally:
             with suppress(HoldlogError):  # a person took it, or it has expired
                 engine.write(engine.requests.claims.release(call.command.resource, AGENT), engine.caller)
     finally:
         engine.close()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End the block when a signal ends the process, also that of a closed terminal. Ignored signals stay ignored."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))}
+    try:
+        for each, handler in before.items():
+            if handler != signal.SIG_IGN:
+                signal.signal(each, end)
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _wait_for_edit(title: str, path: Path, store: Path) -> None:

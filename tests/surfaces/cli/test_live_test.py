@@ -1,5 +1,6 @@
 """`holdlog doctor --client NAME --live-test`, at a terminal."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -76,6 +77,17 @@ def test_interrupt_releases_the_file(project: Path) -> None:
         shown.type(INTERRUPT)
         assert shown.end() == 0
     assert "unverified" in shown.shown
+    assert held(project) == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_that_ends_the_test_releases_the_file(project: Path, number: signal.Signals) -> None:
+    with terminal(*LIVE_TEST) as shown:
+        shown.wait_for("Begin? [y/N]")
+        shown.type("y\n")
+        shown.wait_for("Waiting")
+        shown.send(number)
+        assert shown.end() == 128 + number
     assert held(project) == {}
 
 
