@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.cli.init import own_command, project_folder
+from holdlog.adapters.cli.settings import location_of
 from holdlog.adapters.cli.setup.hosts import HOSTS, Project
 from holdlog.adapters.cli.setup.live_test import test_live
 from holdlog.adapters.cli.setup.plan import project_here
@@ -14,7 +15,6 @@ from holdlog.adapters.cli.setup.report import configured, started
 from holdlog.adapters.cli.store import finding_line, print_line
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import Observed, observations
-from holdlog.adapters.operating_system.location import find_store
 from holdlog.adapters.stores.event_log.findings import Finding
 
 _CLIENT_OF: Final = {"claude-code": "claude"}
@@ -24,7 +24,7 @@ _CLIENT_OF: Final = {"claude-code": "claude"}
 def examine_client(name: str, live_test: bool, as_json: bool) -> int:
     """Check a host. Returns the exit code. Raises HoldlogError, LocationError."""
     project = project_here(project_folder(), own_command(), dict(os.environ))
-    store = find_store(None, os.environ, project.root)
+    store = location_of(None)
     if live_test:
         test_live(name, project, store)
     findings = list(_findings(name, project, store))
@@ -40,7 +40,7 @@ def examine_client(name: str, live_test: bool, as_json: bool) -> int:
     return 0 if sound else 1
 
 
-def _findings(name: str, project: Project, store: Path) -> Iterator[Finding]:
+def _findings(name: str, project: Project, store: Path | str) -> Iterator[Finding]:
     for file in configured(name, project):
         where = f"{file.path}: {file.what}"
         if file.problem is not None:
@@ -55,8 +55,12 @@ def _findings(name: str, project: Project, store: Path) -> Iterator[Finding]:
     yield _guard(name, store)
 
 
-def _guard(name: str, store: Path) -> Finding:
+def _guard(name: str, store: Path | str) -> Finding:
     """Whether the host was seen to obey a denial, in the version that was seen last."""
+    if not isinstance(store, Path):
+        return Finding(
+            "guard", "warn", "not guarded: holdlog hook needs a store in a file; HOLDLOG_DB names another one"
+        )
     if not HOSTS[name].has_hooks:
         return Finding("guard", "warn", f"not guarded: {HOSTS[name].title} has no hooks; its agents must call claim")
     client = _CLIENT_OF.get(name, name)

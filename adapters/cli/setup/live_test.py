@@ -28,12 +28,14 @@ AGENT: Final = "live-test"
 """Also its session, so that a test takes over what a killed one held."""
 
 
-def test_live(name: str, project: Project, store: Path) -> None:
+def test_live(name: str, project: Project, store: Path | str) -> None:
     """Ask the person for an edit of a held file, and wait until its hooks show whether the host obeyed. Raises
     HoldlogError, LocationError."""
     title, path = HOSTS[name].title, project.root / TEST_FILE
     if not HOSTS[name].has_hooks:
         raise InvalidError(f"--live-test: {title} has no hooks that could deny an edit")
+    if not isinstance(store, Path):
+        raise InvalidError("--live-test: needs a store in a file; HOLDLOG_DB names another one")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidError("--live-test: needs a terminal, because you have to ask your agent for an edit")
     options = argparse.ArgumentParser(add_help=False)

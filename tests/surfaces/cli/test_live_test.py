@@ -115,3 +115,13 @@ def test_file_that_the_policy_only_warns_about_is_not_tried(project: Path) -> No
     with terminal(*LIVE_TEST) as shown:
         assert shown.end() == 2
     assert f"holdlog.toml:2 only warns about {TEST_FILE}" in shown.shown
+
+
+def test_store_in_a_database_is_not_guarded(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDLOG_DB", "postgresql://nobody@127.0.0.1:1/none")
+    code, out, _ = run_command(capsys, "doctor", "--client", "vscode")
+    assert "not guarded: holdlog hook needs a store in a file" in out
+    code, _, err = run_command(capsys, "doctor", "--client", "claude-code", "--live-test")
+    assert (code, "needs a store in a file" in err) == (2, True)
