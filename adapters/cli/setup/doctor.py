@@ -58,9 +58,8 @@ def _findings(name: str, project: Project, store: Path | str) -> Iterator[Findin
 def _guard(name: str, store: Path | str) -> Finding:
     """Whether the host was seen to obey a denial, in the version that was seen last."""
     if not isinstance(store, Path):
-        return Finding(
-            "guard", "warn", "not guarded: holdlog hook needs a store in a file; HOLDLOG_DB names another one"
-        )
+        line = "not guarded: holdlog hook needs a store in a file, but HOLDLOG_DB names a database"
+        return Finding("guard", "warn", line)
     if not HOSTS[name].has_hooks:
         return Finding("guard", "warn", f"not guarded: {HOSTS[name].title} has no hooks; its agents must call claim")
     client = _CLIENT_OF.get(name, name)
