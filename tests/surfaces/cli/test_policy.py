@@ -251,7 +251,10 @@ def test_wrong_policy_is_reported_before_it_is_committed(
     assert line in out.replace(commit, "COMMIT")
     _, out, _ = run_command(capsys, "doctor", "LICENSE", "--json")
     problem = json.loads(out)["policy"]["uncommitted_problem"]
-    assert problem is None if "uncommitted file is wrong" not in line else problem in found[1]
+    if "uncommitted file is wrong" in line:
+        assert problem in found[1]
+    else:
+        assert problem is None
 
 
 def test_check_warns_of_a_wrong_policy_before_it_is_committed(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
