@@ -33,7 +33,7 @@ def test_live(name: str, project: Project, store: Path | str) -> None:
     HoldlogError, LocationError."""
     title, path = HOSTS[name].title, project.root / TEST_FILE
     if not HOSTS[name].has_hooks:
-        raise InvalidError(f"--live-test: {title} has no hooks that could deny an edit")
+        raise InvalidError(f"--live-test: holdlog init sets up no hooks for {title}, so no edit is denied")
     if not isinstance(store, Path):
         raise InvalidError("--live-test: needs a store in a file, but HOLDLOG_DB names a database")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
