@@ -21,7 +21,7 @@ def under_policy(result: "Checked", paths: Sequence[tuple[str, str]], options: a
     """Let files that others hold only warn where the policy says so, and add those that only a person may change. A
     wrong policy is a warning. Raises LocationError, InvalidError."""
     from holdlog.adapters.api.claims.checks import HumanFile
-    from holdlog.adapters.policy.in_force import project_policy, rule_of, uncommitted_policy
+    from holdlog.adapters.policy.in_force import rule_of
 
     workspaces = workspaces_of(options)
     rules = {shown: rule_of(workspaces.located, path)[1] for shown, path in paths}
@@ -42,13 +42,21 @@ def under_policy(result: "Checked", paths: Sequence[tuple[str, str]], options: a
     status = "ok" if result.status == "held" and not any(it.blocks for it in files) else result.status
     if human and blocks and status != "held":
         status = "human"
-    root, found = project_policy(os.environ, Path.cwd())
-    warnings = [*(result.warnings or ()), *([f"{found.problem}; the defaults apply"] if found.problem else ())]
-    edited = None if root is None else uncommitted_policy(root)
-    if edited is not None and edited.problem:
-        warnings.append(f"{edited.problem}; fix it before you commit it")
+    warnings = [*(result.warnings or ()), *_problems_of_policy()]
     facts = {"files": files, "human": human or None, "status": status, "warnings": warnings or None}
     return result.model_copy(update=facts)
+
+
+def _problems_of_policy() -> list[str]:
+    """What is wrong with the `holdlog.toml` in force, and with one that is not committed."""
+    from holdlog.adapters.policy.in_force import project_policy, uncommitted_policy
+
+    root, found = project_policy(os.environ, Path.cwd())
+    edited = None if root is None else uncommitted_policy(root)
+    problems = [f"{found.problem}; the defaults apply"] if found.problem else []
+    if edited is not None and edited.problem:
+        problems.append(f"{edited.problem}; fix it before you commit it")
+    return problems
 
 
 def _caller(options: argparse.Namespace) -> _Caller:

@@ -1,6 +1,5 @@
 """`holdlog doctor PATH`: which rule of `holdlog.toml` applies to a path, and why."""
 
-import argparse
 import json
 import os
 import sys
@@ -33,13 +32,11 @@ _MEANINGS: Final = {
 def examine_path(path: str, as_json: bool) -> int:
     """Print what applies to a path. Returns the exit code: 1 if `holdlog.toml` is wrong, committed or not. Raises
     InvalidError, LocationError."""
-    from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, workspaces_of
+    from holdlog.adapters.cli.settings import workspaces_here
     from holdlog.adapters.cli.store import mark, print_line
     from holdlog.adapters.cli.texts import printable
 
-    parser = argparse.ArgumentParser(add_help=False)
-    add_options(parser, WorkspaceOptions)
-    workspaces = workspaces_of(parser.parse_args([]))
+    workspaces = workspaces_here()
     given = f"{path}/" if os.path.isdir(path) and not path.endswith("/") else path
     workspace, inside, resource = _located(workspaces, given)
     own = policy_at(workspace.root).policy.rule(inside, workspace.folds)
@@ -80,13 +77,11 @@ def _located(workspaces: "Workspaces", path: str) -> tuple[Workspace, str, str]:
     """The workspace of a path, the path in it, and its resource. Raises InvalidError."""
     full = path if "://" in path else os.path.abspath(path) + ("/" if path.endswith("/") else "")
     try:
-        resource = workspaces.canonical(path)
-        found = workspaces.located(full)
+        resource, found = workspaces.canonical(path), workspaces.located(full)
     except ValueError as error:
         if "://" in path or workspaces.covers(full):
             raise InvalidError(f"PATH: {error}") from None
-        found = None
-        resource = ""
+        resource, found = "", None
     if found is not None:
         return *found, resource
     if resource.startswith("custom://"):
@@ -112,9 +107,9 @@ def describe_policy(root: str | Path) -> dict[str, Any]:
 
 
 def policy_finding(policy: dict[str, Any]) -> tuple[Level, str]:
-    """A line about what `describe_policy` found, with its level."""
-    wrong = policy["uncommitted_problem"]
-    wrong = wrong and f"; the uncommitted file is wrong: {wrong}"
+    """The level of what `describe_policy` found, and a line about it."""
+    problem = policy["uncommitted_problem"]
+    wrong = f"; the uncommitted file is wrong: {problem}" if problem else ""
     if policy["problem"]:
         is_fixed = policy["exists"] and policy["uncommitted"]
         edits = wrong or ("; the uncommitted change is valid: commit it" if is_fixed else "")
@@ -124,7 +119,7 @@ def policy_finding(policy: dict[str, Any]) -> tuple[Level, str]:
         edits = wrong or ("; changes that are not committed are not in force" if policy["uncommitted"] else "")
         return "warn" if edits else "ok", f"{FILE} {where} is in force{edits}"
     if policy["uncommitted"]:
-        return "warn", f"{FILE} is not committed, so it is not in force{wrong or ''}"
+        return "warn", f"{FILE} is not committed, so it is not in force{wrong}"
     return "ok", f"there is no {FILE}; the defaults apply"
 
 

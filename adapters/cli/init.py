@@ -76,7 +76,7 @@ def run_init(options: argparse.Namespace) -> int:
         _note(f"{_relative(skipped.path, project)} {skipped.why}")
     shown, changes = _agreed(found, options, project)
     if not shown and not found.skipped:
-        print("nothing of init is left here" if options.undo else "everything is set up already")
+        print("nothing that init added is left here" if options.undo else "everything is set up already")
     if options.print:
         return 0
     if shown and not changes:
@@ -86,7 +86,8 @@ def run_init(options: argparse.Namespace) -> int:
         prepare_store(project.root)
     failed = _write(changes, project)
     if options.undo:
-        remove_empty_folders([it for it in found.hosts if it in changes], project.root, project.home)
+        removed = [it.path for it in found.hosts if it in changes and it.after is None]
+        remove_empty_folders(removed, project.root, project.home)
         if changes:
             print(f"removed from {_count(changes)}")
         return 1 if failed else 0

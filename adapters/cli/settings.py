@@ -74,6 +74,13 @@ def workspaces_of(options: argparse.Namespace) -> "Workspaces":
     return find_workspaces(os.environ, Path.cwd(), folders, named.claims_across_worktrees, shares=is_across_worktrees)
 
 
+def workspaces_here() -> "Workspaces":
+    """The workspaces of a command that has no options for them. Raises LocationError, InvalidError."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_options(parser, WorkspaceOptions)
+    return workspaces_of(parser.parse_args([]))
+
+
 def policy_settings() -> dict[str, Any]:
     """The fields of Settings that `holdlog.toml` sets; options win over them."""
     from holdlog.adapters.policy.in_force import project_policy

@@ -61,8 +61,8 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
         parents=[shared],
         help="check that the store is sound, and list connected processes",
         description="Check that the store is sound, list connected processes, and say which holdlog.toml is in force."
-        " With PATH or --client it checks something else, and not the store. Servers keep working. It changes nothing,"
-        " except that --client starts a server, which creates the store of this project if there is none, and"
+        " With PATH or --client, it does not check the store. Servers keep working. It changes nothing, except that"
+        " --client starts a server, which creates the store of this project if there is none, and"
         " --live-test claims a file in it for at most 5 minutes.",
         epilog=_OF_DOCTOR,
     )

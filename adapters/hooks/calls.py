@@ -99,8 +99,10 @@ def parse(given: object, event: str | None) -> HookCall | None:
     called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
     if tool and found != "read":
         paths = targets(tool, tool_input, folder)
+    elif tool or name:
+        paths = named_path(tool_input)
     else:
-        paths = named_path(tool_input) if tool or name else _plain_paths(tool_input)
+        paths = _plain_paths(tool_input)
     if len(paths) > MAX_PATHS:
         raise BadInputError(f"at most {MAX_PATHS} files in one call")
     return HookCall(

@@ -64,7 +64,7 @@ class Holder:
             return  # lost, forced, or released by the agent itself
 
     def may_claim_again(self, claim: HookClaim) -> bool:
-        """Whether the claim is held, or its lease's expiry ended it, and nobody claimed the resource since then."""
+        """Whether the claim is still held, or has expired, and nobody has claimed the resource since."""
         found = self.engine.read_now(lambda reader: reader.claim(claim.resource))
         if found.grant(claim.version) is not None or found.past is None:
             return True

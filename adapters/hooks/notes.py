@@ -56,9 +56,9 @@ class Denial(NamedTuple):
 
 class Notes:
     """Notes of one session. `names`: the name of each of its agents. `claims`: by absolute path. `denied`: the edits
-    that were denied, until it is known whether the host ran the tool nevertheless. `sessions`:
-    in the notes of a host's session, those that have held its claims; in those of a server's session, the sessions of
-    its host; the newest first."""
+    that were denied, until it is known whether the host ran the tool nevertheless. `sessions`: in the notes of a host's
+    session, those that have held its claims; in those of a server's session, the sessions of its host; the newest
+    first."""
 
     def __init__(
         self,

@@ -134,8 +134,8 @@ def _read() -> object:
 
 
 def _enter(given: object) -> None:
-    """Go to the folder in which the agent works: it decides which store is used. A host that names none that exists
-    started the hook in its own one. Raises BadInputError."""
+    """Go to the folder in which the agent works: it decides which store is used. If a host's folder is gone, stay in
+    the one in which the host started the hook. Raises BadInputError for the plain form."""
     if not isinstance(given, dict):
         return
     folder, roots = given.get("cwd"), given.get("workspace_roots")
@@ -156,7 +156,7 @@ def _find_opted_in() -> Path | None:
 
         named = location_of(None)
         if not isinstance(named, Path):
-            raise BadInputError("hooks need a store in a file; HOLDLOG_DB names another one")
+            raise BadInputError("hooks need a store in a file, but HOLDLOG_DB names a database")
         return named if os.path.exists(named) else None
     store = find_store(None, os.environ, Path.cwd())
     if store.parent == state_location(os.environ):

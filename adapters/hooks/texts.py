@@ -84,7 +84,7 @@ def describe_session(
     holder: Holder, name: str, is_start: bool, losses: Sequence[Lost], failures: Sequence[str], notice: str | None
 ) -> str:
     """What the session lost, who waits for it, and what it holds; empty if there is nothing to report. `notice`:
-    that of PolicyInForce."""
+    as in PolicyInForce."""
     parts = [f"your agent name is {_shown(name)}; hooks claim the files that you edit"] if is_start else []
     held = _held(holder)
     parts += _lost(losses, held)
@@ -102,7 +102,7 @@ def describe_session(
 
 
 def describe_losses(holder: Holder, losses: Sequence[Lost]) -> str:
-    """What the session lost; empty if it is nothing that it does not hold again."""
+    """What the session lost; empty if there is nothing to report."""
     parts = _lost(losses, _held(holder)) if losses else []
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
@@ -115,10 +115,12 @@ def _lost(losses: Sequence[Lost], held: Collection[str]) -> list[str]:
         for it in losses
         if it.why != "forced" and it.resource not in held
     ]
-    parts = [f"lost {_listed(lost)}"] if lost else []
+    parts = []
     if taken:
         command = f"holdlog history {_shown(shlex.quote(taken[0]))}"
-        parts.insert(0, f"a person took {_listed(list(map(_shown, taken)))} (run: {command})")
+        parts.append(f"a person took {_listed(list(map(_shown, taken)))} (run: {command})")
+    if lost:
+        parts.append(f"lost {_listed(lost)}")
     return parts
 
 

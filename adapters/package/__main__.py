@@ -6,7 +6,7 @@ import sys
 
 def main() -> int:
     if sys.argv[1:2] == ["hook"]:
-        gc.disable()  # most of what a hook allocates are modules, which stay until it ends
+        gc.disable()  # a hook allocates mostly modules, which stay until it ends
         from holdlog.adapters.hooks.running import is_direct, run
 
         if is_direct(sys.argv[2:]):

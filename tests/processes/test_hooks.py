@@ -270,7 +270,7 @@ def take(repository: Path, name: str) -> None:
 
 @pytest.mark.check
 @pytest.mark.parametrize("has_server", [False, True])
-def test_prompt_reports_what_a_person_took_and_claims_it_no_more(
+def test_prompt_reports_what_a_person_took_and_does_not_claim_it_again(
     host: Callable[[], Host], repository: Path, has_server: bool
 ) -> None:
     claude = host()
@@ -488,7 +488,7 @@ def test_edit_of_the_holder_does_not_bypass_the_denial_of_another_sub_agent(
 
 
 @pytest.mark.check
-def test_denied_file_that_is_as_another_session_left_it_earlier_is_not_obeyed(
+def test_content_recorded_before_the_denial_does_not_show_that_it_was_obeyed(
     host: Callable[[], Host], repository: Path
 ) -> None:
     claude, other = host(), host()

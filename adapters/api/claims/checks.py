@@ -69,8 +69,8 @@ class CheckedFile(Part):
 
 
 class HumanFile(Part):
-    """A file that only a person may change. `blocks`: the caller must not change it. `rule`: where `holdlog.toml` says
-    so."""
+    """A file that only a person may change. `blocks`: the caller must not change it. `caller`: `unknown` may be a
+    person. `rule`: where `holdlog.toml` says so."""
 
     path: str
     blocks: bool

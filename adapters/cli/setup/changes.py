@@ -6,7 +6,7 @@ import re
 import stat
 import subprocess
 import tomllib
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -103,12 +103,12 @@ def write(change: FileEdit, backups: Path) -> None:
         os.chmod(file.name, mode)
 
 
-def remove_empty_folders(changes: Sequence[FileEdit], root: Path, home: Path) -> None:
+def remove_empty_folders(removed: Iterable[Path], root: Path, home: Path) -> None:
     """Remove the folders that removed files left empty: below the project's root, and elsewhere only the nearest."""
-    for change in changes:
-        folders = [it for it in change.path.parents if root in it.parents] or [change.path.parent]
+    for path in removed:
+        folders = [it for it in path.parents if root in it.parents] or [path.parent]
         with suppress(OSError):  # not empty
-            for folder in folders if change.after is None else ():
+            for folder in folders:
                 if folder not in (root, home):
                     folder.rmdir()
 

@@ -58,11 +58,11 @@ def _findings(name: str, project: Project, store: Path | str) -> Iterator[Findin
 def _guard(name: str, store: Path | str) -> Finding:
     """Whether the host was seen to obey a denial, in the version that was seen last."""
     if not isinstance(store, Path):
-        return Finding(
-            "guard", "warn", "not guarded: holdlog hook needs a store in a file; HOLDLOG_DB names another one"
-        )
+        line = "not guarded: holdlog hook needs a store in a file, but HOLDLOG_DB names a database"
+        return Finding("guard", "warn", line)
     if not HOSTS[name].has_hooks:
-        return Finding("guard", "warn", f"not guarded: {HOSTS[name].title} has no hooks; its agents must call claim")
+        line = f"not guarded: holdlog init sets up no hooks for {HOSTS[name].title}; its agents must call claim"
+        return Finding("guard", "warn", line)
     client = _CLIENT_OF.get(name, name)
     seen = {it: found for it, found in observations(HookFiles(store)).items() if it.partition(" ")[0] == client}
     version, found = list(seen.items())[-1] if seen else (client, Observed())

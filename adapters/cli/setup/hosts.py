@@ -80,8 +80,9 @@ def _without_paths(server: Any) -> Any:
     command, arguments = server.get("command"), server.get("args", [])
     words = command if isinstance(command, list) else [command]
     words = [*words, *arguments] if isinstance(arguments, list) else []
-    words = [str(word).rpartition("/")[2] if index == 0 else word for index, word in enumerate(words)]
-    words[2:] = ["…"] if words[1:-1] == ["--db"] else words[2:]
+    words[:1] = [str(word).rpartition("/")[2] for word in words[:1]]
+    if words[1:-1] == ["--db"]:
+        words[2] = "…"
     return {**server, "command": words, "args": []}
 
 

@@ -1,6 +1,5 @@
 """`holdlog doctor --client NAME --live-test`: hold a file while the person's agent tries to edit it."""
 
-import argparse
 import signal
 import sys
 import time
@@ -11,7 +10,7 @@ from typing import Final
 
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import SessionId
-from holdlog.adapters.cli.settings import WorkspaceOptions, add_options, workspaces_of
+from holdlog.adapters.cli.settings import workspaces_here
 from holdlog.adapters.cli.setup.hosts import HOSTS, Project
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.notes import HookFiles
@@ -24,8 +23,9 @@ from holdlog.domain.refusals import HoldlogError, InvalidError
 TEST_FILE: Final = "holdlog-live-test.txt"
 TEST_SECONDS: Final = 300
 SPARE_SECONDS: Final = 30
+"""The lease lasts longer than the wait, so that no late edit finds the file free."""
 AGENT: Final = "live-test"
-"""Also its session, so that a test takes over what a killed one held."""
+"""Also the name of the session, so that a test takes over what a killed one held."""
 
 
 def test_live(name: str, project: Project, store: Path | str) -> None:
@@ -33,14 +33,12 @@ def test_live(name: str, project: Project, store: Path | str) -> None:
     HoldlogError, LocationError."""
     title, path = HOSTS[name].title, project.root / TEST_FILE
     if not HOSTS[name].has_hooks:
-        raise InvalidError(f"--live-test: {title} has no hooks that could deny an edit")
+        raise InvalidError(f"--live-test: holdlog init sets up no hooks for {title}, so no edit is denied")
     if not isinstance(store, Path):
-        raise InvalidError("--live-test: needs a store in a file; HOLDLOG_DB names another one")
+        raise InvalidError("--live-test: needs a store in a file, but HOLDLOG_DB names a database")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidError("--live-test: needs a terminal, because you have to ask your agent for an edit")
-    options = argparse.ArgumentParser(add_help=False)
-    add_options(options, WorkspaceOptions)
-    workspaces = workspaces_of(options.parse_args([]))
+    workspaces = workspaces_here()
     rule = rule_of(workspaces.located, str(path))[1]
     if rule.mode == "warn":
         raise InvalidError(f"--live-test: {rule.source} only warns about {TEST_FILE}, so no edit of it is denied")

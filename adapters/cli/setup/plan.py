@@ -105,7 +105,8 @@ def _instructions(project: Project, choices: Choices) -> list[FileEdit]:
     if not choices.undo and _imports_agents_md(project):
         names = ["AGENTS.md" if name == "CLAUDE.md" else name for name in names]
     changes = []
-    unique = {os.path.realpath(project.root / it): project.root / it for it in names}  # one may be a link to the other
+    # One may be a link to the other: then the last one, AGENTS.md, is shown.
+    unique = {os.path.realpath(project.root / it): project.root / it for it in names}
     for path in unique.values():
         try:
             before = read_text(path)

@@ -98,7 +98,8 @@ def test_undo_restores_what_was_there(client: str, project: Path, capsys: pytest
     assert files(project) == before
     assert (project / ".git" / "info" / "exclude").read_bytes() == exclude
     assert not (project / ".git" / "hooks" / "pre-commit").exists()
-    assert run_command(capsys, "init", "--client", client, "--undo", "--yes")[1] == "nothing of init is left here\n"
+    _, out, _ = run_command(capsys, "init", "--client", client, "--undo", "--yes")
+    assert out == "nothing that init added is left here\n"
 
 
 def _project(project: Path) -> Any:
@@ -139,7 +140,7 @@ def test_print_writes_nothing_and_shows_all(project: Path, capsys: pytest.Captur
     assert (
         "only with" not in run_command(capsys, "init", "--client", "cursor", "--print", "--agents-md", "--git-hook")[1]
     )
-    assert run_command(capsys, "init", "--print", "--undo")[1] == "nothing of init is left here\n"
+    assert run_command(capsys, "init", "--print", "--undo")[1] == "nothing that init added is left here\n"
 
 
 @pytest.mark.check

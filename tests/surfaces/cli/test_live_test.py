@@ -2,6 +2,8 @@
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from holdlog.adapters.cli.setup.live_test import TEST_FILE
 from tests.support.command_line import run_command
 from tests.support.processes.hosts import held, run_hook
-from tests.support.terminal import END_OF_INPUT, INTERRUPT, terminal
+from tests.support.terminal import END_OF_INPUT, INTERRUPT, Terminal, terminal
 from tests.unit.operating_system.test_workspaces import git, repository
 
 pytestmark = pytest.mark.check
@@ -27,6 +29,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return path
 
 
+@contextmanager
+def begun_test() -> Iterator[Terminal]:
+    """A live test that waits for an edit."""
+    with terminal(*LIVE_TEST) as shown:
+        shown.wait_for("Begin? [y/N]")
+        shown.type("y\n")
+        shown.wait_for("Waiting")
+        yield shown
+
+
 def claude(project: Path, event: str) -> str:
     """The output of the hook when Claude Code is about to write the file of the test, or has written it."""
     given = {"session_id": "s-1", "hook_event_name": event, "cwd": str(project)}
@@ -35,10 +47,7 @@ def claude(project: Path, event: str) -> str:
 
 
 def test_agent_that_obeys_is_guarded(project: Path) -> None:
-    with terminal(*LIVE_TEST) as shown:
-        shown.wait_for("Begin? [y/N]")
-        shown.type("y\n")
-        shown.wait_for("Waiting")
+    with begun_test() as shown:
         assert f"{TEST_FILE} is held by live-test" in claude(project, "PreToolUse")
         claude(project, "Stop")
         assert shown.end() == 0
@@ -47,10 +56,7 @@ def test_agent_that_obeys_is_guarded(project: Path) -> None:
 
 
 def test_agent_that_ignores_the_denial_is_not_guarded(project: Path) -> None:
-    with terminal(*LIVE_TEST) as shown:
-        shown.wait_for("Begin? [y/N]")
-        shown.type("y\n")
-        shown.wait_for("Waiting")
+    with begun_test() as shown:
         assert '"deny"' in claude(project, "PreToolUse")
         claude(project, "PostToolUse")
         assert shown.end() == 1
@@ -58,10 +64,7 @@ def test_agent_that_ignores_the_denial_is_not_guarded(project: Path) -> None:
 
 
 def test_host_whose_hooks_do_not_run_is_reported(project: Path) -> None:
-    with terminal(*LIVE_TEST) as shown:
-        shown.wait_for("Begin? [y/N]")
-        shown.type("y\n")
-        shown.wait_for("Waiting")
+    with begun_test() as shown:
         (project / TEST_FILE).write_text("yes\n")
         assert shown.end() == 0
     assert f"{TEST_FILE} was written, so Claude Code did not guard it" in shown.shown
@@ -69,10 +72,7 @@ def test_host_whose_hooks_do_not_run_is_reported(project: Path) -> None:
 
 
 def test_interrupt_releases_the_file(project: Path) -> None:
-    with terminal(*LIVE_TEST) as shown:
-        shown.wait_for("Begin? [y/N]")
-        shown.type("y\n")
-        shown.wait_for("Waiting")
+    with begun_test() as shown:
         assert list(held(project)) == [TEST_FILE]
         shown.type(INTERRUPT)
         assert shown.end() == 0
@@ -82,10 +82,7 @@ def test_interrupt_releases_the_file(project: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_that_ends_the_test_releases_the_file(project: Path, number: signal.Signals) -> None:
-    with terminal(*LIVE_TEST) as shown:
-        shown.wait_for("Begin? [y/N]")
-        shown.type("y\n")
-        shown.wait_for("Waiting")
+    with begun_test() as shown:
         shown.send(number)
         assert shown.end() == 128 + number
     assert held(project) == {}
@@ -104,8 +101,8 @@ def test_person_who_does_not_begin_claims_nothing(project: Path, answer: str) ->
 @pytest.mark.parametrize("client", ["vscode", "windsurf", "claude-desktop"])
 def test_host_without_hooks_is_not_guarded(project: Path, capsys: pytest.CaptureFixture[str], client: str) -> None:
     code, _, err = run_command(capsys, "doctor", "--client", client, "--live-test")
-    assert (code, "has no hooks" in err) == (2, True)
-    assert "not guarded: " in run_command(capsys, "doctor", "--client", client)[1]
+    assert (code, "sets up no hooks" in err) == (2, True)
+    assert "not guarded: holdlog init sets up no hooks" in run_command(capsys, "doctor", "--client", client)[1]
 
 
 def test_file_that_the_policy_only_warns_about_is_not_tried(project: Path) -> None:

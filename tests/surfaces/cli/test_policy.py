@@ -251,7 +251,10 @@ def test_wrong_policy_is_reported_before_it_is_committed(
     assert line in out.replace(commit, "COMMIT")
     _, out, _ = run_command(capsys, "doctor", "LICENSE", "--json")
     problem = json.loads(out)["policy"]["uncommitted_problem"]
-    assert problem is None if "uncommitted file is wrong" not in line else problem in found[1]
+    if "uncommitted file is wrong" in line:
+        assert problem in found[1]
+    else:
+        assert problem is None
 
 
 def test_check_warns_of_a_wrong_policy_before_it_is_committed(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,14 +290,14 @@ def test_check_blocks_agents_and_lets_people_change_human_files(
     remedy = "describe the change that you need to your user, and leave it out: git restore --staged LICENSE"
     assert f"LICENSE: only a person may change it (holdlog.toml:3); {remedy}\n" in err
     assert "warning: notes.md: held by bob" in err
-    code, _, err = run_command(capsys, "check", "--staged")
-    monkeypatch.setattr("getpass.getuser", lambda: "ann")
     remedy = (
         "if you are a person, set HOLDLOG_AGENT to your user name; if not, leave it out: git restore --staged LICENSE"
     )
+    code, _, err = run_command(capsys, "check", "--staged")
     assert (code, f"warning: LICENSE: only a person may change it (holdlog.toml:3); {remedy}\n" in err) == (0, True)
     code, _, err = run_command(capsys, "check", "--staged", "--strict")
     assert (code, f"holdlog: LICENSE: only a person may change it (holdlog.toml:3); {remedy}\n" in err) == (1, True)
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
     code, _, err = run_command(capsys, "check", "--staged", "--agent", "ann")
     assert (code, "LICENSE" in err) == (0, False)
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")
