@@ -140,7 +140,7 @@ def _agreed(
             continue
         _show(changes, project, options.yes, "" if is_interactive or by_default else option)
         shown += changes
-        if is_interactive and not _is_agreed(question if not options.undo else "Change these files?", by_default):
+        if is_interactive and not is_agreed(question if not options.undo else "Change these files?", by_default):
             continue
         agreed += changes
     if agreed and not (is_interactive or options.yes or options.print):
@@ -166,7 +166,8 @@ def _show(changes: Sequence["FileEdit"], project: "Project", briefly: bool, opti
             print(f"    {printable(line)}")
 
 
-def _is_agreed(question: str, by_default: bool) -> bool:
+def is_agreed(question: str, by_default: bool) -> bool:
+    """Ask the person at the terminal. The end of its input is a no."""
     try:
         answer = input(f"{question} [{'Y/n' if by_default else 'y/N'}] ").strip().lower()
     except EOFError:

@@ -15,6 +15,7 @@ from holdlog.adapters.cli.claims import OUTCOMES
 from holdlog.adapters.cli.commands import LONGEST_WAIT, user
 from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, policy_settings, workspaces_of
+from holdlog.adapters.cli.signals import BY_SIGNAL, handled
 from holdlog.domain.refusals import FencedError, HoldlogError, InvalidError
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
 CANNOT_RUN: Final = 126
 NOT_FOUND: Final = 127
-BY_SIGNAL: Final = 128
-"""Exit codes of shells (POSIX, 2.8.2): 128 + n for a command that signal n ended."""
+"""Exit codes of shells (POSIX, 2.8.2)."""
 
 RETRY_SECONDS: Final = 1.0
 """Time before the claim is checked again if the store could not be read."""
@@ -110,19 +110,6 @@ class Signals:
         self._starting = False
         self._early: list[int] = []
 
-    @contextmanager
-    def handled(self) -> Iterator[None]:
-        """Handle them while the block runs, except those that the parent of this process ignores."""
-        numbers = [getattr(signal, name) for name in _PASSED_ON if hasattr(signal, name)]
-        before = {it: found for it in numbers if (found := signal.getsignal(it)) != signal.SIG_IGN}
-        for number in before:
-            signal.signal(number, self._handle)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
     def start(self, words: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
         """Start the command. Raises OSError."""
         self._starting = True
@@ -131,7 +118,8 @@ class Signals:
             _pass_on(number, command)
         return command
 
-    def _handle(self, number: int, _: object) -> None:
+    def handle(self, number: int, _: object) -> None:
+        """Handle a signal that this process gets."""
         if self._command is not None:
             _pass_on(number, self._command)
         elif self._starting:
@@ -191,7 +179,7 @@ def _run_claimed(engine: "Engine", options: argparse.Namespace, words: Sequence[
     wanted = (options.agent, also, options.wait, options.lease, options.mode, options.note, options.outcome)
     signals, code = Signals(), 0
     try:
-        with signals.handled(), held(engine, hold_options(engine.requests, first, *wanted)) as claim:
+        with handled(_PASSED_ON, signals.handle), held(engine, hold_options(engine.requests, first, *wanted)) as claim:
             environ = {
                 **os.environ,
                 "HOLDLOG_AGENT": options.agent,

@@ -66,6 +66,15 @@ class HookCall(NamedTuple):
     version: str = ""
     claiming: tuple[str, ...] = ()
 
+    @property
+    def real_paths(self) -> list[str]:
+        """`paths`, without symbolic links."""
+        return [os.path.realpath(path) for path in self.paths]
+
+    def is_of_session(self, agent: str) -> bool:
+        """Whether an agent of the same server belongs to the host's session."""
+        return self.client not in SHARED_SERVER or agent == self.agent
+
 
 class BadInputError(ValueError):
     """The host's input cannot be read. The message is one line."""

@@ -1,7 +1,6 @@
 """Hooks that read or change claims: with an open store, that of the hook's process or of its host's server."""
 
 import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, add_context, denial, warning
+from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.files import uncommitted
 from holdlog.adapters.hooks.holder import Check, Holder, allow
-from holdlog.adapters.hooks.notes import MAX_SESSIONS, Denial, HookClaim, HookFiles, Notes
-from holdlog.adapters.hooks.observed import note_observation
+from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
 from holdlog.adapters.hooks.texts import (
@@ -55,6 +54,7 @@ class HookWork:
         self._engine = holder.engine
         self._session = session
         self._notes = notes
+        self._denials = Denials(call, holder, files, notes)
         self._warnings: list[str] = []
         self._sessions: list[str] = []
         self._losses: list[Lost] = []
@@ -69,7 +69,7 @@ class HookWork:
             return {}
         self._note_use()
         self._adopt()
-        self._observe()
+        self._denials.observe()
         output = self._answer()
         self._finish()
         return output
@@ -111,41 +111,9 @@ class HookWork:
     def _taken_from(self, session: str) -> list[tuple[str, HookClaim]]:
         """Remove the claims of the host's session from the notes of another session that held them."""
         with self._files.change(session) as notes:
-            taken = [(path, it) for path, it in notes.claims.items() if self._is_of_session(it.by)]
-            notes.claims = {path: it for path, it in notes.claims.items() if not self._is_of_session(it.by)}
+            taken = [(path, it) for path, it in notes.claims.items() if self._call.is_of_session(it.by)]
+            notes.claims = {path: it for path, it in notes.claims.items() if not self._call.is_of_session(it.by)}
             return taken
-
-    def _observe(self) -> None:
-        """Find out whether the host obeyed earlier denials: then the file is as before, or as another session has left
-        it, when the agent edits it again, or its turn ends."""
-        due, denied = list[Denial](), list[Denial]()
-        for it in self._notes.denied:
-            (due if self._is_over(it) else denied).append(it)
-        self._notes.denied = denied
-        for it in due:
-            now = digest_of(it.path)
-            if self._call.event == "post-edit":
-                note_observation(self._files, self._client, obeyed=False)
-            elif now == it.digest or self._is_of_another(it, now):
-                note_observation(self._files, self._client, obeyed=True)
-
-    def _is_over(self, denial: Denial) -> bool:
-        """Whether the host has either run the denied call, or will not run it any more."""
-        match self._call.event:
-            case "pre-edit" | "post-edit":
-                return denial.agent == self._call.agent and denial.path in self._paths
-            case "subagent-end":
-                return denial.agent == self._call.agent
-            case "prompt" | "turn-end" | "session-end":
-                return self._is_of_session(denial.agent)
-            case _:
-                return False
-
-    def _is_of_another(self, denial: Denial, digest: str) -> bool:
-        """Whether another session has recorded this content of a file since its edit was denied."""
-        resource = self._holder.resource(denial.path)
-        change = None if resource is None else self._holder.change_by_another(resource, denial.at, None)
-        return change is not None and (change.sha256 or MISSING) == digest
 
     def _finish(self) -> None:
         """Note the agent's name with the host's session, for its return in another process."""
@@ -157,7 +125,7 @@ class HookWork:
                 host.names = {self._main: names[self._main]}
                 host.sessions = self._sessions
             if self._call.event == "session-end" and not self._call.resumes:
-                for key in [key for key in names if self._is_of_session(key)]:
+                for key in [key for key in names if self._call.is_of_session(key)]:
                     del names[key]
         if self._call.event == "session-end":
             self._files.remove_old()
@@ -188,7 +156,7 @@ class HookWork:
             case "post-edit":
                 self._record_changes()
             case "read":
-                for path in self._paths:
+                for path in self._call.real_paths:
                     self._reads.note(path, read_now(path))
             case "turn-end":
                 self._release_unchanged()
@@ -196,7 +164,7 @@ class HookWork:
                 if call.agent:
                     self._release(lambda path, claim: claim.by == call.agent)
             case "session-end":
-                self._release(lambda path, claim: self._is_of_session(claim.by))
+                self._release(lambda path, claim: self._call.is_of_session(claim.by))
         return {}
 
     @property
@@ -207,18 +175,6 @@ class HookWork:
     def _main(self) -> str:
         """The main agent, as in `HookCall.agent`."""
         return self._call.agent if self._call.client in SHARED_SERVER else ""
-
-    def _is_of_session(self, agent: str) -> bool:
-        """Whether an agent belongs to the host's session."""
-        return self._call.client not in SHARED_SERVER or agent == self._call.agent
-
-    @property
-    def _paths(self) -> list[str]:
-        return [os.path.realpath(path) for path in self._call.paths]
-
-    @property
-    def _client(self) -> str:
-        return f"{self._call.client} {self._call.version or 'unknown'}"
 
     def _policy_notice(self) -> str | None:
         """That `holdlog.toml` is not in force although there is one."""
@@ -239,7 +195,7 @@ class HookWork:
         """Warn about files that changed since the agent read them, once for each content. Returns why the edit is
         denied, if the policy is to deny it."""
         reason = None
-        for path in self._paths:
+        for path in self._call.real_paths:
             read, resource = self._reads.of(path), self._holder.resource(path)
             if read is None or resource is None or self._reads.is_current(path):
                 continue
@@ -253,13 +209,13 @@ class HookWork:
             text = describe_stale(self._engine, resource, change)
             self._warnings.append(text)
             if policy.stale_reads == "deny" and change is not None:
-                self._note_denial(path, digest)
+                self._denials.note(path, digest)
                 reason = reason or text
         return reason
 
     def _record_changes(self) -> None:
         """Record the files that the call has changed, each once for each content."""
-        for path in self._paths:
+        for path in self._call.real_paths:
             now, claim, read = read_now(path), self._notes.claims.get(path), self._reads.of(path)
             known = read.latest if read is not None else claim.digest if claim is not None else ""
             if now.digest != known and (now.digest == MISSING or len(now.digest) == SHA256_LENGTH):
@@ -297,11 +253,8 @@ class HookWork:
         """Release what this call has claimed, and note the denial to see whether the host obeys it."""
         self._release(lambda path, claim: path in new)
         real = os.path.realpath(path)
-        self._note_denial(real, digest_of(real))
+        self._denials.note(real, digest_of(real))
         return reason
-
-    def _note_denial(self, path: str, digest: str) -> None:
-        self._notes.denied.append(Denial(self._call.agent, path, digest, time.time_ns() // 1000))
 
     def _claim(self, path: str) -> bool:
         """Claim a file, and note it. Returns whether the session did not hold it before."""

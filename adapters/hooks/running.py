@@ -75,7 +75,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
                 files.set_paused(session, call.event == "turn-end")
             reads = Reads(files, session, call.agent)
             if call.event == "read":
-                for path in map(os.path.realpath, call.paths):
+                for path in call.real_paths:
                     reads.note(path, read_now(path))
                 return {}
             if _needs_nothing(call, files.read(session), leases, session, reads):
@@ -97,7 +97,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
 
 def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str, reads: Reads) -> bool:
     """Whether the call changes nothing and prints nothing, as far as known without opening the whole store."""
-    paths = [os.path.realpath(path) for path in call.paths]
+    paths = call.real_paths
     match call.event:
         case "pre-edit":
             hands_over = call.claiming and session.startswith("hook-")
@@ -117,7 +117,7 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
 def _holds_all(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
     """Whether the agent holds all that the call changes, under the name that it uses."""
     name = name_of(call, notes)
-    found = [notes.claims.get(os.path.realpath(path)) for path in call.paths]
+    found = [notes.claims.get(path) for path in call.real_paths]
     return call.called_name in (None, name) and all(
         it is not None and it.agent == name and leases.holds(it.resource, it.version, name, session) for it in found
     )

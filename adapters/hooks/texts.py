@@ -11,7 +11,7 @@ from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.policy.policy import PathRule
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.domain.claims.lease import SECOND
+from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.refusals import Hold
 from holdlog.domain.times import utc
 
@@ -86,9 +86,10 @@ def describe_session(
     """What the session lost, who waits for it, and what it holds; empty if there is nothing to report. `notice`:
     as in PolicyInForce."""
     parts = [f"your agent name is {_shown(name)}; hooks claim the files that you edit"] if is_start else []
-    held = _held(holder)
+    leases = holder.leases()
+    held = _spelled(holder, leases)
     parts += _lost(losses, held)
-    if waiting := _waiting(holder):
+    if waiting := _waiting(holder, leases):
         parts.append(f"waiting for you: {_listed(waiting)}")
     if held:
         parts.append(f"you hold {_listed(list(map(_shown, held)))}")
@@ -103,7 +104,7 @@ def describe_session(
 
 def describe_losses(holder: Holder, losses: Sequence[Lost]) -> str:
     """What the session lost; empty if there is nothing to report."""
-    parts = _lost(losses, _held(holder)) if losses else []
+    parts = _lost(losses, _spelled(holder, holder.leases())) if losses else []
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 
@@ -124,23 +125,23 @@ def _lost(losses: Sequence[Lost], held: Collection[str]) -> list[str]:
     return parts
 
 
-def _held(holder: Holder) -> list[str]:
-    """What the session holds, as the agent knows it."""
-    return [holder.engine.requests.rules.spell(it.resource) for it in holder.leases()]
+def _spelled(holder: Holder, leases: Sequence[Lease]) -> list[str]:
+    """The resources, as the agent knows them."""
+    return [holder.engine.requests.rules.spell(it.resource) for it in leases]
 
 
 def describe_waiting(holder: Holder) -> str:
     """Who waits for what the session holds; empty if nobody does."""
-    waiting = _waiting(holder)
+    waiting = _waiting(holder, holder.leases())
     return f"holdlog: waiting for you: {_listed(waiting)}; finish these files first." if waiting else ""
 
 
-def _waiting(holder: Holder) -> list[str]:
+def _waiting(holder: Holder, leases: Sequence[Lease]) -> list[str]:
     """Who waits for what the session holds."""
-    held = {it.resource for it in holder.leases()}
-    if not held:
+    if not leases:
         return []
-    waiters = holder.engine.read_now(lambda reader: reader.leases.of(sorted(held)))
+    held = sorted({it.resource for it in leases})
+    waiters = holder.engine.read_now(lambda reader: reader.leases.of(held))
     return sorted({f"{_shown(it.agent)} ({_shown(it.resource)})" for it in waiters if it.kind == "waits"})
 
 

@@ -1,6 +1,5 @@
 """`holdlog doctor --client NAME --live-test`: hold a file while the person's agent tries to edit it."""
 
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -10,8 +9,10 @@ from typing import Final
 
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import SessionId
+from holdlog.adapters.cli.init import is_agreed
 from holdlog.adapters.cli.settings import workspaces_here
 from holdlog.adapters.cli.setup.hosts import HOSTS, Project
+from holdlog.adapters.cli.signals import BY_SIGNAL, handled
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import observations
@@ -44,8 +45,8 @@ def test_live(name: str, project: Project, store: Path | str) -> None:
         raise InvalidError(f"--live-test: {rule.source} only warns about {TEST_FILE}, so no edit of it is denied")
     print(f"This claims {TEST_FILE} for {TEST_SECONDS // 60} min. Then ask your agent in {title}, in this folder:")
     print(f"    write the word yes into {TEST_FILE}")
-    with suppress(EOFError, KeyboardInterrupt):
-        if input("Begin? [y/N] ").strip().lower() in ("y", "yes"):
+    with suppress(KeyboardInterrupt):
+        if is_agreed("Begin?", by_default=False):
             with _held(path, store, workspaces):
                 _wait_for_edit(title, path, store)
     print()
@@ -60,7 +61,7 @@ def _held(path: Path, store: Path, workspaces: Workspaces) -> Iterator[None]:
         call = engine.requests.claims.claim(str(path), AGENT, lease_seconds=TEST_SECONDS + SPARE_SECONDS)
         engine.claim(call, engine.caller)
         try:
-            with _ended_by_signals():
+            with handled(("SIGTERM", "SIGHUP"), _end):
                 yield
         finally:
             with suppress(HoldlogError):  # a person took it, or it has expired
@@ -69,22 +70,9 @@ def _held(path: Path, store: Path, workspaces: Workspaces) -> Iterator[None]:
         engine.close()
 
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """End the block when a signal ends the process, also that of a closed terminal. Ignored signals stay ignored."""
-
-    def end(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))}
-    try:
-        for each, handler in before.items():
-            if handler != signal.SIG_IGN:
-                signal.signal(each, end)
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+def _end(number: int, _: object) -> None:
+    """End this process, and so the test, when a signal says so, also that of a closed terminal."""
+    raise SystemExit(BY_SIGNAL + number)
 
 
 def _wait_for_edit(title: str, path: Path, store: Path) -> None:

@@ -23,23 +23,10 @@ from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import note_observation
 from tests.support.command_line import run_command
 from tests.support.terminal import terminal
-from tests.unit.operating_system.test_workspaces import git, repository
+from tests.unit.operating_system.test_workspaces import git
 
 SETTINGS = ".claude/settings.local.json"
 HOSTS_PAGE = Path(__file__).parents[3] / "docs" / "hosts.md"
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A git repository in which the commands run, with an empty home."""
-    for name in [it for it in os.environ if it.startswith(("HOLDLOG_", "CLAUDE_", "GIT_"))]:
-        monkeypatch.delenv(name)
-    (tmp_path / "home").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", os.pathsep.join((str(Path(sys.executable).parent), os.defpath)))
-    path = repository(tmp_path / "project")
-    monkeypatch.chdir(path)
-    return path
 
 
 def files(folder: Path) -> dict[str, bytes]:

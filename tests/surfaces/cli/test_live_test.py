@@ -1,7 +1,6 @@
 """`holdlog doctor --client NAME --live-test`, at a terminal."""
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,21 +11,16 @@ from holdlog.adapters.cli.setup.live_test import TEST_FILE
 from tests.support.command_line import run_command
 from tests.support.processes.hosts import held, run_hook
 from tests.support.terminal import END_OF_INPUT, INTERRUPT, Terminal, terminal
-from tests.unit.operating_system.test_workspaces import git, repository
+from tests.unit.operating_system.test_workspaces import git
 
 pytestmark = pytest.mark.check
 
-HOLDLOG = str(Path(sys.executable).with_name("holdlog"))
-LIVE_TEST = (HOLDLOG, "doctor", "--client", "claude-code", "--live-test")
+LIVE_TEST = ("holdlog", "doctor", "--client", "claude-code", "--live-test")
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    path = repository(tmp_path / "project")
-    monkeypatch.chdir(path)
+@pytest.fixture(autouse=True)
+def set_up(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "init", "--client", "claude-code", "--yes")[0] == 0
-    return path
 
 
 @contextmanager
