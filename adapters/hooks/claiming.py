@@ -103,16 +103,16 @@ class HookWork:
         if former != held_by and former not in alive:
             self._reads.adopt(former)
             holder = self._holder.of(former)
-            for path, claim in self._taken_from(former):
+            for claim in self._taken_from(former):
                 if holder.may_claim_again(claim):
                     holder.release(claim)
-                    self._claim_again(path, claim)
+                    self._claim_again(claim)
 
-    def _taken_from(self, session: str) -> list[tuple[str, HookClaim]]:
+    def _taken_from(self, session: str) -> list[HookClaim]:
         """Remove the claims of the host's session from the notes of another session that held them."""
         with self._files.change(session) as notes:
-            taken = [(path, it) for path, it in notes.claims.items() if self._call.is_of_session(it.by)]
-            notes.claims = {path: it for path, it in notes.claims.items() if not self._call.is_of_session(it.by)}
+            taken = [it for it in notes.claims.values() if self._call.is_of_session(it.by)]
+            notes.claims = {key: it for key, it in notes.claims.items() if it not in taken}
             return taken
 
     def _finish(self) -> None:
@@ -162,9 +162,9 @@ class HookWork:
                 self._release_unchanged()
             case "subagent-end":
                 if call.agent:
-                    self._release(lambda path, claim: claim.by == call.agent)
+                    self._release(lambda it: it.by == call.agent)
             case "session-end":
-                self._release(lambda path, claim: self._call.is_of_session(claim.by))
+                self._release(lambda it: call.is_of_session(it.by))
         return {}
 
     @property
@@ -216,7 +216,7 @@ class HookWork:
     def _record_changes(self) -> None:
         """Record the files that the call has changed, each once for each content."""
         for path in self._call.real_paths:
-            now, claim, read = read_now(path), self._notes.claims.get(path), self._reads.of(path)
+            now, claim, read = read_now(path), self._noted(path), self._reads.of(path)
             known = read.latest if read is not None else claim.digest if claim is not None else ""
             if now.digest != known and (now.digest == MISSING or len(now.digest) == SHA256_LENGTH):
                 with suppress(InvalidError):  # outside of every workspace
@@ -251,7 +251,7 @@ class HookWork:
 
     def _denied(self, path: str, new: list[str], reason: str) -> str:
         """Release what this call has claimed, and note the denial to see whether the host obeys it."""
-        self._release(lambda path, claim: path in new)
+        self._release(lambda it: it.by == self._call.agent and it.path in new)
         real = os.path.realpath(path)
         self._denials.note(real, digest_of(real))
         return reason
@@ -259,28 +259,32 @@ class HookWork:
     def _claim(self, path: str) -> bool:
         """Claim a file, and note it. Returns whether the session did not hold it before."""
         real = os.path.realpath(path)
-        claim, is_new = self._holder.claim(path, self._name)
-        before = self._notes.claims.get(real)
+        resource, version, is_new = self._holder.claim(path, self._name)
+        before = self._noted(real)
         if is_new and not self._losses:
             self._note_losses()
-        if before is None or (before.version, before.agent) != (claim.version, claim.agent):
-            self._notes.claims[real] = claim._replace(by=self._call.agent, made=is_new, digest=digest_of(real))
+        if before is None or (before.version, before.agent) != (version, self._name):
+            claim = HookClaim(self._call.agent, real, resource, version, self._name, is_new, digest_of(real))
+            self._notes.note(claim)
         return is_new
+
+    def _noted(self, path: str) -> HookClaim | None:
+        return self._notes.claims.get((self._call.agent, path))
 
     def _note_losses(self) -> None:
         """Note what the session lost, also before it was replaced: it is reported once."""
         for session in sorted(self._holder.sessions):
             self._losses += self._holder.of(session).lost()
 
-    def _claim_again(self, path: str, claim: HookClaim) -> None:
+    def _claim_again(self, claim: HookClaim) -> None:
         """Claim under the current session and name what was released under another one."""
-        self._notes.claims.pop(path, None)
+        self._notes.claims.pop((claim.by, claim.path), None)
         name = self._notes.names.setdefault(claim.by, claim.agent)
         try:
-            again, is_new = self._holder.claim(path, name)
+            resource, version, is_new = self._holder.claim(claim.path, name)
         except HoldlogError:  # somebody waited for it: the next edit is denied
             return
-        self._notes.claims[path] = again._replace(by=claim.by, made=is_new, digest=claim.digest)
+        self._notes.note(claim._replace(resource=resource, version=version, agent=name, made=is_new))
 
     def _rename(self, name: str) -> None:
         """The agent calls itself `name` in our tools: its claims get that name, because another name is another
@@ -292,17 +296,17 @@ class HookWork:
         if name == self._notes.names.get(self._call.agent):
             return
         self._notes.names[self._call.agent] = name
-        for path, claim in list(self._notes.claims.items()):
+        for claim in list(self._notes.claims.values()):
             if claim.by == self._call.agent and claim.agent != name and claim.made:
                 self._holder.release(claim)
-                self._claim_again(path, claim)
+                self._claim_again(claim)
 
     def _hand_over(self) -> None:
         """Release what the agent is about to claim by our tools, if they claim in another session than hooks, that of a
         server over HTTP: otherwise the agent would wait for itself."""
         if self._call.claiming and self._session.held_by.startswith("hook-"):
             names = {self._holder.resource(it) for it in self._call.claiming}
-            self._release(lambda path, claim: claim.by == self._call.agent and claim.resource in names)
+            self._release(lambda it: it.by == self._call.agent and it.resource in names)
 
     def _names_of_others(self) -> set[str]:
         """The names of the session's other agents, without the main agent, for which the others work."""
@@ -314,23 +318,22 @@ class HookWork:
         """Renew what the agent holds: one call renews all. What has ended is claimed again when the agent edits it."""
         live = {(it.resource, it.version) for it in self._holder.leases()}
         claims = self._notes.claims
-        self._notes.claims = {path: it for path, it in claims.items() if (it.resource, it.version) in live}
-        for path, claim in self._notes.claims.items():
+        self._notes.claims = {key: it for key, it in claims.items() if (it.resource, it.version) in live}
+        for claim in self._notes.claims.values():
             if claim.agent == self._name:
                 with suppress(HoldlogError):  # it ended just now
-                    self._claim(path)
+                    self._claim(claim.path)
                 return
 
     def _release_unchanged(self) -> None:
         """Release what the agent did not change, or what git has committed."""
-        own = {path: it for path, it in self._notes.claims.items() if it.by == self._call.agent and it.made}
-        changed = [path for path, claim in own.items() if digest_of(path) != claim.digest]
-        kept = uncommitted(changed)
-        self._release(lambda path, claim: path in own and path not in kept)
+        own = [it for it in self._notes.claims.values() if it.by == self._call.agent and it.made]
+        kept = uncommitted([it.path for it in own if digest_of(it.path) != it.digest])
+        self._release(lambda it: it in own and it.path not in kept)
 
-    def _release(self, is_released: Callable[[str, HookClaim], bool]) -> None:
-        for path, claim in list(self._notes.claims.items()):
-            if is_released(path, claim):
-                del self._notes.claims[path]
+    def _release(self, is_released: Callable[[HookClaim], bool]) -> None:
+        for key, claim in list(self._notes.claims.items()):
+            if is_released(claim):
+                del self._notes.claims[key]
                 if claim.made:
                     self._holder.release(claim)

@@ -43,17 +43,16 @@ class Holder:
         """Another session of the same caller."""
         return Holder(self._context, session, self._check)
 
-    def claim(self, path: str, agent: str) -> tuple[HookClaim, bool]:
-        """Claim a file, or everything below a folder. Also returns whether the session did not hold it before. Raises
-        BusyError, InvalidError for a path outside of every workspace, and other HoldlogErrors."""
+    def claim(self, path: str, agent: str) -> tuple[str, int, bool]:
+        """Claim a file, or everything below a folder. Returns the resource, the version, and whether the agent did not
+        hold it before. Raises BusyError, InvalidError for a path outside of every workspace, other HoldlogErrors."""
         call = self._context.requests.claims.claim(f"{path}/" if os.path.isdir(path) else path, agent)
         lease = min(call.command.lease, LONGEST_UNKEPT) if self.caller.server == BY_LEASE else call.command.lease
         command = call.command.model_copy(update={"most": MAX_CLAIMS, "lease": lease})
         self._check(command, self.caller)
         call = call._replace(command=command, again=command)
         body = self.engine.claim(call, self.caller).body()
-        claim = HookClaim(call.command.resource, body["version"], agent, by="", made=False, digest="")
-        return claim, body["status"] == "claimed"
+        return call.command.resource, body["version"], body["status"] == "claimed"
 
     def release(self, claim: HookClaim) -> None:
         """Release a claim; nothing if it has ended."""

@@ -33,13 +33,14 @@ OBSERVED: Final = "clients.json"
 
 
 class HookClaim(NamedTuple):
-    """A claim that covers a file. `made`: a hook made it. `digest`: of the file at the grant; `by`: the agent of the
-    session, as in `HookCall.agent`."""
+    """A claim of an agent that covers a file. `by`: the agent of the session, as in `HookCall.agent`; `path`: absolute;
+    `agent`: the name under which it claims. `made`: a hook made it. `digest`: of the file at the grant."""
 
+    by: str
+    path: str
     resource: str
     version: int
     agent: str
-    by: str
     made: bool
     digest: str
 
@@ -55,15 +56,15 @@ class Denial(NamedTuple):
 
 
 class Notes:
-    """Notes of one session. `names`: the name of each of its agents. `claims`: by absolute path. `denied`: the edits
-    that were denied, until it is known whether the host ran the tool nevertheless. `sessions`: in the notes of a host's
-    session, those that have held its claims; in those of a server's session, the sessions of its host; the newest
-    first."""
+    """Notes of one session. `names`: the name of each of its agents. `claims`: by `by` and `path`, because an agent and
+    its sub-agent may hold the same file. `denied`: the edits that were denied, until it is known whether the host ran
+    the tool nevertheless. `sessions`: in the notes of a host's session, those that have held its claims; in those of a
+    server's session, the sessions of its host; the newest first."""
 
     def __init__(
         self,
         names: dict[str, str],
-        claims: dict[str, HookClaim],
+        claims: dict[tuple[str, str], HookClaim],
         denied: list[Denial] | None = None,
         sessions: list[str] | None = None,
     ) -> None:
@@ -71,6 +72,10 @@ class Notes:
         self.claims = claims
         self.denied = denied or []
         self.sessions = sessions or []
+
+    def note(self, claim: HookClaim) -> None:
+        """Note a claim, in place of an earlier one of the same file and agent."""
+        self.claims[claim.by, claim.path] = claim
 
 
 class HookFiles:
@@ -90,7 +95,7 @@ class HookFiles:
         """The notes of a session; empty if there are none that can be read."""
         try:
             given = json.loads(self._read(self.folder / f"{session}.json", MAX_NOTES))
-            claims = {path: _claim_of(*claim) for path, claim in given["claims"].items()}
+            claims = {(it.by, it.path): it for it in (_claim_of(*claim) for claim in given["claims"])}
             names = {key: str(name) for key, name in given["names"].items()}
             denied = [_denial_of(*denial) for denial in given.get("denied", [])]
             return Notes(names, claims, denied, list(map(str, given.get("sessions", []))))
@@ -219,9 +224,9 @@ class HookFiles:
         raise PermissionError(f"{path.name} is not a file of this user")
 
 
-def _claim_of(resource: str, version: int, agent: str, by: str, made: bool, digest: str) -> HookClaim:
+def _claim_of(by: str, path: str, resource: str, version: int, agent: str, made: bool, digest: str) -> HookClaim:
     """A claim as it was noted. Raises ValueError, TypeError, OverflowError."""
-    return HookClaim(str(resource), int(version), str(agent), str(by), bool(made), str(digest))
+    return HookClaim(str(by), str(path), str(resource), int(version), str(agent), bool(made), str(digest))
 
 
 def _denial_of(agent: str, path: str, digest: str, at: int) -> Denial:
@@ -230,7 +235,7 @@ def _denial_of(agent: str, path: str, digest: str, at: int) -> Denial:
 
 
 def _encoded(notes: Notes) -> bytes:
-    return json.dumps(vars(notes)).encode()
+    return json.dumps({**vars(notes), "claims": list(notes.claims.values())}).encode()
 
 
 def _lock(descriptor: int) -> None:

@@ -117,7 +117,7 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
 def _holds_all(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
     """Whether the agent holds all that the call changes, under the name that it uses."""
     name = name_of(call, notes)
-    found = [notes.claims.get(path) for path in call.real_paths]
+    found = [notes.claims.get((call.agent, path)) for path in call.real_paths]
     return call.called_name in (None, name) and all(
         it is not None and it.agent == name and leases.holds(it.resource, it.version, name, session) for it in found
     )

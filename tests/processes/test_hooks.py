@@ -100,6 +100,22 @@ def test_sub_agents_are_holders_whose_end_releases_their_claims(host: Callable[[
 
 
 @pytest.mark.check
+@pytest.mark.parametrize("end", ["Stop", "SessionEnd"])
+def test_file_that_an_agent_and_its_sub_agent_edit_is_held_until_both_have_ended(
+    host: Callable[[], Host], repository: Path, end: str
+) -> None:
+    claude = host()
+    claude.serve()
+    assert claude.edit("s-1", "a.py") is None
+    assert claude.edit("s-1", "a.py", agent_id="sub") is None
+    claude.hook("s-1", "SubagentStop", agent_id="sub")
+    assert list(held(repository)) == ["a.py"]
+    assert claude.edit("s-1", "a.py") is None
+    claude.hook("s-1", end)
+    assert held(repository) == {}
+
+
+@pytest.mark.check
 def test_restarted_server_denies_no_sub_agent_the_files_of_its_main_agent(
     host: Callable[[], Host], repository: Path
 ) -> None:
