@@ -71,7 +71,7 @@ def run_init(options: argparse.Namespace) -> int:
 
     project = project_here(project_folder(), own_command(), dict(os.environ))
     hosts = chosen_hosts(options.client, project, options.undo)
-    found = plan(project, Choices(hosts, options.tracked, options.undo))
+    found = plan(project, Choices(hosts, options.tracked, options.undo, is_named=bool(options.client)))
     for skipped in found.skipped:
         _note(f"{_relative(skipped.path, project)} {skipped.why}")
     shown, changes = _agreed(found, options, project)
@@ -84,13 +84,15 @@ def run_init(options: argparse.Namespace) -> int:
         return 0
     if not options.undo:
         prepare_store(project.root)
-    failed = _write(changes, project)
+    failed = _write(changes, project, options.undo)
     if options.undo:
         removed = [it.path for it in found.hosts if it in changes and it.after is None]
         remove_empty_folders(removed, project.root, project.home)
         if changes:
             print(f"removed from {_count(changes)}")
         return 1 if failed else 0
+    if found.hosts and not any(it in changes for it in found.hosts):
+        return 1 if failed else 0  # the person declined them
     return 1 if failed or not _finish(hosts, project) else 0
 
 
@@ -138,6 +140,8 @@ def _agreed(
     for question, changes, by_default, option in groups:
         if not changes or not (is_interactive or options.print or by_default):
             continue
+        if changes is found.instructions and found.hosts and not agreed and not options.undo:
+            continue  # they explain what hooks do
         _show(changes, project, options.yes, "" if is_interactive or by_default else option)
         shown += changes
         if is_interactive and not is_agreed(question if not options.undo else "Change these files?", by_default):
@@ -175,19 +179,25 @@ def is_agreed(question: str, by_default: bool) -> bool:
     return by_default if not answer else answer in ("y", "yes")
 
 
-def _write(changes: Sequence["FileEdit"], project: "Project") -> bool:
+def _write(changes: Sequence["FileEdit"], project: "Project", undo: bool) -> bool:
     """Write the changes. Returns whether one failed."""
     from holdlog.adapters.cli.setup.changes import write
-    from holdlog.adapters.cli.setup.store import backup_folder
+    from holdlog.adapters.cli.setup.records import Records, Written
+    from holdlog.adapters.cli.setup.store import prepare_copies
     from holdlog.domain.refusals import StoreError
 
     if not changes:
         return False
     failed = False
-    backups = backup_folder(project.root)
+    copies = prepare_copies(project.root)
+    records = Records(copies)
     for change in changes:
         try:
-            write(change, backups)
+            if not undo:  # first: what is undone without a record may differ
+                records.note(change.path, Written(change.original, change.after or ""))
+            write(change, copies)
+            if undo:
+                records.note(change.path, None)
         except (OSError, StoreError) as error:
             why = getattr(error, "strerror", None) or error
             _note(f"{_relative(change.path, project)} is left as it is: {why}")

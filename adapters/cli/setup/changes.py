@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.cli.setup.block import add_block, remove_block
 from holdlog.adapters.cli.setup.hosts import HostFile
 from holdlog.adapters.cli.setup.json_edit import add, remove
+from holdlog.adapters.cli.setup.records import Records
 from holdlog.adapters.operating_system.private import make_private_folder, new_private_file
 
 LARGEST: Final = 4 * 1024 * 1024
@@ -24,13 +25,15 @@ _OMITTED: Final = re.compile(r'…[^"\w\n]*…')
 
 
 class FileEdit(NamedTuple):
-    """A file to write. `before`: its text, None if it does not exist. `after`: None removes it."""
+    """A file to write. `before`: its text, None if it does not exist. `after`: None removes it. `original`: what
+    `--undo` restores."""
 
     path: Path
     what: str
     before: str | None
     after: str | None
     mode: int = NEW_MODE
+    original: str | None = None
 
     def diff(self) -> str:
         """The lines that are removed and added. In a changed line, `…` replaces what stays: it may be a secret."""
@@ -51,20 +54,40 @@ class Skipped(NamedTuple):
     why: str
 
 
-def change_of(file: HostFile, undo: bool, tracked: bool) -> FileEdit | Skipped | None:
+def change_of(file: HostFile, records: Records, undo: bool, tracked: bool) -> FileEdit | Skipped | None:
     """What to do with a file of a host; None if nothing. `tracked`: also change a file that git tracks."""
     try:
         before = read_text(file.path)
-        after = _edited(file, before or "", undo)
+        without = _without_ours(file, before or "")
+        after = None if undo else _with_ours(file, before or "")
     except (OSError, ValueError) as error:
         return Skipped(file.path, f"is left as it is: {_why(error)}; {_by_hand(file, undo)}")
-    if after == (before or ""):
-        return None
-    if not tracked and is_tracked(file.path):
+    change = edit_of(records, file.path, file.what, before, without, after)
+    if change is not None and not tracked and is_tracked(file.path):
         return Skipped(
             file.path, f"is tracked by git, so it is left as it is: use --tracked, or {_by_hand(file, undo)}"
         )
-    return FileEdit(file.path, file.what, before, after or None)
+    return change
+
+
+def edit_of(
+    records: Records,
+    path: Path,
+    what: str,
+    before: str | None,
+    without: str,
+    after: str | None,
+    mode: int = NEW_MODE,
+) -> FileEdit | None:
+    """The change of a file; None if it stays as it is. `without`: its text without what init adds; `after`: with it,
+    None to undo it."""
+    if after is None:
+        if without == (before or ""):
+            return None
+        return FileEdit(path, what, before, records.restored(path, before, without))
+    if after == (before or ""):
+        return None
+    return FileEdit(path, what, before, after, mode, records.original(path, before, without))
 
 
 def read_text(path: Path) -> str | None:
@@ -150,14 +173,17 @@ def _without(kept: Set[str], text: str) -> str:
     return text
 
 
-def _edited(file: HostFile, text: str, undo: bool) -> str:
+def _without_ours(file: HostFile, text: str) -> str:
     if file.entries:
-        return (remove if undo else add)(text, file.entries) if text or not undo else ""
-    own = remove_block(text, file.comment)
-    if undo:
-        return own
+        return remove(text, file.entries) if text.strip() else text
+    return remove_block(text, file.comment)
+
+
+def _with_ours(file: HostFile, text: str) -> str:
+    if file.entries:
+        return add(text, file.entries)
     is_toml = file.path.suffix == ".toml"
-    if is_toml and toml_server(own) is not None:
+    if is_toml and toml_server(remove_block(text, file.comment)) is not None:
         return text  # a person wrote it
     edited = add_block(text, file.block, file.comment)
     if is_toml:

@@ -32,7 +32,7 @@ def add(text: str, entries: Sequence[Entry]) -> str:
 
 
 def remove(text: str, entries: Sequence[Entry]) -> str:
-    """Remove entries, and the objects and arrays that they leave empty; empty if nothing else is left."""
+    """Remove entries, and the objects and arrays that they leave empty."""
     for entry in reversed(entries):
         if not entry.shared:
             text = _removed(_without_former(text, entry), entry)
@@ -40,7 +40,7 @@ def remove(text: str, entries: Sequence[Entry]) -> str:
     for entry in entries:
         if entry.shared and text.strip() and not any(map(parse(text).member, keys)):
             text = _removed(text, entry)
-    return "" if not text.strip() or parse(text).members == [] else text
+    return text
 
 
 def _without_former(text: str, entry: Entry) -> str:
@@ -51,7 +51,7 @@ def _without_former(text: str, entry: Entry) -> str:
         found = found.get(key) if isinstance(found, dict) else None
     for item in found if entry.listed and isinstance(found, list) else ():
         if item != entry.value and entry.is_former(item):
-            text = _removed(text, entry._replace(value=item)) or "{}\n"
+            text = _removed(text, entry._replace(value=item))
     return text
 
 
@@ -88,13 +88,14 @@ def _inserted(text: str, node: Node, depth: int, key: str, value: Any, broken: i
     inline = bool(parts) and _is_inline(text, node)
     element = key + _dumped(text, value, depth + 1, inline, broken)
     if not parts:
-        return f"{text[: node.start + 1]}\n{unit * (depth + 1)}{element}\n{unit * depth}{text[node.end - 1 :]}"
+        inside = text[node.start + 1 : node.end - 1].rstrip()  # comments
+        return f"{text[: node.start + 1]}{inside}\n{unit * (depth + 1)}{element}\n{unit * depth}{text[node.end - 1 :]}"
     end = parts[-1][1]
     close = node.end - 1
     tail = text[end:close].rstrip()
-    comma = "" if _comma_after(text, end) is not None else ","
+    before, after = (",", "") if _comma_after(text, end) is None else ("", ",")
     gap = " " if inline else f"\n{unit * (depth + 1)}"
-    return f"{text[:end]}{comma}{tail}{gap}{element}{text[end + len(tail) :]}"
+    return f"{text[:end]}{before}{tail}{gap}{element}{after}{text[end + len(tail) :]}"
 
 
 def _removed(text: str, entry: Entry) -> str:
@@ -111,8 +112,8 @@ def _removed(text: str, entry: Entry) -> str:
         path.append(target)
     elif path[-1].plain() != entry.value:
         return text
-    while len(path) > 2 and len(_parts(path[-2])) == 1:
-        path.pop()  # nothing else is in there
+    while len(path) > 2 and _is_alone(text, path[-2]):
+        path.pop()
     return _without(text, path[-2], path[-1])
 
 
@@ -120,17 +121,23 @@ def _without(text: str, parent: Node, child: Node) -> str:
     parts = _parts(parent)
     at = next(index for index, (_, end) in enumerate(parts) if end == child.end)
     start, end = parts[at]
-    if len(parts) == 1:
-        rest = text[parent.start + 1 : start] + text[end : parent.end - 1]
-        kept = "" if not rest.replace(",", "").strip() else rest
-        return text[: parent.start + 1] + kept + text[parent.end - 1 :]
-    begin = len(text[:start].rstrip())
     comma = _comma_after(text, end)
+    if len(parts) == 1:
+        after = text[end : parent.end - 1] if comma is None else text[end:comma] + text[comma + 1 : parent.end - 1]
+        rest = text[parent.start + 1 : start].rstrip() + after
+        return text[: parent.start + 1] + (rest if rest.strip() else "") + text[parent.end - 1 :]
+    begin = len(text[:start].rstrip())
     if comma is not None:
         return text[:begin] + text[end:comma] + text[comma + 1 :]
     before = _comma_after(text, parts[at - 1][1])
     assert before is not None
     return text[:before] + text[before + 1 : begin] + text[end:]
+
+
+def _is_alone(text: str, parent: Node) -> bool:
+    """Whether an object or array contains one element, and no comment."""
+    [(start, end), *others] = _parts(parent)
+    return not others and not (text[parent.start + 1 : start] + text[end : parent.end - 1]).strip(" \t\r\n,")
 
 
 def _parts(node: Node) -> list[tuple[int, int]]:

@@ -11,12 +11,15 @@ from holdlog.adapters.cli.setup.changes import (
     FileEdit,
     Skipped,
     change_of,
+    edit_of,
     exclude_lines,
     git_output,
     is_tracked,
     read_text,
 )
 from holdlog.adapters.cli.setup.hosts import HOSTS, Project
+from holdlog.adapters.cli.setup.records import Records
+from holdlog.adapters.cli.setup.store import folder_of_copies
 
 INSTRUCTIONS: Final = """\
 ## Other agents work here, too (holdlog)
@@ -38,11 +41,13 @@ EXECUTABLE: Final = 0o755
 
 
 class Choices(NamedTuple):
-    """What to set up. `tracked`: also change files that git tracks. `undo`: remove what init added."""
+    """What to set up. `tracked`: also change files that git tracks. `undo`: remove what init added. `is_named`: whether
+    the person named the hosts."""
 
     hosts: Sequence[str]
     tracked: bool = False
     undo: bool = False
+    is_named: bool = True
 
 
 class Plan(NamedTuple):
@@ -56,24 +61,34 @@ class Plan(NamedTuple):
 
 def plan(project: Project, choices: Choices) -> Plan:
     """Plan the changes. Reads only."""
+    records = Records(folder_of_copies(project.root))
     hosts, skipped = list[FileEdit](), list[Skipped]()
     for name in choices.hosts:
         for file in HOSTS[name].files(project):
-            found = change_of(file, choices.undo, choices.tracked)
+            if choices.undo and not choices.is_named and not _is_of_project(file.path, project, records):
+                continue
+            found = change_of(file, records, choices.undo, choices.tracked)
             if isinstance(found, FileEdit):
                 hosts.append(found)
             elif found is not None:
                 skipped.append(found)
-    excluded = _excluded(project, hosts, choices)
+    excluded = _excluded(project, records, hosts, choices)
     hosts += [excluded] if isinstance(excluded, FileEdit) else []
     skipped += [excluded] if isinstance(excluded, Skipped) else []
-    instructions = _instructions(project, choices)
-    hook = _git_hook(project, choices)
+    instructions = _instructions(project, records, choices)
+    hook = _git_hook(project, records, choices)
     skipped += [hook] if isinstance(hook, Skipped) else []
     return Plan(hosts, instructions, [hook] if isinstance(hook, FileEdit) else [], skipped)
 
 
-def _excluded(project: Project, changes: Sequence[FileEdit], choices: Choices) -> FileEdit | Skipped | None:
+def _is_of_project(path: Path, project: Project, records: Records) -> bool:
+    """Whether init here has written a file: others belong to the user's other projects, too."""
+    return path.is_relative_to(project.root) or path in records
+
+
+def _excluded(
+    project: Project, records: Records, changes: Sequence[FileEdit], choices: Choices
+) -> FileEdit | Skipped | None:
     """Git's own list of files to ignore, with the files that init creates: each person chooses hosts, and git status
     stays as it was."""
     named = git_output(project.root, "rev-parse", "--git-path", "info/exclude")
@@ -92,13 +107,12 @@ def _excluded(project: Project, changes: Sequence[FileEdit], choices: Choices) -
     else:
         created = [it.path for it in changes if it.before is None]
         lines += [it for it in exclude_lines(project.root, created) if it not in lines]
-    after = add_block(before or "", "\n".join(lines)) if lines else remove_block(before or "")
-    if after == (before or ""):
-        return None
-    return FileEdit(path, "keeps these files out of git status", before, after)
+    without = remove_block(before or "")
+    after = add_block(before or "", "\n".join(lines)) if lines else None
+    return edit_of(records, path, "keeps these files out of git status", before, without, after)
 
 
-def _instructions(project: Project, choices: Choices) -> list[FileEdit]:
+def _instructions(project: Project, records: Records, choices: Choices) -> list[FileEdit]:
     """The block for agents, in each file that their hosts read."""
     hosts = HOSTS if choices.undo else choices.hosts
     names = sorted({HOSTS[name].instructions for name in hosts} - {""}, reverse=True)
@@ -112,10 +126,10 @@ def _instructions(project: Project, choices: Choices) -> list[FileEdit]:
             before = read_text(path)
         except (OSError, ValueError):
             continue
-        after = remove_block(before or "", HTML) if choices.undo else add_block(before or "", INSTRUCTIONS, HTML)
-        if after != (before or ""):
-            changes.append(FileEdit(path, "tells agents how to coordinate", before, after or None))
-    return changes
+        without = remove_block(before or "", HTML)
+        after = None if choices.undo else add_block(before or "", INSTRUCTIONS, HTML)
+        changes.append(edit_of(records, path, "tells agents how to coordinate", before, without, after))
+    return [it for it in changes if it is not None]
 
 
 def _imports_agents_md(project: Project) -> bool:
@@ -125,7 +139,7 @@ def _imports_agents_md(project: Project) -> bool:
         return False
 
 
-def _git_hook(project: Project, choices: Choices) -> FileEdit | Skipped | None:
+def _git_hook(project: Project, records: Records, choices: Choices) -> FileEdit | Skipped | None:
     folder = git_output(project.root, "rev-parse", "--git-path", "hooks")
     if folder is None:
         return None
@@ -138,11 +152,9 @@ def _git_hook(project: Project, choices: Choices) -> FileEdit | Skipped | None:
         todo = f"use --tracked, or {'remove from' if choices.undo else 'run in'} it: {CHECK.partition(' ||')[0]}"
         is_done = ("holdlog check" in before) != choices.undo
         return None if is_done else Skipped(path, f"is tracked by git, so it is left as it is: {todo}")
+    what, without = "checks claims before a commit", (before or "").replace(f"{CHECK}\n", "")
     if choices.undo:
-        after = (before or "").replace(f"{CHECK}\n", "")
-        if after == (before or ""):
-            return None
-        return FileEdit(path, "checks claims before a commit", before, None if after == "#!/bin/sh\n" else after)
+        return edit_of(records, path, what, before, without, None)
     if before is not None and "holdlog check" in before:
         return None
     for name, advice in _MANAGERS.items():
@@ -151,7 +163,7 @@ def _git_hook(project: Project, choices: Choices) -> FileEdit | Skipped | None:
     first, _, rest = (before or "#!/bin/sh\n").partition("\n")
     if not _SHELLS.match(first):
         return Skipped(path, f"is not a shell script, so it is left as it is; run in it: {CHECK.partition(' ||')[0]}")
-    return FileEdit(path, "checks claims before a commit", before, f"{first}\n{CHECK}\n{rest}", EXECUTABLE)
+    return edit_of(records, path, what, before, without, f"{first}\n{CHECK}\n{rest}", EXECUTABLE)
 
 
 def project_here(root: Path, command: str, environ: dict[str, str]) -> Project:

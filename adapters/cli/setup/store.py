@@ -16,8 +16,13 @@ def prepare_store(root: Path) -> None:
         open_holdlog(store, what="holdlog init", report=lambda line: None).close()
 
 
-def backup_folder(root: Path) -> Path:
+def folder_of_copies(root: Path) -> Path:
     """The folder next to the store for copies of files that init changes. Raises LocationError."""
     store = find_store(None, {}, root)
-    prepare_folder(store)
     return store.with_name(f"{store.name}.replaced")
+
+
+def prepare_copies(root: Path) -> Path:
+    """Create the folder that has the folder of the copies, which it returns. Raises LocationError."""
+    prepare_folder(find_store(None, {}, root))
+    return folder_of_copies(root)

@@ -23,7 +23,7 @@ from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import note_observation
 from tests.support.command_line import run_command
 from tests.support.terminal import terminal
-from tests.unit.operating_system.test_workspaces import git
+from tests.unit.operating_system.test_workspaces import git, repository
 
 SETTINGS = ".claude/settings.local.json"
 HOSTS_PAGE = Path(__file__).parents[3] / "docs" / "hosts.md"
@@ -87,6 +87,71 @@ def test_undo_restores_what_was_there(client: str, project: Path, capsys: pytest
     assert not (project / ".git" / "hooks" / "pre-commit").exists()
     _, out, _ = run_command(capsys, "init", "--client", client, "--undo", "--yes")
     assert out == "nothing that init added is left here\n"
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(
+    ("client", "name", "text"),
+    [
+        ("claude-code", ".mcp.json", "{}"),
+        ("claude-code", ".mcp.json", '{"mcpServers": {}}\n'),
+        ("claude-code", ".claude/settings.local.json", '{"permissions": {"allow": []}}\n'),
+        ("claude-code", ".claude/settings.local.json", '{"permissions": {"allow": ["mcp__holdlog"]}}\n'),
+        ("claude-code", ".mcp.json", "{\n  // mine\n}\n"),
+        ("claude-code", ".mcp.json", '{"mcpServers": { /* mine */ }}\n'),
+        ("claude-code", ".mcp.json", '{\n  "mcpServers": {}, // mine\n}\n'),
+        ("claude-code", "CLAUDE.md", "no line break at the end"),
+        ("claude-code", "CLAUDE.md", ""),
+        ("cursor", ".cursor/hooks.json", '{"version": 1, "hooks": {}}\n'),
+        ("codex", "../home/.codex/config.toml", ""),
+        ("opencode", "opencode.jsonc", '{\n  "mcp": {}, // mine\n}\n'),
+    ],
+)
+def test_undo_restores_a_file_in_which_nothing_else_is_left(
+    client: str, name: str, text: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    init = ("init", "--client", client, "--yes", "--agents-md")
+    assert run_command(capsys, *init)[0] == 0
+    assert "holdlog" in path.read_text()
+    assert text.count("mine") == path.read_text().count("mine")
+    assert run_command(capsys, *init)[0] == 0
+    assert run_command(capsys, "init", "--client", client, "--undo", "--yes")[0] == 0
+    assert path.read_text() == text
+
+
+@pytest.mark.check
+def test_undo_keeps_what_a_person_wrote_after_init(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = project / ".mcp.json"
+    path.write_text("{}\n")
+    init = ("init", "--client", "claude-code", "--yes")
+    assert run_command(capsys, *init)[0] == 0
+    path.write_text(path.read_text().replace('"mcpServers"', '"mine": 1, "mcpServers"'))
+    assert run_command(capsys, *init, "--undo")[0] == 0
+    assert json.loads(path.read_text()) == {"mine": 1}
+    assert run_command(capsys, *init)[0] == 0
+    path.write_text(path.read_text().replace('"mine": 1,', ""))
+    assert run_command(capsys, *init, "--undo")[0] == 0
+    assert json.loads(path.read_text()) == {}
+
+
+@pytest.mark.check
+def test_undo_removes_user_wide_entries_only_if_init_wrote_them_here(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_command(capsys, "init", "--client", "codex", "--yes")[0] == 0
+    config = project.parent / "home" / ".codex" / "config.toml"
+    monkeypatch.chdir(repository(project.parent / "other"))
+    assert run_command(capsys, "init", "--client", "codex", "--yes")[0] == 0
+    assert run_command(capsys, "init", "--undo", "--yes")[0] == 0
+    assert config.exists()
+    assert run_command(capsys, "init", "--undo", "--client", "codex", "--yes")[0] == 0
+    assert not config.exists()
+    assert run_command(capsys, "init", "--client", "codex", "--yes")[0] == 0
+    assert run_command(capsys, "init", "--undo", "--yes")[0] == 0
+    assert not config.exists()
 
 
 def _project(project: Path) -> Any:
@@ -274,18 +339,28 @@ def test_person_at_a_terminal_is_asked_for_each_group(project: Path) -> None:
 
 @pytest.mark.check
 def test_person_who_declines_every_change_learns_that_nothing_was_written(project: Path) -> None:
-    declined = dict.fromkeys(("these files? [Y/n] ", "for agents? [y/N] ", "commit? [y/N] "), "n")
+    declined = dict.fromkeys(("these files? [Y/n] ", "commit? [y/N] "), "n")
     code, shown = at_terminal(declined, "init", "--client", "cursor")
     again = "nothing was written; to be asked again, run holdlog init --client cursor; --yes writes without asking"
     assert (code, shown.splitlines()[-1], files(project)) == (0, again, {})
     assert not (project / ".git" / "holdlog").exists()
-    assert at_terminal(declined | {"these files? [Y/n] ": ""}, "init", "--client", "vscode")[0] == 0
+    assert "for agents?" not in shown
+    agreed = {"these files? [Y/n] ": "", "for agents? [y/N] ": "n", "commit? [y/N] ": "n"}
+    assert at_terminal(agreed, "init", "--client", "vscode")[0] == 0
     before = files(project)
     code, shown = at_terminal({"these files? [Y/n] ": "n"}, "init", "--client", "vscode", "--undo")
     assert (code, files(project)) == (0, before)
     assert shown.splitlines()[-1].startswith(
         "nothing was written; to be asked again, run holdlog init --client vscode --undo; "
     )
+
+
+@pytest.mark.check
+def test_git_hook_alone_starts_no_server(project: Path) -> None:
+    answers = {"these files? [Y/n] ": "n", "commit? [y/N] ": "y"}
+    code, shown = at_terminal(answers, "init", "--client", "cursor")
+    assert (code, "server" in shown.partition("commit?")[2]) == (0, False)
+    assert (project / ".git" / "hooks" / "pre-commit").exists()
 
 
 @pytest.mark.check
@@ -423,11 +498,10 @@ def test_opencode_keeps_its_one_file_with_comments(project: Path) -> None:
     assert (project / "opencode.jsonc").read_text() == text
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("client", ["codex", "windsurf", "claude-desktop"])
 def test_undo_names_entries_that_are_user_wide(client: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    here = project_here(project, "holdlog", dict(os.environ))
-    for change in plan(here, Choices([client])).hosts:
-        write(change, project.parent / "backups")
+    assert run_command(capsys, "init", "--client", client, "--yes")[0] == 0
     code, out, _ = run_command(capsys, "init", "--undo", "--yes")
     assert code == 0
     [line] = [it for it in out.splitlines() if it.startswith("remove ~/")]
