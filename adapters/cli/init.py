@@ -182,7 +182,7 @@ def is_agreed(question: str, by_default: bool) -> bool:
 def _write(changes: Sequence["FileEdit"], project: "Project", undo: bool) -> bool:
     """Write the changes. Returns whether one failed."""
     from holdlog.adapters.cli.setup.changes import write
-    from holdlog.adapters.cli.setup.records import Records, Written
+    from holdlog.adapters.cli.setup.records import Records, WrittenFile
     from holdlog.adapters.cli.setup.store import prepare_copies
     from holdlog.domain.refusals import StoreError
 
@@ -194,7 +194,7 @@ def _write(changes: Sequence["FileEdit"], project: "Project", undo: bool) -> boo
     for change in changes:
         try:
             if not undo:  # first: what is undone without a record may differ
-                records.note(change.path, Written(change.original, change.after or ""))
+                records.note(change.path, WrittenFile(change.original, change.after or ""))
             write(change, copies)
             if undo:
                 records.note(change.path, None)

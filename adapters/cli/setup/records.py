@@ -17,7 +17,7 @@ FILE: Final = "init.json"
 _BLANK: Final = re.compile(r"[\s\ufeff{}]*|#!/bin/sh\n")
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     """A file that init wrote. `before`: its text without what init added, None if it did not exist; `after`: what init
     wrote."""
 
@@ -30,10 +30,10 @@ class Records:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files: dict[str, Written] = {}
+        self._files: dict[str, WrittenFile] = {}
         with suppress(OSError, ValueError, TypeError, AttributeError):  # none, or damaged: as if init had not run
             given = json.loads((folder / FILE).read_text(encoding="utf-8"))
-            self._files = {path: Written(*written) for path, written in given.items()}
+            self._files = {path: WrittenFile(*written) for path, written in given.items()}
 
     def __contains__(self, path: Path) -> bool:
         """Whether init wrote the file."""
@@ -56,7 +56,7 @@ class Records:
         is_created = written is None or written.before is None
         return None if is_created and _BLANK.fullmatch(without) else without
 
-    def note(self, path: Path, written: Written | None) -> None:
+    def note(self, path: Path, written: WrittenFile | None) -> None:
         """Note what init is about to write; None once it is undone. Raises OSError and StoreError."""
         if written is None:
             if self._files.pop(_key(path), None) is None:
