@@ -65,7 +65,6 @@ def add_init(commands: Commands) -> None:
 
 def run_init(options: argparse.Namespace) -> int:
     """Run `holdlog init`. Raises InvalidError, LocationError."""
-    from holdlog.adapters.cli.setup.changes import remove_empty_folders
     from holdlog.adapters.cli.setup.plan import Choices, plan, project_here
     from holdlog.adapters.cli.setup.store import prepare_store
 
@@ -82,18 +81,12 @@ def run_init(options: argparse.Namespace) -> int:
     if shown and not changes:
         print(f"nothing was written; to be asked again, run {_command(options)}; --yes writes without asking")
         return 0
-    if not options.undo:
-        prepare_store(project.root)
-    failed = _write(changes, project, options.undo)
     if options.undo:
-        removed = [it.path for it in found.hosts if it in changes and it.after is None]
-        remove_empty_folders(removed, project.root, project.home)
-        if changes:
-            print(f"removed from {_count(changes)}")
-        return 1 if failed else 0
-    if found.hosts and not any(it in changes for it in found.hosts):
-        return 1 if failed else 0  # the person declined them
-    return 1 if failed or not _finish(hosts, project) else 0
+        return _undo(found, changes, project)
+    prepare_store(project.root)
+    sound = _write(changes, project, undo=False)
+    has_declined = found.hosts and not any(it in changes for it in found.hosts)
+    return 0 if sound and (has_declined or _finish(hosts, project)) else 1
 
 
 def chosen_hosts(named: Sequence[str] | None, project: "Project", undo: bool) -> list[str]:
@@ -179,16 +172,28 @@ def is_agreed(question: str, by_default: bool) -> bool:
     return by_default if not answer else answer in ("y", "yes")
 
 
+def _undo(found: "Plan", changes: Sequence["FileEdit"], project: "Project") -> int:
+    """Undo those of the planned changes to which the person agreed. Returns the exit code."""
+    from holdlog.adapters.cli.setup.changes import remove_empty_folders
+
+    sound = _write(changes, project, undo=True)
+    removed = [it.path for it in found.hosts if it in changes and it.after is None]
+    remove_empty_folders(removed, project.root, project.home)
+    if changes:
+        print(f"removed from {_count(changes)}")
+    return 0 if sound else 1
+
+
 def _write(changes: Sequence["FileEdit"], project: "Project", undo: bool) -> bool:
-    """Write the changes. Returns whether one failed."""
+    """Write the changes. Returns whether all were written."""
     from holdlog.adapters.cli.setup.changes import write
     from holdlog.adapters.cli.setup.records import Records, WrittenFile
     from holdlog.adapters.cli.setup.store import prepare_copies
     from holdlog.domain.refusals import StoreError
 
     if not changes:
-        return False
-    failed = False
+        return True
+    sound = True
     copies = prepare_copies(project.root)
     records = Records(copies)
     for change in changes:
@@ -201,8 +206,8 @@ def _write(changes: Sequence["FileEdit"], project: "Project", undo: bool) -> boo
         except (OSError, StoreError) as error:
             why = getattr(error, "strerror", None) or error
             _note(f"{_relative(change.path, project)} is left as it is: {why}")
-            failed = True
-    return failed
+            sound = False
+    return sound
 
 
 def _finish(hosts: Sequence[str], project: "Project") -> bool:
