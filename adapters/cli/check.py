@@ -124,7 +124,7 @@ def _committer(engine: "Engine", options: argparse.Namespace) -> "Committer":
     named, hashed = named_session(options.session), engine.identity.session
     hosted = frozenset[str]()
     if isinstance(engine.location, Path):
-        hosted = sessions_of_host(engine.location, engine.identity, os.environ)
+        hosted = frozenset(it.held_by for it in sessions_of_host(engine.location, engine.identity, os.environ))
     own = hosted
     if process := os.environ.get(HOST_SESSION):
         own |= {hashed("process", process)}

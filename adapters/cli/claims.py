@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.commands import Add, user, write
+from holdlog.adapters.cli.commands import AGENT_HELP, Add, act_as_agent, user, write
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.values.responses import Result
@@ -90,9 +90,8 @@ def add_claims(add: Add) -> None:
         "--force", action="store_true", help="take RESOURCE from its holder, or all claims of --agent; needs --reason"
     )
     release.add_argument("--reason", metavar="TEXT", help="why you take it; the holder reads it")
-    who = "the agent's name (default: HOLDLOG_AGENT, or else your user name)"
-    claim.add_argument("--agent", default=user(), metavar="NAME", help=who)
-    release.add_argument("--agent", metavar="NAME", help=who)
+    for parser in (claim, release):
+        parser.add_argument("--agent", metavar="NAME", help=AGENT_HELP)
 
     wait = add(
         "wait", "wait until a resource is free", lambda it, o: it.wait(it.requests.claims.wait(o.resource, o.timeout))
@@ -120,7 +119,14 @@ def _status(engine: "Engine", options: argparse.Namespace) -> "Result":
     return engine.read(engine.requests.claims.status(options.resource, options.version))
 
 
+def _act_as_agent(engine: "Engine", options: argparse.Namespace) -> str:
+    if options.session is None:
+        return act_as_agent(engine, options.agent)
+    return user() if options.agent is None else str(options.agent)
+
+
 def _claim(engine: "Engine", options: argparse.Namespace) -> "Result":
+    options.agent = _act_as_agent(engine, options)
     call = engine.requests.claims.claim(
         options.resource,
         options.agent,
@@ -161,7 +167,7 @@ def _release(engine: "Engine", options: argparse.Namespace) -> "Result":
         if options.agent is None:
             raise InvalidError("--force: name a RESOURCE, or with --agent NAME the agent whose claims you take")
         return _take_all(engine, options)
-    options.agent = options.agent or user()
+    options.agent = user() if options.force and options.agent is None else _act_as_agent(engine, options)
     call = engine.requests.claims.release(
         options.resource,
         options.agent,

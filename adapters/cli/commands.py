@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.existing_store import location_to_read, require_store
@@ -48,6 +49,7 @@ _EXAMPLES: Final = {
     "wait": "wait src/parser.py --timeout 30",
 }
 
+AGENT_HELP: Final = "the agent's name (default: HOLDLOG_AGENT, the agent with hooks that runs this, or your user name)"
 LONGEST_WAIT: Final = 24 * 60 * 60.0
 """Seconds. Longer than over MCP, because no host interrupts a command."""
 
@@ -297,6 +299,24 @@ def user() -> str:
         return os.environ.get("HOLDLOG_AGENT") or getpass.getuser()
     except (OSError, KeyError):
         return "somebody"
+
+
+def act_as_agent(engine: "Engine", named: str | None) -> str:
+    """The name of the agent for which this command claims. If hooks claim for it, too, the command uses their session:
+    another session would be another holder."""
+    from holdlog.adapters.hooks.session import agent_of_host
+    from holdlog.domain.claims.lease import BY_LEASE
+
+    if named is None:
+        named = os.environ.get("HOLDLOG_AGENT") or None
+    location = engine.location
+    found = agent_of_host(location, engine.identity, os.environ, named) if isinstance(location, Path) else None
+    if found is None:
+        return user() if named is None else named
+    session, name = found
+    engine.caller = engine.caller.model_copy(update={"session": session.held_by})
+    engine.kept_by = session.server or BY_LEASE
+    return name
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.claims import OUTCOMES
-from holdlog.adapters.cli.commands import LONGEST_WAIT, user
+from holdlog.adapters.cli.commands import AGENT_HELP, LONGEST_WAIT, act_as_agent
 from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import location_of, policy_settings, workspaces_of
 from holdlog.adapters.cli.signals import BY_SIGNAL, handled
@@ -83,12 +83,7 @@ def add_run(commands: Commands, store: argparse.ArgumentParser, locations: argpa
     )
     parser.add_argument("--note", metavar="TEXT", help="what you do with it, for other agents to read (default: none)")
     parser.add_argument("--outcome", choices=OUTCOMES, help="what the command does to it (default: released)")
-    parser.add_argument(
-        "--agent",
-        default=user(),
-        metavar="NAME",
-        help="the agent's name (default: HOLDLOG_AGENT, or else your user name)",
-    )
+    parser.add_argument("--agent", metavar="NAME", help=AGENT_HELP)
     parser.add_argument(
         "words", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command to run, with its arguments"
     )
@@ -154,8 +149,9 @@ def _run(options: argparse.Namespace) -> int:
     if not words:
         raise InvalidError("COMMAND: is missing; put it after --, for example -- git push origin main")
     if shutil.which(words[0]) is None:  # before it waits for the claim
-        print_note(f"{words[0]}: command not found; nothing was claimed")
-        return NOT_FOUND
+        exists = os.path.dirname(words[0]) and os.path.exists(words[0])
+        print_note(f"{words[0]}: {'cannot be run' if exists else 'command not found'}; nothing was claimed")
+        return CANNOT_RUN if exists else NOT_FOUND
     settings = Settings(**policy_settings(), workspaces=workspaces_of(options), max_wait=LONGEST_WAIT)
     session = SessionId("shell", process_session())
     engine = open_holdlog(location_of(options.db), settings, session, "holdlog run", print_note)
@@ -176,13 +172,14 @@ def _run_claimed(engine: "Engine", options: argparse.Namespace, words: Sequence[
     from holdlog.domain.refusals import BusyError, DeadlockError
 
     first, *also = options.claim
-    wanted = (options.agent, also, options.wait, options.lease, options.mode, options.note, options.outcome)
+    agent = act_as_agent(engine, options.agent)
+    wanted = (agent, also, options.wait, options.lease, options.mode, options.note, options.outcome)
     signals, code = Signals(), 0
     try:
         with handled(_PASSED_ON, signals.handle), held(engine, hold_options(engine.requests, first, *wanted)) as claim:
             environ = {
                 **os.environ,
-                "HOLDLOG_AGENT": options.agent,
+                "HOLDLOG_AGENT": agent,
                 "HOLDLOG_CLAIM_VERSION": str(claim.version),
                 "HOLDLOG_CLAIM_POSITION": str(claim.position),
             }

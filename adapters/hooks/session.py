@@ -42,18 +42,29 @@ def own_session(call: HookCall, identity: Identity) -> str:
     return identity.session("hook", call.session)
 
 
-def sessions_of_host(store: Path, identity: Identity, environ: Mapping[str, str]) -> frozenset[str]:
-    """The hashed sessions in which the host of this command claims, by hooks and MCP calls: that of its stdio server,
-    and that of the session id that Claude Code gives to its commands. Empty if hooks know no such host."""
-    found = set()
+def sessions_of_host(store: Path, identity: Identity, environ: Mapping[str, str]) -> list[HookSession]:
+    """The sessions in which the host of this command claims, by hooks and MCP calls: that of its stdio server, and that
+    of the session id that Claude Code gives to its commands. Empty if hooks know no such host."""
     server = newest_server(store, ancestors(os.getpid()))
-    if server is not None:
-        found.add(server.session)
+    found = [] if server is None else [HookSession(server.session, server.server)]
     if named := environ.get(HOST_SESSION):
         own = identity.session("hook", named)
         if found or HookFiles(store).read(own).names:
-            found.add(own)
-    return frozenset(found)
+            found.append(HookSession(own, ""))
+    return found
+
+
+def agent_of_host(
+    store: Path, identity: Identity, environ: Mapping[str, str], named: str | None
+) -> tuple[HookSession, str] | None:
+    """The session and name under which hooks claim for the agent that runs this command; None if there are no hooks.
+    `named`: its name, None for the main agent of the host."""
+    for session in sessions_of_host(store, identity, environ):
+        names = HookFiles(store).read(session.held_by).names
+        name = names.get("") if named is None else named
+        if name is not None and name in names.values():
+            return session, name
+    return None
 
 
 def name_of(call: HookCall, notes: Notes) -> str:

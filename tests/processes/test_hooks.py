@@ -546,6 +546,29 @@ def test_commit_of_an_agent_is_blocked_by_another_sessions_file_and_not_by_its_o
 
 
 @pytest.mark.check
+@pytest.mark.parametrize("serves", [False, True])
+def test_commands_of_an_agent_act_for_it(host: Callable[[], Host], repository: Path, serves: bool) -> None:
+    one, other = host(), host()
+    if serves:
+        other.serve()
+    holdlog = ("" if serves else "CLAUDE_CODE_SESSION_ID=s-2 ") + f"{sys.executable} -m holdlog"
+    assert one.edit("s-1", "a.py") is None
+    assert other.edit("s-2", "b.py") is None
+    assert other.edit("s-2", "a.py") is not None
+    assert other.run(f"{holdlog} claim a.py --wait 0.01")["code"] == 1
+    one.hook("s-1", "SessionEnd", reason="other")
+    assert other.run(f"{holdlog} claim a.py --wait 30")["code"] == 0
+    assert other.edit("s-2", "a.py") is None
+    assert other.run(f"{holdlog} run --claim a.py --claim b.py -- true") == {"code": 0, "out": "", "err": ""}
+    assert len(set(held(repository).values())) == 1
+    assert sorted(held(repository)) == ["a.py", "b.py"]
+    assert other.run(f"{holdlog} release a.py")["code"] == 0
+    assert list(held(repository)) == ["b.py"]
+    other.kill()
+    assert lease_ends(repository)["b.py"] > 0
+
+
+@pytest.mark.check
 def test_claims_of_a_killed_host_end_with_their_lease(host: Callable[[], Host], repository: Path) -> None:
     alone, bound = host(), host()
     bound.serve()

@@ -98,6 +98,14 @@ def test_command_that_cannot_run_is_refused_in_one_line(run: Run, words: tuple[s
     assert err.startswith(f"holdlog: {told}")
 
 
+@pytest.mark.parametrize("name", ["script", "folder"])
+def test_what_exists_and_cannot_be_run_is_refused_in_one_line(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "script").touch(0o644)
+    (tmp_path / "folder").mkdir()
+    found = end(run("--", tmp_path / name))
+    assert found == (126, "", f"holdlog: {tmp_path / name}: cannot be run; nothing was claimed\n")
+
+
 @pytest.mark.check
 def test_file_that_is_no_program_is_refused_and_its_claim_released(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "program").write_bytes(b"\0\1\2")
