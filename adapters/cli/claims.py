@@ -190,10 +190,12 @@ def _release(engine: "Engine", options: argparse.Namespace) -> "Result":
 def _take_all(engine: "Engine", options: argparse.Namespace) -> "Result":
     """Take all claims of the agent that `--agent` names, on behalf of the user of this command."""
     from holdlog.adapters.api.claims.responses import AlreadyFree
+    from holdlog.adapters.cli.texts import print_note
     from holdlog.domain.claims.commands import MAX_RESOURCES
 
     sessions, held = _sessions_of(engine, options.agent)
     if not held:
+        print_note(f"no agent of this name holds anything: {options.agent}; to list agents: holdlog agents")
         return AlreadyFree()
     _show_sessions(sessions)
     released: list[Any] = []

@@ -26,7 +26,9 @@ def add_range(parser: argparse.ArgumentParser) -> None:
 def add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", metavar="NAMESPACE", help="only values of this namespace (default: all)")
     parser.add_argument("--prefix", metavar="TEXT", help="only keys that start with this; needs --namespace")
-    parser.add_argument("--resource", metavar="RESOURCE", help="only claims that overlap this (default: all)")
+    parser.add_argument(
+        "--resource", metavar="RESOURCE", help="only claims and changes of files that overlap this (default: all)"
+    )
     parser.add_argument("--thread", metavar="ID", help="only this thread (default: all)")
     parser.add_argument(
         "--kinds",

@@ -12,6 +12,7 @@ from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.policy.policy import PathRule
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.lease import SECOND, Lease
+from holdlog.domain.names import acts_for
 from holdlog.domain.refusals import Hold
 from holdlog.domain.times import utc
 
@@ -30,7 +31,7 @@ def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
         remedy = f"call claim({arguments}) of holdlog, then try again"
     else:
         remedy = f"run: holdlog wait {shlex.quote(full)} --timeout {WAIT}, then try again"
-    return f"holdlog: {_describe_hold(engine, hold)}. Work on something else first, or {remedy}."
+    return f"holdlog: {_describe_hold(engine, hold, name)}. Work on something else first, or {remedy}."
 
 
 def describe_warning(engine: Engine, hold: Hold, rule: PathRule) -> str:
@@ -53,13 +54,16 @@ def describe_unexamined(name: str) -> str:
     return f"holdlog: {_shown(name)} has too many files to look for those that only a person may change."
 
 
-def _describe_hold(engine: Engine, hold: Hold) -> str:
+def _describe_hold(engine: Engine, hold: Hold, name: str = "") -> str:
+    """Who holds it. `name`: of the agent that reads this."""
     rules = engine.requests.rules
     moment = rules.moment()
     held = hold.covered_by or hold.resource
     what = _shown(rules.spell(held))
     since, held_for = utc(hold.claimed_at), (moment.at - hold.claimed_at) / SECOND
-    who, left = _shown(hold.held_by), max(0, hold.expires_in) / SECOND
+    is_sub_agent = name and hold.held_by != name and acts_for(hold.held_by, name)
+    who = f"{'your sub-agent ' if is_sub_agent else ''}{_shown(hold.held_by)}"
+    left = max(0, hold.expires_in) / SECOND
     if hold.in_line:
         return f"{what} is reserved for {who}, who waited for it"
     return (

@@ -91,7 +91,8 @@ def test_session_that_resumes_in_a_new_process_is_not_denied(host: Callable[[], 
 def test_sub_agents_are_holders_whose_end_releases_their_claims(host: Callable[[], Host], repository: Path) -> None:
     claude = host()
     assert claude.edit("s-1", "a.py", agent_id="sub-1") is None
-    assert claude.edit("s-1", "a.py", agent_id="sub-2") is not None
+    assert "is held by claude-" in (claude.edit("s-1", "a.py", agent_id="sub-2") or "")
+    assert "is held by your sub-agent claude-" in (claude.edit("s-1", "a.py") or "")
     assert claude.edit("s-1", "b.py") is None
     assert claude.edit("s-1", "b.py", agent_id="sub-1") is None  # it works for the main agent
     (repository / "a.py").write_text("x = 2\n")

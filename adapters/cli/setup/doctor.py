@@ -11,7 +11,7 @@ from holdlog.adapters.cli.settings import location_of
 from holdlog.adapters.cli.setup.hosts import HOSTS, Project
 from holdlog.adapters.cli.setup.live_test import test_live
 from holdlog.adapters.cli.setup.plan import project_here
-from holdlog.adapters.cli.setup.report import configured, started
+from holdlog.adapters.cli.setup.report import command_for, configured, started
 from holdlog.adapters.cli.store import finding_line, print_line
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import Observed, observations
@@ -41,21 +41,23 @@ def examine_client(name: str, live_test: bool, as_json: bool) -> int:
 
 
 def _findings(name: str, project: Project, store: Path | str) -> Iterator[Finding]:
-    for file in configured(name, project):
+    found = configured(name, project)
+    for file in found:
         where = f"{file.path}: {file.what}"
         if file.problem is not None:
             yield Finding("file", "bad", f"{file.path} cannot be read: {file.problem}")
         elif file.missing:
             missing = f"missing entries: {file.missing}" if file.path.exists() else "the file is missing"
-            yield Finding("file", "bad", f"{where}: {missing}; run: holdlog init --client {name}")
+            yield Finding("file", "bad", f"{where}: {missing}; run: {command_for(name, file.path)}")
         else:
             yield Finding("file", "ok", where)
     line, starts = started(name, project)
     yield Finding("server", "ok" if starts else "bad", line)
-    yield _guard(name, store)
+    is_set_up = not any(file.missing or file.problem for file in found)
+    yield _guard(name, store, is_set_up)
 
 
-def _guard(name: str, store: Path | str) -> Finding:
+def _guard(name: str, store: Path | str, is_set_up: bool) -> Finding:
     """Whether the host was seen to obey a denial, in the version that was seen last."""
     if not isinstance(store, Path):
         line = "not guarded: holdlog hook needs a store in a file, but HOLDLOG_DB names a database"
@@ -75,6 +77,6 @@ def _guard(name: str, store: Path | str) -> Finding:
                 "guard", "bad", f"bypassed: {version} ran a denied edit ({found.bypassed}); its edits are not guarded"
             )
         case _:
-            todo = f"holdlog doctor --client {name} --live-test"
-            line = f"unverified: no denied edit has shown yet whether {client} obeys; to try one: {todo}"
+            todo = f"; to try one: holdlog doctor --client {name} --live-test" if is_set_up else ""
+            line = f"unverified: no denied edit has shown yet whether {client} obeys{todo}"
             return Finding("guard", "warn", line)

@@ -54,7 +54,8 @@ def test_live(name: str, project: Project, store: Path | str) -> None:
 
 @contextmanager
 def _held(path: Path, store: Path, workspaces: Workspaces) -> Iterator[None]:
-    """Hold a file. Raises HoldlogError."""
+    """Hold a file while the block runs, and then remove what the agent wrote. Raises HoldlogError."""
+    existed = path.exists()
     engine = open_holdlog(store, Settings(workspaces=workspaces), SessionId("option", AGENT), "holdlog doctor")
     engine.kept_by = BY_LEASE
     try:
@@ -66,6 +67,9 @@ def _held(path: Path, store: Path, workspaces: Workspaces) -> Iterator[None]:
         finally:
             with suppress(HoldlogError):  # a person took it, or it has expired
                 engine.write(engine.requests.claims.release(call.command.resource, AGENT), engine.caller)
+            if path.is_file() and not existed:
+                path.unlink(missing_ok=True)
+                print(f"{TEST_FILE} was removed")
     finally:
         engine.close()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdlog.adapters.cli.setup.block import add_block
-from holdlog.adapters.cli.setup.changes import read_text, toml_server
+from holdlog.adapters.cli.setup.changes import is_tracked, read_text, toml_server
 from holdlog.adapters.cli.setup.hosts import HOSTS, HostFile, Project
 from holdlog.adapters.cli.setup.json_edit import Entry
 from holdlog.adapters.cli.setup.json_tree import parse
@@ -37,11 +37,16 @@ def started(name: str, project: Project) -> tuple[str, bool]:
         return f"{file.path} has another configuration of holdlog, which stays", True
     command = _command(server)
     if command is None:
-        return f"{file.path} does not start holdlog; run: holdlog init --client {name}", False
+        return f"{file.path} does not start holdlog; run: {command_for(name, file.path)}", False
     found = probe(command, project.root)
     if found.problem is not None:
         return f"the server does not start: {found.problem}", False
     return f"the server starts in {found.seconds:.1f} s, with {found.tools} tools", True
+
+
+def command_for(name: str, path: Path) -> str:
+    """The command that writes what a file of a host lacks."""
+    return f"holdlog init --client {name}{' --tracked' if is_tracked(path) else ''}"
 
 
 def _configured(file: HostFile) -> Configured:

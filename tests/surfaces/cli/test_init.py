@@ -225,8 +225,9 @@ def test_no_host_is_named_and_none_is_found(project: Path, capsys: pytest.Captur
 def test_file_that_git_tracks_is_changed_only_on_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / ".mcp.json").write_text("{}\n")
     git(project, "add", ".mcp.json")
-    code, _, err = run_command(capsys, "init", "--client", "claude-code", "--yes")
+    code, out, err = run_command(capsys, "init", "--client", "claude-code", "--yes")
     assert code == 1
+    assert "does not start holdlog; run: holdlog init --client claude-code --tracked" in out
     assert err.startswith("holdlog: .mcp.json is tracked by git, so it is left as it is: use --tracked, or ")
     assert err.count("\n") == 1
     assert (project / ".mcp.json").read_text() == "{}\n"
@@ -629,9 +630,11 @@ def test_doctor_lists_missing_entries_and_observations(project: Path, capsys: py
     code, found, _ = _doctor(capsys)
     assert code == 1
     assert [it["level"] for it in found] == ["bad", "bad", "bad", "warn"]
+    assert "--live-test" not in found[-1]["text"]
     assert run_command(capsys, "init", "--client", "claude-code", "--yes")[0] == 0
     code, found, _ = _doctor(capsys)
     assert (code, [it["level"] for it in found]) == (0, ["ok", "ok", "ok", "warn"])
+    assert found[-1]["text"].endswith("; to try one: holdlog doctor --client claude-code --live-test")
     hook_files = HookFiles(project / ".git" / "holdlog" / "state.db")
     note_observation(hook_files, "claude 2.1.319", obeyed=True)
     assert _doctor(capsys)[1][-1]["text"].startswith("guarded: claude 2.1.319 did not run a denied edit")

@@ -62,6 +62,7 @@ def test_host_whose_hooks_do_not_run_is_reported(project: Path) -> None:
         (project / TEST_FILE).write_text("yes\n")
         assert shown.end() == 0
     assert f"{TEST_FILE} was written, so Claude Code did not guard it" in shown.shown
+    assert not (project / TEST_FILE).exists()
     assert held(project) == {}
 
 
