@@ -80,8 +80,8 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
                 return {}
             if _needs_nothing(call, files.read(session), leases, session, reads):
                 return {}
-    if call.event == "read":
-        return {}
+        if call.event == "read":
+            return {}
     if server is not None:
         from holdlog.adapters.hooks.asking import HookFailedError, ask
 

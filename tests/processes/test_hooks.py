@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -592,6 +593,19 @@ def test_repository_that_has_not_opted_in_stays_as_it_is(tmp_path: Path) -> None
     (tmp_path / "holdlog.toml").write_text("")
     run_hook(tmp_path, {**edit, "tool_name": "Write", "tool_input": {"file_path": "a.py"}})
     assert list(held(tmp_path)) == ["a.py"]
+
+
+@pytest.mark.check
+def test_read_before_there_is_a_store_is_noted(host: Callable[[], Host], repository: Path) -> None:
+    commit_policy(repository, 'stale-reads = "deny"\n')
+    shutil.rmtree(store_of(repository).parent)
+    one, other = host(), host()
+    one.read("s-1", "a.py")
+    assert other.edit("s-2", "a.py") is None
+    (repository / "a.py").write_text("x = 2\n")
+    other.edited("s-2", "a.py")
+    other.hook("s-2", "SessionEnd", reason="other")
+    assert "after you read it" in (one.edit("s-1", "a.py") or "")
 
 
 @pytest.mark.parametrize("calls", [*check(200), *slow(10_000)])
