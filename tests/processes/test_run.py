@@ -99,7 +99,7 @@ def test_command_that_cannot_run_is_refused_in_one_line(run: Run, words: tuple[s
 
 
 @pytest.mark.parametrize("name", ["script", "folder"])
-def test_what_exists_and_cannot_be_run_is_refused_in_one_line(run: Run, tmp_path: Path, name: str) -> None:
+def test_file_that_exists_and_cannot_be_run_is_refused_in_one_line(run: Run, tmp_path: Path, name: str) -> None:
     (tmp_path / "script").touch(0o644)
     (tmp_path / "folder").mkdir()
     found = end(run("--", tmp_path / name))
