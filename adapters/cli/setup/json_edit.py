@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.cli.setup.json_tree import Node, NotJsonError, after_space, parse
 
+_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LINE_END: Final = re.compile(r"[ \t]*\r?\n")
 WIDTH: Final = 100
 """Characters of a line that is added, where it can be broken."""
 
@@ -121,17 +123,24 @@ def _without(text: str, parent: Node, child: Node) -> str:
     parts = _parts(parent)
     at = next(index for index, (_, end) in enumerate(parts) if end == child.end)
     start, end = parts[at]
+    since = parts[at - 1][1] if at else parent.start + 1
     comma = _comma_after(text, end)
-    if len(parts) == 1:
-        after = text[end : parent.end - 1] if comma is None else text[end:comma] + text[comma + 1 : parent.end - 1]
-        rest = text[parent.start + 1 : start].rstrip() + after
-        return text[: parent.start + 1] + (rest if rest.strip() else "") + text[parent.end - 1 :]
-    begin = len(text[:start].rstrip())
-    if comma is not None:
-        return text[:begin] + text[end:comma] + text[comma + 1 :]
-    before = _comma_after(text, parts[at - 1][1])
-    assert before is not None
-    return text[:before] + text[before + 1 : begin] + text[end:]
+    after = text[end:] if comma is None else text[end:comma] + text[comma + 1 :]
+    if len(parts) == 1 and not (text[since:start] + after[: parent.end - len(text) - 1]).strip():
+        return text[:since] + text[parent.end - 1 :]
+    before = None if comma is not None or not at else _comma_after(text, since)
+    if before is not None:
+        return _joined(text[:before] + text[before + 1 : start], since, after)
+    return _joined(text[:start], since, after)
+
+
+def _joined(before: str, since: int, after: str) -> str:
+    """The texts without the white space between them, but with the line break that a comment needs. `since`: from
+    there, `before` has only comments, commas and white space."""
+    before = before.rstrip()
+    comments = list(_COMMENT.finditer(before, since))
+    is_open = bool(comments) and comments[-1][0].startswith("//") and comments[-1].end() == len(before)
+    return before + ("\n" if is_open and not _LINE_END.match(after) else "") + after
 
 
 def _is_alone(text: str, parent: Node) -> bool:

@@ -141,6 +141,38 @@ def test_any_object_keeps_its_other_members(before: dict[str, Any], indent: int 
         assert remove(added, ENTRIES) == text
 
 
+@st.composite
+def commented(draw: st.DrawFn, depth: int = 0) -> str:
+    """An object with comments and trailing commas; the places of our entries may be taken."""
+
+    def gap() -> str:
+        return draw(st.sampled_from(["", " ", "\n  ", "/*c*/", " //c\n"]))
+
+    members = []
+    for name in draw(st.lists(names, max_size=3, unique=True)):
+        inner = depth < 2 and (name in OURS or draw(st.booleans()))
+        value = draw(commented(depth + 1)) if inner else draw(st.sampled_from(["[]", "[ /*c*/ ]", '[1, "x",]']))
+        members.append(f"{gap()}{json.dumps(name)}: {value}{gap()}")
+    end = f",{gap()}" if members and draw(st.booleans()) else ""
+    return f"{{{gap()}{','.join(members)}{end}}}"
+
+
+@given(commented())
+def test_comments_survive_and_what_was_added_is_removed(text: str) -> None:
+    try:
+        added = add(text, ENTRIES)
+    except NotJsonError:
+        return  # something else is in the way
+    removed = remove(added, ENTRIES)
+    assert [added.count(it) for it in ("/*c*/", "//c\n")] == [text.count(it) for it in ("/*c*/", "//c\n")]
+    assert [removed.count(it) for it in ("/*c*/", "//c\n")] == [text.count(it) for it in ("/*c*/", "//c\n")]
+    before = parse(text)
+    if before.members and not before.plain().keys() & OURS:
+        assert removed == text
+    else:
+        assert parse(removed).members is not None
+
+
 def test_many_comments_take_little_time() -> None:
     text = '{"a": 1 ' + "/* x */ " * 5_000 + "}"
     began = time.monotonic()
