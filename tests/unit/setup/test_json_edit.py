@@ -157,6 +157,8 @@ def commented(draw: st.DrawFn, depth: int = 0) -> str:
     return f"{{{gap()}{','.join(members)}{end}}}"
 
 
+@pytest.mark.check
+@settings(max_examples=1_000, suppress_health_check=[HealthCheck.too_slow])
 @given(commented())
 def test_comments_survive_and_what_was_added_is_removed(text: str) -> None:
     try:
