@@ -1,4 +1,4 @@
-"""`holdlog init`: sets up hosts and their hooks for this project, and removes that again."""
+"""`holdlog init`: sets up hosts and their hooks for this project, and undoes that."""
 
 import argparse
 import os
@@ -134,7 +134,7 @@ def _agreed(
         if not changes or not (is_interactive or options.print or by_default):
             continue
         if changes is found.instructions and found.hosts and not agreed and not options.undo:
-            continue  # they explain what hooks do
+            continue  # the instructions explain hooks, which the person declined
         _show(changes, project, options.yes, "" if is_interactive or by_default else option)
         shown += changes
         if is_interactive and not is_agreed(question if not options.undo else "Change these files?", by_default):
@@ -198,7 +198,7 @@ def _write(changes: Sequence["FileEdit"], project: "Project", undo: bool) -> boo
     records = Records(copies)
     for change in changes:
         try:
-            if not undo:  # first: what is undone without a record may differ
+            if not undo:  # before the file: without a record, --undo cannot restore it
                 records.note(change.path, WrittenFile(change.original, change.after or ""))
             write(change, copies)
             if undo:

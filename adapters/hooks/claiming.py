@@ -257,7 +257,7 @@ class HookWork:
         return reason
 
     def _claim(self, path: str) -> bool:
-        """Claim a file, and note it. Returns whether the session did not hold it before."""
+        """Claim a file, and note it. Returns whether the agent did not hold it before."""
         real = os.path.realpath(path)
         resource, version, is_new = self._holder.claim(path, self._name)
         before = self._noted(real)

@@ -80,7 +80,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
                 return {}
             if _needs_nothing(call, files.read(session), leases, session, reads):
                 return {}
-        if call.event == "read":
+        if call.event == "read":  # the store is locked or damaged
             return {}
     if server is not None:
         from holdlog.adapters.hooks.asking import HookFailedError, ask

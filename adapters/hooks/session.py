@@ -57,8 +57,8 @@ def sessions_of_host(store: Path, identity: Identity, environ: Mapping[str, str]
 def agent_of_host(
     store: Path, identity: Identity, environ: Mapping[str, str], named: str | None
 ) -> tuple[HookSession, str] | None:
-    """The session and name under which hooks claim for the agent that runs this command; None if there are no hooks.
-    `named`: its name, None for the main agent of the host."""
+    """The session and name under which hooks claim for the agent that runs this command; None if hooks know no such
+    agent. `named`: its name, None for the main agent of the host."""
     for session in sessions_of_host(store, identity, environ):
         names = HookFiles(store).read(session.held_by).names
         name = names.get("") if named is None else named

@@ -28,8 +28,9 @@ class Entry(NamedTuple):
 def add(text: str, entries: Sequence[Entry]) -> str:
     """Add entries, or replace former ones. Another value that is there stays. Raises NotJsonError, also if something
     else than an object or an array is in the way."""
+    text = text if text.strip() else "{}\n"
     for entry in entries:
-        text = _added(_without_former(text, entry) or "{}\n", entry)
+        text = _added(_without_former(text, entry), entry)
     return text
 
 
@@ -40,14 +41,12 @@ def remove(text: str, entries: Sequence[Entry]) -> str:
             text = _removed(_without_former(text, entry), entry)
     keys = {it.path[0] for it in entries if not it.shared}
     for entry in entries:
-        if entry.shared and text.strip() and not any(map(parse(text).member, keys)):
+        if entry.shared and not any(map(parse(text).member, keys)):
             text = _removed(text, entry)
     return text
 
 
 def _without_former(text: str, entry: Entry) -> str:
-    if not text.strip():
-        return ""
     found: Any = parse(text).plain()
     for key in entry.path if entry.listed else ():
         found = found.get(key) if isinstance(found, dict) else None
@@ -120,25 +119,26 @@ def _removed(text: str, entry: Entry) -> str:
 
 
 def _without(text: str, parent: Node, child: Node) -> str:
+    if _is_alone(text, parent):
+        return text[: parent.start + 1] + text[parent.end - 1 :]
     parts = _parts(parent)
     at = next(index for index, (_, end) in enumerate(parts) if end == child.end)
     start, end = parts[at]
-    since = parts[at - 1][1] if at else parent.start + 1
+    previous = parts[at - 1][1] if at else parent.start + 1
     comma = _comma_after(text, end)
+    before = text[:start]
     after = text[end:] if comma is None else text[end:comma] + text[comma + 1 :]
-    if len(parts) == 1 and not (text[since:start] + after[: parent.end - len(text) - 1]).strip():
-        return text[:since] + text[parent.end - 1 :]
-    before = None if comma is not None or not at else _comma_after(text, since)
-    if before is not None:
-        return _joined(text[:before] + text[before + 1 : start], since, after)
-    return _joined(text[:start], since, after)
+    if comma is None and at:  # the last of several: the comma before it goes
+        comma = after_space(text, previous)
+        before = text[:comma] + text[comma + 1 : start]
+    return _joined(before, previous, after)
 
 
-def _joined(before: str, since: int, after: str) -> str:
-    """The texts without the white space between them, but with the line break that a comment needs. `since`: from
+def _joined(before: str, start: int, after: str) -> str:
+    """The texts without the white space between them, but with the line break that a comment needs. `start`: from
     there, `before` has only comments, commas and white space."""
     before = before.rstrip()
-    comments = list(_COMMENT.finditer(before, since))
+    comments = list(_COMMENT.finditer(before, start))
     is_open = bool(comments) and comments[-1][0].startswith("//") and comments[-1].end() == len(before)
     return before + ("\n" if is_open and not _LINE_END.match(after) else "") + after
 

@@ -54,7 +54,7 @@ def test_live(name: str, project: Project, store: Path | str) -> None:
 
 @contextmanager
 def _held(path: Path, store: Path, workspaces: Workspaces) -> Iterator[None]:
-    """Hold a file while the block runs, and then remove what the agent wrote. Raises HoldlogError."""
+    """Hold a file while the block runs. Then remove it, unless it existed before. Raises HoldlogError."""
     existed = path.exists()
     engine = open_holdlog(store, Settings(workspaces=workspaces), SessionId("option", AGENT), "holdlog doctor")
     engine.kept_by = BY_LEASE
@@ -75,7 +75,7 @@ def _held(path: Path, store: Path, workspaces: Workspaces) -> Iterator[None]:
 
 
 def _end(number: int, _: object) -> None:
-    """End this process, and so the test, when a signal says so, also that of a closed terminal."""
+    """Exit, so that the file is released: on SIGTERM, and on SIGHUP when the terminal is closed."""
     raise SystemExit(BY_SIGNAL + number)
 
 

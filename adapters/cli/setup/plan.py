@@ -62,27 +62,23 @@ class Plan(NamedTuple):
 def plan(project: Project, choices: Choices) -> Plan:
     """Plan the changes. Reads only."""
     records = Records(folder_of_copies(project.root))
-    hosts, skipped = list[FileEdit](), list[Skipped]()
-    for name in choices.hosts:
-        for file in HOSTS[name].files(project):
-            if choices.undo and not choices.is_named and not _is_of_project(file.path, project, records):
-                continue
-            found = change_of(file, records, choices.undo, choices.tracked)
-            if isinstance(found, FileEdit):
-                hosts.append(found)
-            elif found is not None:
-                skipped.append(found)
-    excluded = _excluded(project, records, hosts, choices)
-    hosts += [excluded] if isinstance(excluded, FileEdit) else []
-    skipped += [excluded] if isinstance(excluded, Skipped) else []
-    instructions = _instructions(project, records, choices)
-    hook = _git_hook(project, records, choices)
-    skipped += [hook] if isinstance(hook, Skipped) else []
-    return Plan(hosts, instructions, [hook] if isinstance(hook, FileEdit) else [], skipped)
+    files = [file for name in choices.hosts for file in HOSTS[name].files(project)]
+    if choices.undo and not choices.is_named:
+        files = [it for it in files if _is_of_project(it.path, project, records)]
+    hosts = [change_of(it, records, choices.undo, choices.tracked) for it in files]
+    hosts.append(_excluded(project, records, _edits(hosts), choices))
+    hook = [_git_hook(project, records, choices)]
+    skipped = [it for it in (*hosts, *hook) if isinstance(it, Skipped)]
+    return Plan(_edits(hosts), _instructions(project, records, choices), _edits(hook), skipped)
+
+
+def _edits(changes: Sequence[FileEdit | Skipped | None]) -> list[FileEdit]:
+    return [it for it in changes if isinstance(it, FileEdit)]
 
 
 def _is_of_project(path: Path, project: Project, records: Records) -> bool:
-    """Whether init here has written a file: others belong to the user's other projects, too."""
+    """Whether a file is below the project's root, or init wrote it here: other files serve the user's other projects,
+    too."""
     return path.is_relative_to(project.root) or path in records
 
 
@@ -129,7 +125,7 @@ def _instructions(project: Project, records: Records, choices: Choices) -> list[
         without = remove_block(before or "", HTML)
         after = None if choices.undo else add_block(before or "", INSTRUCTIONS, HTML)
         changes.append(edit_of(records, path, "tells agents how to coordinate", before, without, after))
-    return [it for it in changes if it is not None]
+    return _edits(changes)
 
 
 def _imports_agents_md(project: Project) -> bool:

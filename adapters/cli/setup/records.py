@@ -1,7 +1,7 @@
 """What `holdlog init` wrote to each file, and what was there before: in a private file next to the store.
 
-With it `--undo` restores a file as it was. Without it, or after somebody changed the file, `--undo` removes only the
-entries of init."""
+`--undo` restores files from it. Without a record, or once somebody changed the file, it removes only the entries of
+init."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from holdlog.adapters.operating_system.private import make_private_folder, new_p
 FILE: Final = "init.json"
 """In the folder of the copies (store.py)."""
 _BLANK: Final = re.compile(r"[\s\ufeff{}]*|#!/bin/sh\n")
+"""What is left of a file that init created, without its entries."""
 
 
 class WrittenFile(NamedTuple):

@@ -23,6 +23,6 @@ def folder_of_copies(root: Path) -> Path:
 
 
 def prepare_copies(root: Path) -> Path:
-    """Create the folder that has the folder of the copies, which it returns. Raises LocationError."""
+    """The folder of the copies. Creates the folder of the store, in which it is. Raises LocationError."""
     prepare_folder(find_store(None, {}, root))
     return folder_of_copies(root)
