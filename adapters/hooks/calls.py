@@ -80,11 +80,15 @@ class BadInputError(ValueError):
     """The host's input cannot be read. The message is one line."""
 
 
+class NotAHookCallError(BadInputError):
+    """The input is malformed, or names no event or session."""
+
+
 def parse(given: object, event: str | None) -> HookCall | None:
     """Read the host's input; None for an event that needs nothing. `event`: named on the command line. Raises
     BadInputError."""
     if not isinstance(given, dict):
-        raise BadInputError("standard input must be a JSON object")
+        raise NotAHookCallError("the input must be a JSON object")
     if event is not None and event not in EVENTS:
         raise BadInputError(f"the event must be one of {', '.join(EVENTS)}")
     name = _text(given, "hook_event_name")
@@ -92,10 +96,12 @@ def parse(given: object, event: str | None) -> HookCall | None:
     if found is None:
         if name:
             return None
-        raise BadInputError("hook_event_name: is missing; name the event, such as: holdlog hook pre-edit")
+        raise NotAHookCallError(
+            "hook_event_name: is missing; name the event in the command or the URL, such as pre-edit"
+        )
     session = _text(given, "conversation_id") or _text(given, "session_id")
     if not session:
-        raise BadInputError("session_id: is missing")
+        raise NotAHookCallError("session_id: is missing")
     client = _client_of(given, name)
     folder = _text(given, "cwd") or next(iter(_texts(given.get("workspace_roots"))), "") or os.getcwd()
     agent = _text(given, "agent_id") or _text(given, "subagent_id")
@@ -179,12 +185,12 @@ def _claimed(given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _plain_paths(given: Mapping[str, Any]) -> list[str]:
-    """The paths in the plain form. Raises BadInputError."""
+    """The paths in the plain form. Raises NotAHookCallError."""
     paths = given.get("paths")
     if paths is None:
         paths = []
     if not isinstance(paths, list) or len(_texts(paths)) < len(paths):
-        raise BadInputError("paths: must be a list of paths")
+        raise NotAHookCallError("paths: must be a list of paths")
     return [*named_path(given), *paths]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from holdlog.adapters.hooks.binding import BoundServer
-from holdlog.adapters.hooks.calls import BadInputError, HookCall, parse
+from holdlog.adapters.hooks.calls import BadInputError, HookCall, NotAHookCallError, parse
 from holdlog.adapters.hooks.claiming import perform
 from holdlog.adapters.hooks.holder import Check
 from holdlog.adapters.hooks.notes import HookFiles
@@ -19,7 +19,8 @@ from holdlog.domain.refusals import HoldlogError
 
 def perform_remote(context: RequestContext, given: object, event: str | None, check: Check) -> dict[str, Any]:
     """Do what the event requires, and return the output for the host: empty if that fails, which is logged for the next
-    start of a session. `check`: raises for a name that belongs to somebody else."""
+    start of a session. `check`: raises for a name that belongs to somebody else. Raises NotAHookCallError, which is
+    logged, too."""
     files: HookFiles | None = None
     try:
         files = _files_of(context)
@@ -28,6 +29,8 @@ def perform_remote(context: RequestContext, given: object, event: str | None, ch
     except (HoldlogError, OSError, ValueError) as error:
         if files is not None:
             files.record_failure(event or "hook", _describe(error, context))
+        if isinstance(error, NotAHookCallError):
+            raise
         return {}
 
 

@@ -56,7 +56,7 @@ def run(words: Sequence[str]) -> int:
                     call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
                     output = _answer(call, store, files)
             elif not isinstance(given, dict):
-                raise BadInputError("standard input must be a JSON object")
+                raise BadInputError("the input must be a JSON object")
     except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
         _report(event, error, files)
     if output:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from holdlog.adapters.hooks.calls import Event
+from holdlog.adapters.hooks.calls import Event, NotAHookCallError
 from holdlog.adapters.hooks.remote import perform_remote
 from holdlog.adapters.http.answers import json_response
 from holdlog.adapters.http.request import HttpRequest
@@ -23,20 +23,24 @@ _log = logging.getLogger("holdlog")
 
 
 async def _hook(request: HttpRequest) -> Response:
-    """Whatever fails behind authentication and limits lets the host continue."""
+    """Whatever fails behind authentication and limits lets the host continue. Raises InvalidError for a body that is
+    not a hook call: by default, hosts continue after that, too."""
     context, loop = request.context, asyncio.get_running_loop()
 
     def check(command: AnyCommand, caller: Caller) -> None:
         checking = context.engine.check_async(command, caller)
         asyncio.run_coroutine_threadsafe(checking, loop).result(SECONDS)
 
+    given, unreadable = None, None
     try:
         given = await request.json()
-    except InvalidError:
-        given = None  # reported like any input that cannot be read
+    except InvalidError as error:
+        unreadable = error  # after perform_remote has logged it
     work = asyncio.to_thread(perform_remote, context, given, request.query.get("event"), check)
     try:
         return json_response(await asyncio.wait_for(work, SECONDS))
+    except NotAHookCallError as error:
+        raise unreadable or InvalidError(str(error)) from None
     except TimeoutError:
         _log.warning("a hook took longer than %.0f s; its edit was not guarded", SECONDS)
     except Exception:

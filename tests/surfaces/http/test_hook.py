@@ -115,34 +115,48 @@ async def test_claim_of_a_hook_ends_soon_although_leases_over_http_are_long(stor
     assert (lease.duration, lease.server) == (300_000_000, BY_LEASE)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"[" * 100_000, b'{"session_id": 1}', b"\xff", b"{}"])
-async def test_malformed_input_lets_the_host_continue_and_is_reported_once(
-    content: bytes, store: Engine, tmp_path: Path
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        *((it, "body") for it in (b"", b"{", b"[" * 100_000, b"\xff")),
+        *((it, "the input must be a JSON object") for it in (b"[]", b"null")),
+        *((it, "hook_event_name") for it in (b"{}", b'{"session_id": 1}')),
+        (b'{"hook_event_name": "Stop"}', "session_id"),
+        (b'{"session_id": "s-1", "hook_event_name": ""}', "hook_event_name"),
+    ],
+)
+async def test_body_that_is_not_a_hook_call_gets_400_and_is_reported_once(
+    content: bytes, reason: str, store: Engine, tmp_path: Path
 ) -> None:
     async with serving(store) as server:
         done = await server.post("/hook", content=content, headers={"content-type": "application/json"})
-        assert (done.status_code, done.json()) == (200, {})
+        message = done.json()["message"]
+        assert (done.status_code, message.partition(":")[0]) == (400, reason)
+        assert "\n" not in message
         start = SESSION | {"cwd": str(tmp_path)}
         assert "1 hook call failed" in (await hook(server, "start", start))["context"]
         assert "failed" not in (await hook(server, "start", start))["context"]
 
 
 @pytest.mark.parametrize("value", [None, 10**40, "a\0b", "\ud800", "x" * 100_000, [], ["a", 1], {"a": {}}])
-async def test_field_of_a_wrong_type_lets_the_host_continue(value: object, store: Engine, tmp_path: Path) -> None:
+async def test_field_of_a_wrong_type_never_fails_the_server(value: object, store: Engine, tmp_path: Path) -> None:
     edit = {"session_id": "s-1", "cwd": str(tmp_path), "hook_event_name": "PreToolUse", "tool_name": "Edit"}
     (tmp_path / "loop").symlink_to("loop")
+    is_json = value != "\ud800"  # UTF-8 has no such character
     async with serving(store) as server:
         for field in ("session_id", "agent_id", "cwd", "tool_name", "tool_input", "hook_event_name", "cursor_version"):
             for event in ("PreToolUse", "PostToolUse", "Stop"):
                 call = {**edit, "tool_input": {"file_path": "a.py"}, "hook_event_name": event, field: value}
                 content = json.dumps(call).encode()
                 done = await server.post("/hook", content=content, headers={"content-type": "application/json"})
-                assert done.status_code == 200
+                needed = field in ("session_id", "hook_event_name") and not isinstance(value, str)
+                assert done.status_code == (400 if needed or not is_json else 200)
                 assert isinstance(done.json(), dict)
         for path in (value, "loop", "/dev/zero", "../" * 9_000, "pipe/\n"):
             content = json.dumps({**edit, "tool_input": {"file_path": path}}).encode()
             done = await server.post("/hook", content=content, headers={"content-type": "application/json"})
-            assert (done.status_code, done.json()) == (200, {})
+            assert done.status_code == (200 if is_json or path != value else 400)
+            assert not is_json or done.json() == {}
 
 
 async def test_hook_requests_that_are_no_hooks_are_refused_by_type(store: Engine) -> None:
