@@ -1,10 +1,11 @@
 """The commands about claims: `holdlog claims`, `claim`, `release` … for people and scripts."""
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.commands import AGENT_HELP, Add, act_as_agent, user, write
+from holdlog.adapters.cli.commands import AGENT_HELP, Add, act_as_agent, agent_with_hooks, user, write
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.values.responses import Result
@@ -90,12 +91,14 @@ def add_claims(add: Add) -> None:
         "--force", action="store_true", help="take RESOURCE from its holder, or all claims of --agent; needs --reason"
     )
     release.add_argument("--reason", metavar="TEXT", help="why you take it; the holder reads it")
-    for parser in (claim, release):
-        parser.add_argument("--agent", metavar="NAME", help=AGENT_HELP)
-
-    wait = add(
-        "wait", "wait until a resource is free", lambda it, o: it.wait(it.requests.claims.wait(o.resource, o.timeout))
+    claim.add_argument("--agent", metavar="NAME", help=AGENT_HELP)
+    release.add_argument(
+        "--agent",
+        metavar="NAME",
+        help=f"{AGENT_HELP}; with --force RESOURCE, who takes it from whatever agent holds it",
     )
+
+    wait = add("wait", "wait until a resource is free", _wait)
     wait.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="wait this long (default: 50)")
     wait.add_argument("resource", metavar="RESOURCE", help="what to wait for")
 
@@ -141,6 +144,18 @@ def _claim(engine: "Engine", options: argparse.Namespace) -> "Result":
     return engine.claim(call, _repeatable(engine, options))
 
 
+def _wait(engine: "Engine", options: argparse.Namespace) -> "Result":
+    from holdlog.adapters.api.claims.responses import Available
+
+    result = engine.wait(engine.requests.claims.wait(options.resource, options.timeout))
+    if not isinstance(result, Available) or result.resource.startswith("custom://"):
+        return result
+    if agent_with_hooks(engine, os.environ.get("HOLDLOG_AGENT") or None) is None:
+        return result
+    hint = " ".join(filter(None, (result.hint, "Hooks claim it for you when you edit it.")))
+    return result.model_copy(update={"hint": hint})
+
+
 def _repeatable(engine: "Engine", options: argparse.Namespace) -> "Caller":
     """The caller of a claim or release. Raises InvalidError for a request id without a session: each command is then
     another holder."""
@@ -163,19 +178,18 @@ def _release(engine: "Engine", options: argparse.Namespace) -> "Result":
         )
     if options.reason is not None and not options.force:
         raise InvalidError("--reason: needs --force; use --note TEXT for the next holder")
-    if options.force and options.resource is None:
-        if options.agent is None:
-            raise InvalidError("--force: name a RESOURCE, or with --agent NAME the agent whose claims you take")
-        return _take_all(engine, options)
-    options.agent = user() if options.force and options.agent is None else _act_as_agent(engine, options)
+    if options.force and options.resource is None and options.agent is None:
+        raise InvalidError("--force: name a RESOURCE, or with --agent NAME the agent whose claims you take")
+    if options.force:
+        return _take_all(engine, options) if options.resource is None else _take(engine, options)
+    options.agent = _act_as_agent(engine, options)
     call = engine.requests.claims.release(
         options.resource,
         options.agent,
         options.also,
         outcome=options.outcome,
         moved_to=options.moved_to,
-        note=options.reason if options.force else options.note,
-        forced=options.force,
+        note=options.note,
         receipt=options.receipt,
     )
     result = engine.write(call, _repeatable(engine, options))
@@ -184,6 +198,22 @@ def _release(engine: "Engine", options: argparse.Namespace) -> "Result":
         if held:
             _show_sessions(sessions)
             return result.model_copy(update={"held_elsewhere": held})
+    return result
+
+
+def _take(engine: "Engine", options: argparse.Namespace) -> "Result":
+    """Take a resource from its holder, whatever its name. `--agent` is who takes it."""
+    from holdlog.adapters.api.claims.responses import Held, Released
+    from holdlog.adapters.cli.texts import print_note
+
+    agent = user() if options.agent is None else _act_as_agent(engine, options)
+    before = engine.read(engine.requests.claims.status(options.resource))
+    call = engine.requests.claims.release(
+        options.resource, agent, note=options.reason, forced=True, receipt=options.receipt
+    )
+    result = engine.write(call, _repeatable(engine, options))
+    if isinstance(result, Released) and isinstance(before, Held):
+        print_note(f"{agent} took it from {', '.join(before.holders or [before.held_by])}")
     return result
 
 

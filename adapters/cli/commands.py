@@ -20,6 +20,7 @@ from holdlog.adapters.cli.settings import location_of, policy_settings, variable
 if TYPE_CHECKING:
     from holdlog.adapters.api.request import CommandRequest
     from holdlog.adapters.api.values.responses import Result
+    from holdlog.adapters.hooks.session import HookSession
     from holdlog.adapters.runtime.engine import Engine
 
 Call = Callable[["Engine", argparse.Namespace], "Result"]
@@ -304,19 +305,25 @@ def user() -> str:
 def act_as_agent(engine: "Engine", named: str | None) -> str:
     """The name of the agent for which this command claims. If hooks claim for it, too, the command uses their session:
     another session would be another holder."""
-    from holdlog.adapters.hooks.session import agent_of_host
     from holdlog.domain.claims.lease import BY_LEASE
 
     if named is None:
         named = os.environ.get("HOLDLOG_AGENT") or None
-    location = engine.location
-    found = agent_of_host(location, engine.identity, os.environ, named) if isinstance(location, Path) else None
+    found = agent_with_hooks(engine, named)
     if found is None:
         return user() if named is None else named
     session, name = found
     engine.caller = engine.caller.model_copy(update={"session": session.held_by})
     engine.kept_by = session.server or BY_LEASE
     return name
+
+
+def agent_with_hooks(engine: "Engine", named: str | None) -> "tuple[HookSession, str] | None":
+    """The session and name under which hooks claim for the agent that runs this command; None if there are no hooks."""
+    from holdlog.adapters.hooks.session import agent_of_host
+
+    location = engine.location
+    return agent_of_host(location, engine.identity, os.environ, named) if isinstance(location, Path) else None
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from holdlog.adapters.policy.in_force import (
     head_of,
     policy_at,
     project_policy,
-    rule_below,
+    rule_in,
     uncommitted_policy,
 )
 from holdlog.adapters.policy.policy import FILE
@@ -41,7 +41,7 @@ def examine_path(path: str, as_json: bool) -> int:
     workspace, inside, resource = _located(workspaces, given)
     own = policy_at(workspace.root).policy.rule(inside, workspace.folds)
     is_folder = os.path.isdir(path) and not os.path.islink(path)
-    rule, below, is_complete = rule_below(workspaces.located, os.path.abspath(path)) if is_folder else FolderRule(own)
+    rule, below, is_complete = rule_in(workspace, inside, os.path.abspath(path)) if is_folder else FolderRule(own)
     because_of = f"{inside}{below}" if below else None
     facts = {
         "rule": rule.mode,
@@ -49,7 +49,7 @@ def examine_path(path: str, as_json: bool) -> int:
         "glob": rule.glob,
         "line": rule.line,
         "because_of": because_of,
-        "path": inside,
+        "path": inside or ".",
         "workspace": workspace.name,
         "resource": resource,
     }
@@ -59,7 +59,8 @@ def examine_path(path: str, as_json: bool) -> int:
         print_line(json.dumps({**facts, "policy": policy}, indent=2))
         return code
     why = f"{json.dumps(rule.glob)} in {rule.source}" if rule.line else "the default; no glob matches"
-    print_line(printable(f"path       {inside} in workspace {workspace.name}; resource {resource}", kept=""))
+    name = f"; resource {resource}" if resource is not None else ", its root, which cannot be claimed"
+    print_line(printable(f"path       {inside or '.'} in workspace {workspace.name}{name}", kept=""))
     meaning = _MEANINGS[rule.mode].format(because_of or "it")
     print_line(printable(f"rule       {rule.mode}: {meaning} ({why})", kept=""))
     if not is_complete:
@@ -73,11 +74,13 @@ def examine_path(path: str, as_json: bool) -> int:
     return code
 
 
-def _located(workspaces: "Workspaces", path: str) -> tuple[Workspace, str, str]:
-    """The workspace of a path, the path in it, and its resource. Raises InvalidError."""
+def _located(workspaces: "Workspaces", path: str) -> tuple[Workspace, str, str | None]:
+    """The workspace of a path, the path in it, and its resource: "" and None for the root. Raises InvalidError."""
     full = path if "://" in path else os.path.abspath(path) + ("/" if path.endswith("/") else "")
+    if os.path.isdir(path) and (workspace := workspaces.with_root(full)) is not None:
+        return workspace, "", None
     try:
-        resource, found = workspaces.canonical(path), workspaces.located(full)
+        resource, found = workspaces.shown(workspaces.canonical(full)), workspaces.located(full)
     except ValueError as error:
         if "://" in path or workspaces.covers(full):
             raise InvalidError(f"PATH: {error}") from None

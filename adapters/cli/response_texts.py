@@ -1,6 +1,7 @@
 """Formats responses for people: a sentence, or a table."""
 
 import json
+import shlex
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -107,13 +108,15 @@ def _advice(result: Result, command: str) -> str:
         case responses.WatchTimeout(namespace=namespace, key=key, since_version=version):
             return f"To wait again: holdlog watch {namespace} {key} --since {version}"
         case claims.WaitTimeout(resource=resource):
-            return f"To queue for it: holdlog claim {resource} --wait 30"
+            name = shlex.quote(resource)
+            return f"To wait again: holdlog wait {name}; to queue for it: holdlog claim {name} --wait 30"
         case claims.NeverClaimed() if command == "history":
             return "To see what is claimed: holdlog claims; the versions of a value: holdlog history NAMESPACE KEY"
         case claims.NeverClaimed():
             return "To see what is claimed: holdlog claims"
         case claims.NotHolder(held_by=str(), reason=None):
-            return f"{_hint(result)}\nA person can take it: holdlog release {result.resource} --force --reason TEXT"
+            name = shlex.quote(result.resource)
+            return f"{_hint(result)}\nA person can take it: holdlog release {name} --force --reason TEXT"
         case _:
             return _hint(result)
 

@@ -16,6 +16,8 @@ from holdlog.adapters.operating_system.ancestry import ancestors
 
 HOST_SESSION: Final = "CLAUDE_CODE_SESSION_ID"
 """What Claude Code names its session in the environment of the commands that it runs."""
+HOST_THREAD: Final = "CODEX_THREAD_ID"
+"""What Codex names its thread there, which is the session id of its hooks."""
 
 _CHARACTERS: Final = 6
 """Of a hash in a name: enough to tell the agents of one repository apart."""
@@ -33,7 +35,7 @@ def session_of(call: HookCall, server: BoundServer | None, identity: Identity) -
     """The session of a hook call."""
     kept_by = server.server if server is not None else ""
     if call.client == "codex":  # it passes its thread with every MCP call (mcp/calling.py)
-        return HookSession(identity.session("meta", f"threadId {call.session}"), kept_by)
+        return HookSession(_session_of_thread(call.session, identity), kept_by)
     return HookSession(server.session if server is not None else own_session(call, identity), kept_by)
 
 
@@ -42,15 +44,23 @@ def own_session(call: HookCall, identity: Identity) -> str:
     return identity.session("hook", call.session)
 
 
+def _session_of_thread(thread: str, identity: Identity) -> str:
+    return identity.session("meta", f"threadId {thread}")
+
+
 def sessions_of_host(store: Path, identity: Identity, environ: Mapping[str, str]) -> list[HookSession]:
     """The sessions in which the host of this command claims, by hooks and MCP calls: that of its stdio server, and that
-    of the session id that Claude Code gives to its commands. Empty if hooks know no such host."""
+    of the id that Claude Code or Codex gives to its commands. Empty if hooks know no such host."""
     server = newest_server(store, ancestors(os.getpid()))
     found = [] if server is None else [HookSession(server.session, server.server)]
     if named := environ.get(HOST_SESSION):
         own = identity.session("hook", named)
         if found or HookFiles(store).read(own).names:
             found.append(HookSession(own, ""))
+    if thread := environ.get(HOST_THREAD):
+        own = _session_of_thread(thread, identity)
+        if HookFiles(store).read(own).names:
+            found.append(HookSession(own, "" if server is None else server.server))
     return found
 
 

@@ -30,7 +30,7 @@ def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
         arguments = f"resource={json.dumps(full)}, agent={json.dumps(name)}, wait_seconds={WAIT}"
         remedy = f"call claim({arguments}) of holdlog, then try again"
     else:
-        remedy = f"run: holdlog wait {shlex.quote(full)} --timeout {WAIT}, then try again"
+        remedy = f"run: holdlog wait {shlex.quote(full)} --timeout {WAIT}, then try again: hooks claim it for you"
     return f"holdlog: {_describe_hold(engine, hold, name)}. Work on something else first, or {remedy}."
 
 

@@ -115,7 +115,12 @@ class Workspaces:
 
     def covers(self, folder: str) -> bool:
         """Whether an absolute path is in a workspace, links followed."""
-        return owner(Path(os.path.realpath(folder)).as_posix(), self._fresh()) is not None
+        return self._owner(folder) is not None
+
+    def with_root(self, folder: str) -> Workspace | None:
+        """The workspace whose root is an absolute folder, links followed."""
+        found = self._owner(folder)
+        return found[0] if found is not None and not found[1] else None
 
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in every other workspace, as (workspace name, resource), for a stored resource."""
@@ -133,6 +138,9 @@ class Workspaces:
             with suppress(ValueError):
                 found.setdefault(workspace.resource(path), workspace.name)
         return sorted((name, other) for other, name in found.items() if name)
+
+    def _owner(self, folder: str) -> WorkspacePath | None:
+        return owner(Path(os.path.realpath(folder)).as_posix(), self._fresh())
 
     def _locations(self, resource: str) -> tuple[list[str], str]:
         """The roots of the known workspaces that contain a stored resource, and its path there."""

@@ -17,7 +17,7 @@ from holdlog.adapters.operating_system.location import (
     pointer_in,
     project_root,
 )
-from holdlog.adapters.operating_system.paths import WorkspacePath
+from holdlog.adapters.operating_system.paths import Workspace, WorkspacePath
 from holdlog.adapters.policy.policy import DEFAULT_RULE, FILE, MAX_BYTES, PathRule, Policy, PolicyError, parse_policy
 
 GIT_SECONDS: Final = 1.5
@@ -95,9 +95,11 @@ def rule_of(locate: Locate, path: str) -> tuple[Policy, PathRule]:
 def rule_below(locate: Locate, folder: str) -> FolderRule:
     """The strictest rule for an absolute folder and what is below it. Never raises."""
     found = _located(locate, f"{folder}/")
-    if found is None:
-        return FolderRule(DEFAULT_RULE)
-    workspace, inside = found
+    return FolderRule(DEFAULT_RULE) if found is None else rule_in(*found, folder)
+
+
+def rule_in(workspace: Workspace, inside: str, folder: str) -> FolderRule:
+    """As `rule_below`, for an absolute folder whose path in a workspace is known: empty for the root."""
     policy = policy_at(workspace.root).policy
     rule = policy.rule(inside, workspace.folds)
     if rule.mode == "human" or not any(it.mode == "human" for it in policy.rules):

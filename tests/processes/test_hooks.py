@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -45,7 +46,7 @@ def test_second_session_is_denied_with_holder_and_remedy(host: Callable[[], Host
     assert for_people is not None
     assert for_agents is not None
     assert for_people.startswith(f"holdlog: a.py is held by {holder} since ")
-    assert "run: holdlog wait a.py --timeout 50, then try again" in for_people
+    assert "run: holdlog wait a.py --timeout 50, then try again: hooks claim it for you." in for_people
     assert 'call claim(resource="a.py", agent="claude-' in for_agents
     assert other.edit("s-3", "b.py") is None
 
@@ -568,6 +569,55 @@ def test_commands_of_an_agent_act_for_it(host: Callable[[], Host], repository: P
     assert list(held(repository)) == ["b.py"]
     other.kill()
     assert lease_ends(repository)["b.py"] > 0
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("serves", [False, True])
+def test_commands_of_codex_act_for_it(host: Callable[[], Host], repository: Path, serves: bool) -> None:
+    codex = host()
+    if serves:
+        codex.serve()
+    assert codex.edit("s-1", "a.py", turn_id="t-1") is None
+    assert codex.run(f"CODEX_THREAD_ID=s-1 {sys.executable} -m holdlog claim b.py")["code"] == 0
+    assert codex.edit("s-1", "b.py", turn_id="t-1") is None
+    assert len(set(held(repository).values())) == 1
+
+
+def followed(text: str, before: str) -> str:
+    """The command that a text names after some words."""
+    found = re.search(rf"\b{before}: (holdlog [^,;\n]+)", text)
+    assert found is not None, text
+    return found[1]
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(
+    ("variable", "before"),
+    [
+        ("", "run"),
+        ("", "To wait again"),
+        ("CLAUDE_CODE_SESSION_ID=s-2", "run"),
+        ("CLAUDE_CODE_SESSION_ID=s-2", "to queue for it"),
+    ],
+)
+def test_commands_of_texts_lead_from_a_denial_to_the_edit(
+    host: Callable[[], Host], repository: Path, variable: str, before: str
+) -> None:
+    """Without the variable, a claim would be that of the user."""
+
+    def run(command: str) -> str:
+        done = other.run(f'holdlog() {{ {variable} {sys.executable} -m holdlog "$@"; }}; {command}')
+        return str(done["out"] + done["err"])
+
+    one, other = host(), host()
+    assert one.edit("s-1", "a b.py") is None
+    denial = other.edit("s-2", "a b.py") or ""
+    assert denial.endswith(", then try again: hooks claim it for you.")
+    waited = run(followed(denial, "run").replace(" 50", " 0"))
+    command = followed(denial if before == "run" else waited, before)
+    one.hook("s-1", "SessionEnd", reason="other")
+    assert ("Hooks claim it for you when you edit it." in run(command)) is (variable != "" and before == "run")
+    assert other.edit("s-2", "a b.py") is None
 
 
 @pytest.mark.check

@@ -31,7 +31,7 @@ HELD = re.compile(
     r"holdlog: (?P<file>\S+) (is held by (?P<holder>\S+) since \d\d:\d\d:\d\d UTC \(.+\); the claim expires in .+"
     r"|is reserved for (?P<waiter>\S+), who waited for it)"
     r"\. Work on something else first, or (call claim\(resource=.+, agent=.+, wait_seconds=50\) of holdlog"
-    r"|run: holdlog wait \S+ --timeout 50), then try again\."
+    r", then try again|run: holdlog wait \S+ --timeout 50, then try again: hooks claim it for you)\."
 )
 STALE = re.compile(
     r"holdlog: (?P<holder>\S+) changed \S+ at \d\d:\d\d:\d\d UTC, after you read it; read it again before you edit it\."

@@ -15,7 +15,8 @@ EDIT = "PreToolUse"
 ENVIRONMENT = {
     name: value
     for name, value in os.environ.items()
-    if not name.startswith("HOLDLOG_") and name not in ("CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID")
+    if not name.startswith("HOLDLOG_")
+    and name not in ("CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
 }
 
 

@@ -204,7 +204,8 @@ def test_person_takes_a_claim_by_force_with_a_reason(run: Terminal) -> None:
     assert nobody.code == 0
     assert "holdlog: no agent of this name holds anything: ben; to list agents: holdlog agents\n" in nobody
     assert "custom://a is held by ann" in run("status custom://a")
-    assert run("release custom://a --force --reason stuck --agent boss").startswith("released custom://a (version 2)")
+    taken = run("release custom://a --force --reason stuck --agent boss")
+    assert taken == "released custom://a (version 2)\nholdlog: boss took it from ann\n"
     told = run("release custom://a --agent ann")
     assert (told.code, "was taken from you: stuck" in told) == (1, True)
     assert "(taken from ann at" in run("claim custom://a --agent ben")

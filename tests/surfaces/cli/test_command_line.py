@@ -380,7 +380,8 @@ def test_refusal_ends_with_the_command_to_run_next(run: Terminal) -> None:
         "set n other 2 --version 4": "To create it: holdlog set n other VALUE --version 0",
         "get n other": "To see which keys have a value: holdlog list n",
         "watch n k --since 1 --timeout 0": "To wait again: holdlog watch n k --since 1",
-        "wait custom://a --timeout 0": "To queue for it: holdlog claim custom://a --wait 30",
+        "wait custom://a --timeout 0": "To wait again: holdlog wait custom://a; to queue for it: holdlog claim custom://a"
+        " --wait 30",
         "release custom://b --agent ann": "To see what is claimed: holdlog claims",
     }
     for line, advice in refusals.items():

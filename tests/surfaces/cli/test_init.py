@@ -231,6 +231,9 @@ def test_file_that_git_tracks_is_changed_only_on_request(project: Path, capsys: 
     assert err.startswith("holdlog: .mcp.json is tracked by git, so it is left as it is: use --tracked, or ")
     assert err.count("\n") == 1
     assert (project / ".mcp.json").read_text() == "{}\n"
+    code, found, _ = _doctor(capsys)
+    assert code == 1
+    assert "missing entries: 1; run: holdlog init --client claude-code --tracked" in found[0]["text"]
     assert run_command(capsys, "init", "--client", "claude-code", "--yes", "--tracked")[0] == 0
     assert "holdlog" in (project / ".mcp.json").read_text()
 

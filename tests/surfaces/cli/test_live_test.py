@@ -52,9 +52,12 @@ def test_agent_that_obeys_is_guarded(project: Path) -> None:
 def test_agent_that_ignores_the_denial_is_not_guarded(project: Path) -> None:
     with begun_test() as shown:
         assert '"deny"' in claude(project, "PreToolUse")
+        (project / TEST_FILE).write_text("yes\n")
         claude(project, "PostToolUse")
         assert shown.end() == 1
     assert "bypassed: claude (version unknown) ran a denied edit" in shown.shown
+    assert f"{TEST_FILE} was removed" in shown.shown
+    assert not (project / TEST_FILE).exists()
 
 
 def test_host_whose_hooks_do_not_run_is_reported(project: Path) -> None:

@@ -331,7 +331,8 @@ def test_worktrees_share_the_claims_of_a_lock_file(
     assert (code, [it["resource"] for it in json.loads(out)["files"]]) == (1, ["file://main/uv.lock"])
     _, out, _ = run_command(capsys, "doctor", "uv.lock", "--json")
     facts = json.loads(out)
-    assert (facts["workspace"], facts["resource"], facts["across_worktrees"]) == ("linked", "uv.lock", True)
+    assert (facts["workspace"], facts["resource"]) == ("linked", "file://main/uv.lock")
+    assert facts["across_worktrees"] is True
 
 
 def test_each_worktree_obeys_its_own_commit(repo: Path) -> None:
@@ -380,6 +381,24 @@ def test_doctor_names_the_file_for_which_a_folder_is_kept(repo: Path, capsys: py
     _, out, _ = run_command(capsys, "doctor", "legal", "--json")
     facts = json.loads(out)
     assert [facts[it] for it in ("rule", "line", "because_of", "path")] == ["human", 3, "legal/LICENSE", "legal/"]
+
+
+def test_doctor_examines_the_root_and_the_folder_in_which_it_runs(
+    repo: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_policy(repo, '[paths]\n"LICENSE" = "human"\n')
+    (repo / "legal").mkdir()
+    code, out, _ = run_command(capsys, "doctor", ".")
+    assert (code, out.splitlines()[0]) == (0, "path       . in workspace main, its root, which cannot be claimed")
+    assert "rule       human: only a person may change " in out
+    facts = json.loads(run_command(capsys, "doctor", str(repo), "--json")[1])
+    assert [facts[it] for it in ("rule", "path", "resource")] == ["human", ".", None]
+    assert facts["because_of"] in ("holdlog.toml", "LICENSE")
+    monkeypatch.chdir(repo / "legal")
+    for path, name in ((".", "legal/"), ("a.py", "legal/a.py")):
+        out = run_command(capsys, "doctor", path)[1]
+        assert out.startswith(f"path       {name} in workspace main; resource file://main/{name}\n")
+    assert run_command(capsys, "doctor", "..")[1].startswith("path       . in workspace main, its root")
 
 
 def test_lease_of_the_policy_holds_unless_an_option_is_given(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
