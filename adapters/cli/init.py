@@ -84,7 +84,7 @@ def run_init(options: argparse.Namespace) -> int:
     if options.undo:
         return _undo(found, changes, project)
     prepare_store(project.root)
-    sound = _write(changes, project, undo=False)
+    sound = _write(changes, project)
     has_declined = found.hosts and not any(it in changes for it in found.hosts)
     return 0 if sound and (has_declined or _finish(hosts, project)) else 1
 
@@ -176,7 +176,7 @@ def _undo(found: "Plan", changes: Sequence["FileEdit"], project: "Project") -> i
     """Undo those of the planned changes to which the person agreed. Returns the exit code."""
     from holdlog.adapters.cli.setup.changes import remove_empty_folders
 
-    sound = _write(changes, project, undo=True)
+    sound = _write(changes, project)
     removed = [it.path for it in found.hosts if it in changes and it.after is None]
     remove_empty_folders(removed, project.root, project.home)
     if changes:
@@ -184,10 +184,10 @@ def _undo(found: "Plan", changes: Sequence["FileEdit"], project: "Project") -> i
     return 0 if sound else 1
 
 
-def _write(changes: Sequence["FileEdit"], project: "Project", undo: bool) -> bool:
+def _write(changes: Sequence["FileEdit"], project: "Project") -> bool:
     """Write the changes. Returns whether all were written."""
     from holdlog.adapters.cli.setup.changes import write
-    from holdlog.adapters.cli.setup.records import Records, WrittenFile
+    from holdlog.adapters.cli.setup.records import Records
     from holdlog.adapters.cli.setup.store import prepare_copies
     from holdlog.domain.refusals import StoreError
 
@@ -198,10 +198,10 @@ def _write(changes: Sequence["FileEdit"], project: "Project", undo: bool) -> boo
     records = Records(copies)
     for change in changes:
         try:
-            if not undo:  # before the file: without a record, --undo cannot restore it
-                records.note(change.path, WrittenFile(change.original, change.after or ""))
+            if change.record is not None:  # before the file: without a record, --undo cannot restore it
+                records.note(change.path, change.record)
             write(change, copies)
-            if undo:
+            if change.record is None:
                 records.note(change.path, None)
         except (OSError, StoreError) as error:
             why = getattr(error, "strerror", None) or error

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.cli.setup.block import add_block, remove_block
 from holdlog.adapters.cli.setup.hosts import HostFile
 from holdlog.adapters.cli.setup.json_edit import add, remove
-from holdlog.adapters.cli.setup.records import Records
+from holdlog.adapters.cli.setup.records import Records, WrittenFile
 from holdlog.adapters.operating_system.private import make_private_folder, new_private_file
 
 LARGEST: Final = 4 * 1024 * 1024
@@ -25,15 +25,15 @@ _OMITTED: Final = re.compile(r'…[^"\w\n]*…')
 
 
 class FileEdit(NamedTuple):
-    """A file to write. `before`: its text, None if it does not exist. `after`: None removes it. `original`: what
-    `--undo` restores."""
+    """A file to write. `before`: its text, None if it does not exist. `after`: None removes it. `record`: what
+    to note of it for `--undo`; None once nothing of init is left in it."""
 
     path: Path
     what: str
     before: str | None
     after: str | None
     mode: int = NEW_MODE
-    original: str | None = None
+    record: WrittenFile | None = None
 
     def diff(self) -> str:
         """The lines that are removed and added. In a changed line, `…` replaces what stays: it may be a secret."""
@@ -87,7 +87,7 @@ def edit_of(
         return FileEdit(path, what, before, records.restored(path, before, without))
     if after == (before or ""):
         return None
-    return FileEdit(path, what, before, after, mode, records.original(path, before, without))
+    return FileEdit(path, what, before, after, mode, WrittenFile(records.original(path, before, without), after))
 
 
 def read_text(path: Path) -> str | None:

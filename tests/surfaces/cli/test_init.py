@@ -138,6 +138,20 @@ def test_undo_keeps_what_a_person_wrote_after_init(project: Path, capsys: pytest
 
 
 @pytest.mark.check
+def test_undo_of_one_host_after_another_restores_what_was_there(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    excluded = project / ".git" / "info" / "exclude"
+    excluded.write_text("")
+    for client in ("claude-code", "cursor"):
+        assert run_command(capsys, "init", "--client", client, "--yes")[0] == 0
+    assert run_command(capsys, "init", "--client", "cursor", "--undo", "--yes")[0] == 0
+    assert "/.mcp.json" in excluded.read_text()
+    assert run_command(capsys, "init", "--client", "claude-code", "--undo", "--yes")[0] == 0
+    assert excluded.read_text() == ""
+
+
+@pytest.mark.check
 def test_undo_removes_user_wide_entries_only_if_init_wrote_them_here(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
