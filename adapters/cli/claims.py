@@ -122,14 +122,8 @@ def _status(engine: "Engine", options: argparse.Namespace) -> "Result":
     return engine.read(engine.requests.claims.status(options.resource, options.version))
 
 
-def _act_as_agent(engine: "Engine", options: argparse.Namespace) -> str:
-    if options.session is None:
-        return act_as_agent(engine, options.agent)
-    return user() if options.agent is None else str(options.agent)
-
-
 def _claim(engine: "Engine", options: argparse.Namespace) -> "Result":
-    options.agent = _act_as_agent(engine, options)
+    options.agent = act_as_agent(engine, options.agent, options.session)
     call = engine.requests.claims.claim(
         options.resource,
         options.agent,
@@ -182,7 +176,7 @@ def _release(engine: "Engine", options: argparse.Namespace) -> "Result":
         raise InvalidError("--force: name a RESOURCE, or with --agent NAME the agent whose claims you take")
     if options.force:
         return _take_all(engine, options) if options.resource is None else _take(engine, options)
-    options.agent = _act_as_agent(engine, options)
+    options.agent = act_as_agent(engine, options.agent, options.session)
     call = engine.requests.claims.release(
         options.resource,
         options.agent,
@@ -206,7 +200,7 @@ def _take(engine: "Engine", options: argparse.Namespace) -> "Result":
     from holdlog.adapters.api.claims.responses import Held, Released
     from holdlog.adapters.cli.texts import print_note
 
-    agent = user() if options.agent is None else _act_as_agent(engine, options)
+    agent = user() if options.agent is None else act_as_agent(engine, options.agent, options.session)
     before = engine.read(engine.requests.claims.status(options.resource))
     call = engine.requests.claims.release(
         options.resource, agent, note=options.reason, forced=True, receipt=options.receipt

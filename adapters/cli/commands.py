@@ -182,6 +182,10 @@ def _run(call: Call, options: argparse.Namespace) -> int:
     engine.kept_by = BY_LEASE if session.source == "option" else ""
     try:
         engine.caller = caller(engine.caller, correlation_id=getattr(options, "correlation", None))
+        if getattr(options, "guard", None):  # it names a claim, which may be one of the agent's hooks
+            options.by = act_as_agent(engine, options.by, options.session)
+        elif "guard" in options and options.by is None:
+            options.by = user()
         result = call(engine, options)
         if getattr(options, "session", None) is not None and (lost := engine.lost(engine.caller)):
             result = result.model_copy(update={"lost": lost})
@@ -302,19 +306,19 @@ def user() -> str:
         return "somebody"
 
 
-def act_as_agent(engine: "Engine", named: str | None) -> str:
-    """The name of the agent for which this command claims. If hooks claim for it, too, the command uses their session:
-    another session would be another holder."""
+def act_as_agent(engine: "Engine", named: str | None, session: str | None = None) -> str:
+    """The name of the agent for which this command claims. If hooks claim for it, too, and the command names no
+    `session`, it uses that of the hooks: another session would be another holder."""
     from holdlog.domain.claims.lease import BY_LEASE
 
     if named is None:
         named = os.environ.get("HOLDLOG_AGENT") or None
-    found = agent_with_hooks(engine, named)
+    found = agent_with_hooks(engine, named) if session is None else None
     if found is None:
         return user() if named is None else named
-    session, name = found
-    engine.caller = engine.caller.model_copy(update={"session": session.held_by})
-    engine.kept_by = session.server or BY_LEASE
+    own, name = found
+    engine.caller = engine.caller.model_copy(update={"session": own.held_by})
+    engine.kept_by = own.server or BY_LEASE
     return name
 
 
@@ -346,7 +350,11 @@ def add_by(parser: argparse.ArgumentParser, who: str = "the author") -> None:
 
 def add_author(parser: argparse.ArgumentParser) -> None:
     """Add the options of all writes."""
-    add_by(parser)
+    parser.add_argument(
+        "--by",
+        metavar="NAME",
+        help="the author (default: HOLDLOG_AGENT, or else your user name; with --guard as for claim --agent)",
+    )
     parser.add_argument(
         "--guard",
         action="append",

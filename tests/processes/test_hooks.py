@@ -562,6 +562,8 @@ def test_commands_of_an_agent_act_for_it(host: Callable[[], Host], repository: P
     one.hook("s-1", "SessionEnd", reason="other")
     assert other.run(f"{holdlog} claim a.py --wait 30")["code"] == 0
     assert other.edit("s-2", "a.py") is None
+    version = json.loads(other.run(f"{holdlog} claim a.py --json")["out"])["version"]
+    assert other.run(f"{holdlog} set n k 1 --version 0 --guard a.py@{version}")["code"] == 0
     assert other.run(f"{holdlog} run --claim a.py --claim b.py -- true") == {"code": 0, "out": "", "err": ""}
     assert len(set(held(repository).values())) == 1
     assert sorted(held(repository)) == ["a.py", "b.py"]
