@@ -13,7 +13,7 @@ from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
 from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.operating_system.hook_socket import socket_path
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Increased when requests or responses change. If the server uses another one, the hook does the work itself."""
 MAX_LINE: Final = 4 * 1024 * 1024
 """Bytes of a request or a response."""

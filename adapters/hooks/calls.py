@@ -9,7 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from holdlog.adapters.hooks.targets import named_path, targets
+from holdlog.adapters.hooks.files import Targets, named_path, targets
+from holdlog.adapters.hooks.git import GitCommand
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
 Client = Literal["claude", "codex", "cursor", "opencode", "agent"]
@@ -52,7 +53,8 @@ class HookCall(NamedTuple):
     """One call of the hook. `name`: the host's name of the event. `agent`: what tells the agents of a session apart,
     empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
     of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
-    the session continues after its end. `version`: of the host, if it says so."""
+    the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
+    Targets."""
 
     event: Event
     name: str
@@ -65,6 +67,9 @@ class HookCall(NamedTuple):
     resumes: bool = False
     version: str = ""
     claiming: tuple[str, ...] = ()
+    git: tuple[GitCommand, ...] = ()
+    reports: bool = False
+    problem: str = ""
 
     @property
     def real_paths(self) -> list[str]:
@@ -113,12 +118,10 @@ def parse(given: object, event: str | None) -> HookCall | None:
     tool = _text(given, "tool_name") or ("Bash" if name == "beforeShellExecution" else "")
     called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
     if tool and found != "read":
-        paths = targets(tool, tool_input, folder)
-    elif tool or name:
-        paths = named_path(tool_input)
+        changed = targets(tool, tool_input, folder)
     else:
-        paths = _plain_paths(tool_input)
-    if len(paths) > MAX_PATHS:
+        changed = Targets(tuple(named_path(tool_input) if tool or name else _plain_paths(tool_input)))
+    if len(changed.paths) > MAX_PATHS:
         raise BadInputError(f"at most {MAX_PATHS} files in one call")
     return HookCall(
         event=found,  # type: ignore[arg-type]  # one of EVENTS
@@ -127,7 +130,10 @@ def parse(given: object, event: str | None) -> HookCall | None:
         session=session,
         agent=agent,
         folder=folder,
-        paths=tuple(filter(_is_path, (os.path.abspath(os.path.join(folder, path)) for path in paths))),
+        paths=tuple(filter(_is_path, (os.path.abspath(os.path.join(folder, path)) for path in changed.paths))),
+        git=changed.git,
+        reports=changed.reports,
+        problem=changed.problem,
         called_name=called if isinstance(called, str) else None,
         version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),

@@ -11,7 +11,7 @@ from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, add_context, denial, warning
 from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
-from holdlog.adapters.hooks.files import uncommitted
+from holdlog.adapters.hooks.dirty import uncommitted
 from holdlog.adapters.hooks.holder import Check, Holder, allow
 from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now

@@ -1,52 +1,62 @@
-"""Whether git has committed a file."""
+"""The files that a tool call is about to change, as far as its input shows them with certainty.
 
-import os
-import subprocess
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
+Standard library only and quick to import: the hook's fast path uses it. Pure.
+"""
 
-from holdlog.adapters.operating_system.location import LocationError, find_git
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-GIT_SECONDS: Final = 2.0
-MAX_ARGUMENTS: Final = 250
-"""Paths of one call of git: the arguments of a process have at most 2 MB (execve(2))."""
+from holdlog.adapters.hooks.git import GitCommand
 
-
-def uncommitted(paths: Sequence[str]) -> set[str]:
-    """The files whose content now is not committed in git, or for which git cannot be asked."""
-    by_root: dict[Path | None, list[str]] = {}
-    for path in paths:
-        by_root.setdefault(_root_of(path), []).append(path)
-    found = set(by_root.pop(None, []))
-    for root, inside in by_root.items():
-        for start in range(0, len(inside), MAX_ARGUMENTS):
-            part = inside[start : start + MAX_ARGUMENTS]
-            found |= _dirty(root, part) if root is not None else set()
-    return found
+_PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.*\S)", re.MULTILINE)
+_PATHS: Final = ("file_path", "notebook_path", "path", "target_file", "filePath")
+_PATCHES: Final = ("patch", "patchText", "input")
+_EDITS: Final = frozenset(
+    {"edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook", "editfile"}
+)
+_SHELLS: Final = frozenset({"bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal"})
 
 
-def _dirty(root: Path, paths: Sequence[str]) -> set[str]:
-    """Those for which git reports a change; all of them if it cannot say, or spells a name in another way."""
-    command = ["git", "--no-optional-locks", "--literal-pathspecs", "-C", str(root), "status", "--porcelain", "-z"]
-    command += ["--no-renames", "--ignored", "-uall", "--", *paths]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return set(paths)
-    top, known, found = os.path.realpath(root), set(paths), set[str]()
-    for line in filter(None, done.stdout.split(b"\0")):
-        name = Path(top, os.fsdecode(line[3:]))  # after two letters and a space
-        changed = known.intersection(map(str, (name, *name.parents)))
-        if not changed:
-            return known
-        found |= changed
-    return found
+class Targets(NamedTuple):
+    """What a tool call does to files. `paths`: that it certainly changes, in their order. `git`, `reports`, `problem`:
+    as in ShellReading. `problem` is also set if an editing tool names no file."""
+
+    paths: tuple[str, ...] = ()
+    git: tuple[GitCommand, ...] = ()
+    reports: bool = False
+    problem: str = ""
 
 
-def _root_of(path: str) -> Path | None:
-    try:
-        git = find_git(Path(path).parent, set())
-    except LocationError:
-        return None
-    return git.folder if git else None
+def targets(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
+    """What the call changes. `given`: the input of the tool; `folder`: where it runs."""
+    kind = re.sub(r"[^a-z]", "", tool.lower())
+    command = given.get("command")
+    if isinstance(command, list) and all(isinstance(word, str) for word in command):
+        import shlex
+
+        command = command[-1] if len(command) == 3 and command[1] in ("-c", "-lc") else shlex.join(command)
+    if kind == "applypatch":
+        patch = command if isinstance(command, str) else next((given[name] for name in _PATCHES if name in given), None)
+        return Targets(tuple(patched(patch))) if isinstance(patch, str) else Targets()
+    if kind in _SHELLS:
+        from holdlog.adapters.hooks.shell import read_shell
+
+        return Targets(*read_shell(command, folder)) if isinstance(command, str) else Targets()
+    if kind not in _EDITS:
+        return Targets()
+    return Targets(tuple(named_path(given)))
+
+
+def patched(patch: str) -> list[str]:
+    """The files that a patch in the form of `apply_patch` adds, updates, deletes or moves."""
+    return _unique(_PATCHED.findall(patch))
+
+
+def named_path(given: Mapping[str, Any]) -> list[str]:
+    """The path that the input of a tool names, if it names one."""
+    return [given[name] for name in _PATHS if isinstance(given.get(name), str) and given[name]][:1]
+
+
+def _unique(paths: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(paths))

@@ -14,6 +14,7 @@ from holdlog.adapters.hooks.asking import MAX_LINE, PROTOCOL
 from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
 from holdlog.adapters.hooks.calls import MAX_PATHS, HookCall
 from holdlog.adapters.hooks.claiming import perform
+from holdlog.adapters.hooks.git import GitCommand
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.operating_system.hook_socket import socket_path
 from holdlog.adapters.runtime.engine import Engine
@@ -130,4 +131,5 @@ def _call_from(given: dict[str, Any]) -> HookCall:
     paths = given["paths"]
     if not isinstance(paths, list) or len(paths) > MAX_PATHS or not all(isinstance(it, str) for it in paths):
         raise ValueError
-    return HookCall(**{**given, "paths": tuple(paths)})
+    git = tuple(GitCommand(tuple(words), folder) for words, folder in given["git"])
+    return HookCall(**{**given, "paths": tuple(paths), "git": git})

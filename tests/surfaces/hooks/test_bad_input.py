@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from holdlog.adapters.hooks.calls import EVENTS
+from holdlog.adapters.hooks.files import targets
 from holdlog.adapters.hooks.running import SECONDS, run
-from holdlog.adapters.hooks.targets import MAX_COMMAND, targets
+from holdlog.adapters.hooks.shell import MAX_COMMAND
 from tests.support.slow import check
 from tests.surfaces.hooks.test_formats import held
 
@@ -237,5 +238,5 @@ def test_no_input_makes_a_hook_fail_loudly_or_block(event: str | None, content: 
 )
 def test_targets_of_a_long_input_are_found_in_linear_time(tool: str, given_input: dict[str, Any]) -> None:
     started = time.process_time()
-    assert len(targets(tool, given_input, "/")) <= 1
+    assert len(targets(tool, given_input, "/").paths) <= 1
     assert time.process_time() - started < 0.5

@@ -125,8 +125,8 @@ def test_failure_is_reported_to_the_hook(served: Served) -> None:
     [
         pytest.param(text, id=f"{number}")
         for number, text in enumerate(
-            [b"", b"\n", b"{", b"[]\n", b"1\n", b"{}\n", b'{"protocol": 1}\n', b"[" * 100_000 + b"\n", b"\xff\n"]
-            + [b'{"protocol": 1, "call": %s}\n' % it for it in (b"1", b"{}", b'{"paths": 1}', b'{"paths": [], "x": 1}')]
+            [b"", b"\n", b"{", b"[]\n", b"1\n", b"{}\n", b'{"protocol": 2}\n', b"[" * 100_000 + b"\n", b"\xff\n"]
+            + [b'{"protocol": 2, "call": %s}\n' % it for it in (b"1", b"{}", b'{"paths": 1}', b'{"paths": [], "x": 1}')]
         )
     ],
 )
@@ -150,7 +150,7 @@ def test_field_of_a_wrong_type_is_answered_and_the_next_request_served(served: S
     assert served.ask("pre-edit", paths=["b.py"]) == {}
 
 
-@pytest.mark.parametrize("text", [b"", b'{"protocol": 1, ', b"x"])
+@pytest.mark.parametrize("text", [b"", b'{"protocol": 2, ', b"x"])
 def test_client_that_is_silent_or_slow_is_disconnected_in_time(
     served: Served, text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

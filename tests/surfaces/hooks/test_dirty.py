@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.hooks.files import uncommitted
+from holdlog.adapters.hooks.dirty import uncommitted
 from holdlog.adapters.hooks.notes import KEPT_SECONDS, HookFiles
 from holdlog.adapters.hooks.observed import note_observation, observations
 from tests.unit.operating_system.test_workspaces import repository

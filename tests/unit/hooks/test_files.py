@@ -1,10 +1,12 @@
 """The files that a tool call changes, read off its input."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.hooks.targets import shell_targets, targets
+from holdlog.adapters.hooks.files import targets
+from holdlog.adapters.hooks.shell import shell_targets
 
 
 @pytest.mark.parametrize(
@@ -67,4 +69,4 @@ def test_shell_command_with_an_uncertain_part_has_no_targets(command: str) -> No
     ],
 )
 def test_targets_of_a_tool_are_those_of_its_input(tool: str, given: dict[str, object], found: list[str]) -> None:
-    assert targets(tool, given, ".") == found
+    assert [os.path.relpath(path) for path in targets(tool, given, ".").paths] == found

@@ -1,20 +1,19 @@
-"""The files that a tool call is about to change, as far as its input shows them with certainty."""
+"""What a shell command does to files, as far as its text shows it.
+
+Standard library only; tree-sitter is imported in the function that parses. Pure but for globs and folders, which are
+looked up in the worktree.
+"""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from holdlog.adapters.hooks.git import GitCommand
 
 MAX_COMMAND: Final = 20_000
 """Characters of a shell command that is read; longer ones are scripts."""
 
-_PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.*\S)", re.MULTILINE)
-_PATHS: Final = ("file_path", "notebook_path", "path", "target_file", "filePath")
-_PATCHES: Final = ("patch", "patchText", "input")
-_EDITS: Final = frozenset(
-    {"edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook", "editfile"}
-)
-_SHELLS: Final = frozenset({"bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal"})
 _UNCERTAIN: Final = re.compile(r"""[$`*?\[\]{}()~\\\n#]|<<|(['"])[^'"<>|&;]*[<>|&;][^'"]*\1""")
 """What a shell would expand, what only a shell can read, and quoted operators."""
 _BREAKS: Final = frozenset({"&&", "||", ";", "|", "&"})
@@ -28,27 +27,21 @@ _DUPLICATION: Final = re.compile(r"(?<!\S)\d*[<>]&(?:\d+|-)(?=[\s;|&]|$)")
 _NO_FILES: Final = ("/dev/", "/proc/")
 
 
-def targets(tool: str, given: Mapping[str, Any], folder: str) -> list[str]:
-    """The paths that the call changes, in their order. `given`: the input of the tool; `folder`: where it runs."""
-    kind = re.sub(r"[^a-z]", "", tool.lower())
-    command = given.get("command")
-    if isinstance(command, list) and all(isinstance(word, str) for word in command):
-        import shlex
+class ShellReading(NamedTuple):
+    """What a shell command does to files. `paths`: that it certainly changes, absolute. `git`: its git commands.
+    `reports`: it may change files that nobody can name beforehand, so they are compared afterwards. `problem`: why it
+    could not be read, in one line."""
 
-        command = command[-1] if len(command) == 3 and command[1] in ("-c", "-lc") else shlex.join(command)
-    if kind == "applypatch":
-        patch = command if isinstance(command, str) else next((given[name] for name in _PATCHES if name in given), None)
-        return _unique(_PATCHED.findall(patch)) if isinstance(patch, str) else []
-    if kind in _SHELLS:
-        return shell_targets(command, folder) if isinstance(command, str) else []
-    if kind not in _EDITS:
-        return []
-    return named_path(given)
+    paths: tuple[str, ...] = ()
+    git: tuple[GitCommand, ...] = ()
+    reports: bool = False
+    problem: str = ""
 
 
-def named_path(given: Mapping[str, Any]) -> list[str]:
-    """The path that the input of a tool names, if it names one."""
-    return [given[name] for name in _PATHS if isinstance(given.get(name), str) and given[name]][:1]
+def read_shell(command: str, folder: str) -> ShellReading:
+    """Read a shell command that runs in `folder`, which is absolute."""
+    paths = (os.path.abspath(os.path.join(folder, path)) for path in shell_targets(command, folder))
+    return ShellReading(tuple(paths))
 
 
 def shell_targets(command: str, folder: str) -> list[str]:
