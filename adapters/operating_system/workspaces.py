@@ -14,6 +14,7 @@ from holdlog.adapters.operating_system.location import (
     LocationError,
     avoided_folders,
     expanded,
+    has_store,
     own_location,
     resolved,
     start_folder,
@@ -145,6 +146,13 @@ class Workspaces:
         """Whether a stored resource names an existing folder, without the slash that means everything below it."""
         roots, path = self._locations(resource)
         return not path.endswith("/") and any(os.path.isdir(f"{root}/{path}") for root in roots)
+
+    def is_nested(self, resource: str) -> bool:
+        """Whether a stored resource is in a repository with its own store inside a workspace, such as a submodule."""
+        roots, path = self._locations(resource)
+        parts = path.split("/")[:-1]
+        folders = (f"{root}/{'/'.join(parts[:end])}" for root in roots for end in range(1, len(parts) + 1))
+        return any(os.path.lexists(f"{folder}/.git") and has_store(Path(folder)) for folder in folders)
 
     def is_missing(self, resource: str, given: str) -> bool:
         """Whether a stored resource does not exist and probably never will: its parent folder is missing, too, or its

@@ -1,0 +1,199 @@
+"""A file belongs to the innermost repository around it that uses holdlog, wherever the agent works: a call that changes
+files of several repositories is split, one part for each of their stores.
+
+Standard library only and quick to import: the hook's fast path uses it.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.hooks.calls import HookCall
+from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.operating_system.location import (
+    OUR_FOLDER,
+    STORE_FILE,
+    LocationError,
+    avoided_folders,
+    git_folders,
+    resolved,
+)
+
+POLICY_FILE: Final = "holdlog.toml"
+"""As in policy.py, which takes long to import."""
+MAX_STORES: Final = 64 * 1024
+"""Bytes of the list of stores of a session."""
+MAX_FOLDER: Final = 80
+"""Characters of a folder in a text."""
+
+_FOLLOWED: Final = frozenset({"prompt", "turn-end", "subagent-end", "session-end"})
+"""Events that concern what the session holds in any store."""
+_TEXTS: Final = frozenset(
+    {"permissionDecisionReason", "additionalContext", "additional_context", "systemMessage", "context", "warning"}
+    | {"reason", "user_message", "agent_message"}
+)
+"""Fields of an output that an agent or a person reads."""
+
+
+class Place(NamedTuple):
+    """A store, and the root of the repository to which it belongs; empty: the agent works in it."""
+
+    store: Path
+    root: str = ""
+
+
+class Repositories:
+    """Finds the store of a file. `own`: that of the repository in which the agent works, if it uses holdlog. Looks at
+    each folder once."""
+
+    def __init__(self, own: Place | None, environ: Mapping[str, str]) -> None:
+        self._own = own
+        self._avoided = {str(it) for it in avoided_folders(environ)}
+        self._known: dict[str, Place | None] = {}
+
+    def place_of(self, path: str) -> Place | None:
+        """The place of the file at an absolute path; None: no repository around it uses holdlog."""
+        folder, passed = os.path.dirname(os.path.realpath(path)), list[str]()
+        while folder not in self._known:
+            passed.append(folder)
+            place, above = self._at(folder), os.path.dirname(folder)
+            if place is not None or above == folder:
+                self._known[folder] = place or self._own
+            else:
+                folder = above
+        self._known |= dict.fromkeys(passed, self._known[folder])
+        return self._known[folder]
+
+    def expand(self, path: str) -> Sequence[str]:
+        """What is in the root of a worktree, which has no name itself; for any other path, the path."""
+        if os.path.islink(path) or not os.path.isdir(path):
+            return [path]
+        is_own = self._own is not None and str(self._own.store.parent) == f"{path}/{OUR_FOLDER}"
+        if not is_own and self._at(path) is None:
+            return [path]
+        try:
+            return [f"{path}/{it}" for it in sorted(os.listdir(path)) if it not in (".git", OUR_FOLDER)]
+        except OSError:
+            return [path]
+
+    def _at(self, folder: str) -> Place | None:
+        """The place whose repository has this root. A broken one is part of the repository around it."""
+        if not os.path.lexists(f"{folder}/.git") or folder in self._avoided or folder == os.path.dirname(folder):
+            return None
+        if self._own is not None and str(self._own.store) == f"{folder}/.git/holdlog/{STORE_FILE}":
+            return self._own
+        try:
+            git = git_folders(Path(folder))
+            store = None if git is None else resolved(git.common / "holdlog" / STORE_FILE)
+        except LocationError:
+            return None
+        if store is None:
+            return None
+        if self._own is not None and store == self._own.store:
+            return self._own
+        is_used = os.path.lexists(store) or os.path.isfile(f"{folder}/{POLICY_FILE}")
+        return Place(store, folder) if is_used else None
+
+
+def split(call: HookCall, own: Place | None, environ: Mapping[str, str]) -> list[tuple[Place, HookCall]]:
+    """The parts of a call by the stores that they concern. `own`: of the repository in which the agent works, if it
+    uses holdlog; its part comes first."""
+    places = Repositories(own, environ)
+    parts: dict[Place, HookCall] = {} if own is None else {own: call._replace(paths=(), git=())}
+    other = call._replace(paths=(), git=(), reports=False, problem="", called_name=None, claiming=())
+    for path in (it for given in call.paths for it in places.expand(given)):
+        if (place := places.place_of(path)) is not None:
+            part = parts.get(place, other)
+            parts[place] = part._replace(paths=(*part.paths, path))
+    for command in call.git:
+        if (place := places.place_of(f"{command.folder}/.")) is not None:
+            part = parts.get(place, other)
+            parts[place] = part._replace(git=(*part.git, command))
+    others = [it for it in parts if it != own]
+    if own is not None and call.event in _FOLLOWED:
+        parts |= dict.fromkeys(_remembered(call, own), call)
+    elif own is not None and others:
+        rest = parts[own]
+        if not (rest.paths or rest.git or rest.reports or rest.problem or rest.called_name is not None):
+            del parts[own]
+        if call.event == "pre-edit":
+            _remember(call, own, others)
+    return list(parts.items())
+
+
+@contextmanager
+def working_in(place: Place) -> Iterator[None]:
+    """Let the agent work in the place's repository while the block runs: its paths are named from there."""
+    before = os.environ.get("CLAUDE_PROJECT_DIR")
+    if place.root:
+        os.environ["CLAUDE_PROJECT_DIR"] = place.root
+    try:
+        yield
+    finally:
+        if place.root:
+            os.environ.pop("CLAUDE_PROJECT_DIR")
+            os.environ |= {} if before is None else {"CLAUDE_PROJECT_DIR": before}
+
+
+def is_denial(output: Mapping[str, Any]) -> bool:
+    """Whether an output keeps the host from running the tool."""
+    specific = output.get("hookSpecificOutput", {})
+    return "deny" in (output.get("permission"), output.get("decision"), specific.get("permissionDecision"))
+
+
+def add_place(output: dict[str, Any], call: HookCall, place: Place) -> dict[str, Any]:
+    """Name the repository in which commands of holdlog see what a text is about, if the agent works elsewhere."""
+    if not place.root or call.event != "pre-edit":
+        return output
+    folder = os.path.relpath(place.root, call.folder)
+    shown = "".join(it if it.isprintable() else "?" for it in folder[:MAX_FOLDER])
+    return merge([output, _with_text(output, f"The repository in {shown} has its own store: run holdlog there.")])
+
+
+def merge(outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One output with the texts of all."""
+    merged: dict[str, Any] = {}
+    for output in outputs:
+        for field, value in output.items():
+            if isinstance(value, dict):
+                merged[field] = merge([merged.get(field, {}), value])
+            elif field in _TEXTS and field in merged and value != merged[field]:
+                merged[field] = f"{merged[field]} {value}"
+            else:
+                merged[field] = value
+    return merged
+
+
+def _with_text(output: Mapping[str, Any], text: str) -> dict[str, Any]:
+    return {
+        field: _with_text(value, text) if isinstance(value, dict) else text if field in _TEXTS else value
+        for field, value in output.items()
+    }
+
+
+def _remembered(call: HookCall, own: Place) -> list[Place]:
+    """The other stores in which the session has claimed."""
+    found = dict[Place, None]()
+    for line in HookFiles(own.store).text_of(_list_of(call), MAX_STORES).splitlines():
+        with suppress(ValueError, TypeError, RecursionError):  # cut off, or damaged
+            store, root = map(str, json.loads(line))
+            if os.path.lexists(store) and os.path.isdir(root):
+                found[Place(Path(store), root)] = None
+    return list(found)
+
+
+def _remember(call: HookCall, own: Place, others: Sequence[Place]) -> None:
+    before = _remembered(call, own)
+    lines = "".join(json.dumps([str(it.store), it.root]) + "\n" for it in others if it not in before)
+    if lines:
+        with suppress(OSError):  # then the claims last until their leases end
+            HookFiles(own.store).append(_list_of(call), lines)
+
+
+def _list_of(call: HookCall) -> str:
+    import hashlib  # it loads OpenSSL (6 ms)
+
+    return f"{hashlib.sha256(call.session.encode(errors='replace')).hexdigest()[:16]}.stores"
