@@ -38,8 +38,8 @@ _TEXTS: Final = frozenset(
 """Fields of an output that an agent or a person reads."""
 
 
-class Place(NamedTuple):
-    """A store, and the root of the repository to which it belongs; empty: the agent works in it."""
+class UsedRepository(NamedTuple):
+    """A repository that uses holdlog: its store, and the root of its worktree; empty: the agent works in it."""
 
     store: Path
     root: str = ""
@@ -49,19 +49,19 @@ class Repositories:
     """Finds the store of a file. `own`: that of the repository in which the agent works, if it uses holdlog. Looks at
     each folder once."""
 
-    def __init__(self, own: Place | None, environ: Mapping[str, str]) -> None:
+    def __init__(self, own: UsedRepository | None, environ: Mapping[str, str]) -> None:
         self._own = own
         self._avoided = {str(it) for it in avoided_folders(environ)}
-        self._known: dict[str, Place | None] = {}
+        self._known: dict[str, UsedRepository | None] = {}
 
-    def place_of(self, path: str) -> Place | None:
-        """The place of the file at an absolute path; None: no repository around it uses holdlog."""
+    def find(self, path: str) -> UsedRepository | None:
+        """The repository of the file at an absolute path; None: no repository around it uses holdlog."""
         folder, passed = os.path.dirname(os.path.realpath(path)), list[str]()
         while folder not in self._known:
             passed.append(folder)
-            place, above = self._at(folder), os.path.dirname(folder)
-            if place is not None or above == folder:
-                self._known[folder] = place or self._own
+            repository, above = self._at(folder), os.path.dirname(folder)
+            if repository is not None or above == folder:
+                self._known[folder] = repository or self._own
             else:
                 folder = above
         self._known |= dict.fromkeys(passed, self._known[folder])
@@ -79,8 +79,8 @@ class Repositories:
         except OSError:
             return [path]
 
-    def _at(self, folder: str) -> Place | None:
-        """The place whose repository has this root. A broken one is part of the repository around it."""
+    def _at(self, folder: str) -> UsedRepository | None:
+        """The repository with this root, if it uses holdlog. A broken one is part of the repository around it."""
         if not os.path.lexists(f"{folder}/.git") or folder in self._avoided or folder == os.path.dirname(folder):
             return None
         if self._own is not None and str(self._own.store) == f"{folder}/.git/holdlog/{STORE_FILE}":
@@ -95,23 +95,25 @@ class Repositories:
         if self._own is not None and store == self._own.store:
             return self._own
         is_used = os.path.lexists(store) or os.path.isfile(f"{folder}/{POLICY_FILE}")
-        return Place(store, folder) if is_used else None
+        return UsedRepository(store, folder) if is_used else None
 
 
-def split(call: HookCall, own: Place | None, environ: Mapping[str, str]) -> list[tuple[Place, HookCall]]:
+def split(
+    call: HookCall, own: UsedRepository | None, environ: Mapping[str, str]
+) -> list[tuple[UsedRepository, HookCall]]:
     """The parts of a call by the stores that they concern. `own`: of the repository in which the agent works, if it
     uses holdlog; its part comes first."""
-    places = Repositories(own, environ)
-    parts: dict[Place, HookCall] = {} if own is None else {own: call._replace(paths=(), git=())}
+    repositories = Repositories(own, environ)
+    parts: dict[UsedRepository, HookCall] = {} if own is None else {own: call._replace(paths=(), git=())}
     other = call._replace(paths=(), git=(), reports=False, problem="", called_name=None, claiming=())
-    for path in (it for given in call.paths for it in places.expand(given)):
-        if (place := places.place_of(path)) is not None:
-            part = parts.get(place, other)
-            parts[place] = part._replace(paths=(*part.paths, path))
+    for path in (it for given in call.paths for it in repositories.expand(given)):
+        if (repository := repositories.find(path)) is not None:
+            part = parts.get(repository, other)
+            parts[repository] = part._replace(paths=(*part.paths, path))
     for command in call.git:
-        if (place := places.place_of(f"{command.folder}/.")) is not None:
-            part = parts.get(place, other)
-            parts[place] = part._replace(git=(*part.git, command))
+        if (repository := repositories.find(f"{command.folder}/.")) is not None:
+            part = parts.get(repository, other)
+            parts[repository] = part._replace(git=(*part.git, command))
     others = [it for it in parts if it != own]
     if own is not None and call.event in _FOLLOWED:
         parts |= dict.fromkeys(_remembered(call, own), call)
@@ -125,15 +127,15 @@ def split(call: HookCall, own: Place | None, environ: Mapping[str, str]) -> list
 
 
 @contextmanager
-def working_in(place: Place) -> Iterator[None]:
-    """Let the agent work in the place's repository while the block runs: its paths are named from there."""
+def working_in(repository: UsedRepository) -> Iterator[None]:
+    """Let the agent work in a repository while the block runs: its paths are named from there."""
     before = os.environ.get("CLAUDE_PROJECT_DIR")
-    if place.root:
-        os.environ["CLAUDE_PROJECT_DIR"] = place.root
+    if repository.root:
+        os.environ["CLAUDE_PROJECT_DIR"] = repository.root
     try:
         yield
     finally:
-        if place.root:
+        if repository.root:
             os.environ.pop("CLAUDE_PROJECT_DIR")
             os.environ |= {} if before is None else {"CLAUDE_PROJECT_DIR": before}
 
@@ -144,11 +146,11 @@ def is_denial(output: Mapping[str, Any]) -> bool:
     return "deny" in (output.get("permission"), output.get("decision"), specific.get("permissionDecision"))
 
 
-def add_place(output: dict[str, Any], call: HookCall, place: Place) -> dict[str, Any]:
+def name_repository(output: dict[str, Any], call: HookCall, repository: UsedRepository) -> dict[str, Any]:
     """Name the repository in which commands of holdlog see what a text is about, if the agent works elsewhere."""
-    if not place.root or call.event != "pre-edit":
+    if not repository.root or call.event != "pre-edit":
         return output
-    folder = os.path.relpath(place.root, call.folder)
+    folder = os.path.relpath(repository.root, call.folder)
     shown = "".join(it if it.isprintable() else "?" for it in folder[:MAX_FOLDER])
     return merge([output, _with_text(output, f"The repository in {shown} has its own store: run holdlog there.")])
 
@@ -174,18 +176,18 @@ def _with_text(output: Mapping[str, Any], text: str) -> dict[str, Any]:
     }
 
 
-def _remembered(call: HookCall, own: Place) -> list[Place]:
+def _remembered(call: HookCall, own: UsedRepository) -> list[UsedRepository]:
     """The other stores in which the session has claimed."""
-    found = dict[Place, None]()
+    found = dict[UsedRepository, None]()
     for line in HookFiles(own.store).text_of(_list_of(call), MAX_STORES).splitlines():
         with suppress(ValueError, TypeError, RecursionError):  # cut off, or damaged
             store, root = map(str, json.loads(line))
             if os.path.lexists(store) and os.path.isdir(root):
-                found[Place(Path(store), root)] = None
+                found[UsedRepository(Path(store), root)] = None
     return list(found)
 
 
-def _remember(call: HookCall, own: Place, others: Sequence[Place]) -> None:
+def _remember(call: HookCall, own: UsedRepository, others: Sequence[UsedRepository]) -> None:
     before = _remembered(call, own)
     lines = "".join(json.dumps([str(it.store), it.root]) + "\n" for it in others if it not in before)
     if lines:

@@ -21,11 +21,11 @@ from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.repositories import (
     POLICY_FILE,
-    Place,
     Repositories,
-    add_place,
+    UsedRepository,
     is_denial,
     merge,
+    name_repository,
     split,
     working_in,
 )
@@ -76,7 +76,7 @@ def run(words: Sequence[str]) -> int:
 def _answer_elsewhere(given: dict[str, Any], event: str | None) -> dict[str, Any]:
     """Answer for an agent in a repository that does not use holdlog: it may edit files of one that does. Its shell
     commands are not read, and what else it passes is not reported there."""
-    named = given.get("tool_input")
+    named = given.get("tool_input") or given
     if not isinstance(named, dict) or "command" in named:
         return {}
     with suppress(BadInputError):
@@ -86,15 +86,15 @@ def _answer_elsewhere(given: dict[str, Any], event: str | None) -> dict[str, Any
     return {}
 
 
-def _answer_parts(call: HookCall, own: Place | None) -> dict[str, Any]:
+def _answer_parts(call: HookCall, own: UsedRepository | None) -> dict[str, Any]:
     """Answer a call in each store that it concerns. If one denies it, the others release what it has claimed there."""
     if os.environ.get("HOLDLOG_DB") or os.environ.get("HOLDLOG_DB_FILE"):
         parts = [] if own is None else [(own, call)]
     else:
         parts = split(call, own, os.environ)
     outputs = list[dict[str, Any]]()
-    for number, (place, part) in enumerate(parts):
-        output = _answer_part(place, part, len(parts) == 1)
+    for number, (repository, part) in enumerate(parts):
+        output = _answer_part(repository, part, len(parts) == 1)
         if is_denial(output):
             for before, granted in parts[:number]:
                 _answer_part(before, granted._replace(event="turn-end"), is_only=False)
@@ -103,15 +103,15 @@ def _answer_parts(call: HookCall, own: Place | None) -> dict[str, Any]:
     return merge(outputs)
 
 
-def _answer_part(place: Place, call: HookCall, is_only: bool) -> dict[str, Any]:
+def _answer_part(repository: UsedRepository, call: HookCall, is_only: bool) -> dict[str, Any]:
     """Answer in one store. What fails there leaves no file of another store unguarded."""
-    files = HookFiles(place.store)
+    files = HookFiles(repository.store)
     call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
     try:
-        with working_in(place):
-            return add_place(_answer(call, place.store, files), call, place)
+        with working_in(repository):
+            return name_repository(_answer(call, repository.store, files), call, repository)
     except Exception as error:
-        if is_only and not place.root:
+        if is_only and not repository.root:
             raise
         _report(call.event, error, files)
         return {}
@@ -202,7 +202,7 @@ def _enter(given: object) -> None:
                 raise BadInputError("cwd: must be a folder that exists") from None
 
 
-def _find_opted_in() -> Place | None:
+def _find_opted_in() -> UsedRepository | None:
     """The store of the agent's repository, or of the innermost one around that which has a store or a `holdlog.toml`;
     None if there is none. Raises LocationError."""
     if os.environ.get("HOLDLOG_DB") or os.environ.get("HOLDLOG_DB_FILE"):
@@ -211,16 +211,16 @@ def _find_opted_in() -> Place | None:
         named = location_of(None)
         if not isinstance(named, Path):
             raise BadInputError("hooks need a store in a file, but HOLDLOG_DB names a database")
-        return Place(named) if os.path.exists(named) else None
+        return UsedRepository(named) if os.path.exists(named) else None
     store = find_store(None, os.environ, Path.cwd())
     if store.parent == state_location(os.environ):
         return None  # outside of every project
     if os.path.lexists(store):
-        return Place(store)
+        return UsedRepository(store)
     root = project_root(os.environ, Path.cwd())
     if root is None or os.path.isfile(root / POLICY_FILE):
-        return None if root is None else Place(store)
-    return Repositories(None, os.environ).place_of(str(root))
+        return None if root is None else UsedRepository(store)
+    return Repositories(None, os.environ).find(str(root))
 
 
 def _report(event: str | None, error: BaseException, files: HookFiles | None) -> None:

@@ -196,6 +196,7 @@ def test_submodule_without_a_store_belongs_to_the_repository_around_it(repo: Pat
 def test_agent_outside_of_every_repository_is_denied_a_held_file(repo: Path, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     assert edit("one", repo, "src/a.py") is None
+    assert edit("two", tmp_path / "plain", repo / "src/a.py") is not None
     given = {"tool_name": "Edit", "tool_input": {"file_path": str(repo / "src/a.py")}, "hook_event_name": "PreToolUse"}
     output, _ = call("two", tmp_path / "plain", "pre-edit", **given)
     assert output["hookSpecificOutput"]["permissionDecision"] == "deny"

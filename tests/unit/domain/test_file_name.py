@@ -86,8 +86,8 @@ paths = st.lists(segments, min_size=1, max_size=6).map(lambda it: unicodedata.no
 @example("\u200d\u0301")
 @example("x" * 99 + "\u202f" * 30)
 def test_encoded_name_can_be_claimed_and_stays_the_same(path: str) -> None:
-    for place in ("", "file://wt/"):
-        name = place + encode_path(path, MAX_NAME - len(place))
+    for start in ("", "file://wt/"):
+        name = start + encode_path(path, MAX_NAME - len(start))
         assert claimable(name) == name
         assert unicodedata.is_normalized("NFC", name)
         assert claimable(name.casefold()) == name.casefold()
