@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.calls import HookCall
+from holdlog.adapters.hooks.git import GitCommand
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
@@ -26,6 +27,8 @@ POLICY_FILE: Final = "holdlog.toml"
 """As in policy.py, which takes long to import."""
 MAX_STORES: Final = 64 * 1024
 """Bytes of the list of stores of a session."""
+MAX_FOLDERS: Final = 2_000
+"""Folders below one that is changed in which worktrees are looked for."""
 MAX_FOLDER: Final = 80
 """Characters of a folder in a text."""
 
@@ -56,7 +59,11 @@ class Repositories:
 
     def find(self, path: str) -> UsedRepository | None:
         """The repository of the file at an absolute path; None: no repository around it uses holdlog."""
-        folder, passed = os.path.dirname(os.path.realpath(path)), list[str]()
+        return self.find_around(os.path.dirname(os.path.realpath(path)))
+
+    def find_around(self, folder: str) -> UsedRepository | None:
+        """The repository that contains a folder, or whose root it is."""
+        passed = list[str]()
         while folder not in self._known:
             passed.append(folder)
             repository, above = self._at(folder), os.path.dirname(folder)
@@ -68,16 +75,25 @@ class Repositories:
         return self._known[folder]
 
     def expand(self, path: str) -> Sequence[str]:
-        """What is in the root of a worktree, which has no name itself; for any other path, the path."""
+        """The path, and for a folder also what is in the roots of worktrees inside, which have no names themselves: who
+        removes the folder removes their files."""
         if os.path.islink(path) or not os.path.isdir(path):
             return [path]
         is_own = self._own is not None and str(self._own.store.parent) == f"{path}/{OUR_FOLDER}"
-        if not is_own and self._at(path) is None:
-            return [path]
-        try:
-            return [f"{path}/{it}" for it in sorted(os.listdir(path)) if it not in (".git", OUR_FOLDER)]
-        except OSError:
-            return [path]
+        is_root = is_own or self._at(path) is not None
+        return [*([] if is_root else [path]), *(it for root in self._roots(path, is_root) for it in _entries(root))]
+
+    def _roots(self, folder: str, is_root: bool) -> Iterator[str]:
+        """The folder itself if it is a root, and the roots of worktrees below it."""
+        for examined, (path, folders, files) in enumerate(os.walk(folder)):
+            if examined >= MAX_FOLDERS:
+                return
+            if path == folder:
+                if is_root:
+                    yield path
+            elif (".git" in folders or ".git" in files) and self._at(path) is not None:
+                yield path
+            folders[:] = [it for it in folders if it != ".git"]
 
     def _at(self, folder: str) -> UsedRepository | None:
         """The repository with this root, if it uses holdlog. A broken one is part of the repository around it."""
@@ -111,7 +127,7 @@ def split(
             part = parts.get(repository, other)
             parts[repository] = part._replace(paths=(*part.paths, path))
     for command in call.git:
-        if (repository := repositories.find(f"{command.folder}/.")) is not None:
+        if (repository := repositories.find_around(os.path.realpath(_folder_of(command)))) is not None:
             part = parts.get(repository, other)
             parts[repository] = part._replace(git=(*part.git, command))
     others = [it for it in parts if it != own]
@@ -124,6 +140,22 @@ def split(
         if call.event == "pre-edit":
             _remember(call, own, others)
     return list(parts.items())
+
+
+def _entries(root: str) -> list[str]:
+    try:
+        return [f"{root}/{it}" for it in sorted(os.listdir(root)) if it not in (".git", OUR_FOLDER)]
+    except OSError:
+        return []
+
+
+def _folder_of(command: GitCommand) -> str:
+    """Where a git command works, with its options `-C`."""
+    folder, words = command.folder, command.words
+    while len(words) > 1 and words[0] in ("-C", "-c"):
+        folder = os.path.join(folder, words[1] or "") if words[0] == "-C" else folder
+        words = words[2:]
+    return folder
 
 
 @contextmanager

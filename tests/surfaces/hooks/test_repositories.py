@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks.calls import parse
+from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.repositories import UsedRepository, split
 from holdlog.adapters.hooks.running import run
 from tests.support.command_line import run_command
 from tests.unit.operating_system.test_workspaces import git, repository, worktree
@@ -268,8 +271,38 @@ def test_removal_of_a_repository_is_denied_over_each_file_that_others_hold(repo:
     assert edit("outer", repo, lib) is not None
     assert edit("other", tree, "src/a.py") is None
     assert edit("outer", repo, tree) is not None
+    assert edit("outer", tree, repo) is not None
+    call("inner", lib, "session-end")
     assert edit("outer", tree, repo) is None
+    assert edit("inner", lib, "src/a.py") is not None
     assert edit("other", repo, "src/a.py") is not None
+
+
+def test_removal_of_a_folder_is_denied_over_files_of_repositories_inside(repo: Path) -> None:
+    lib = own_store(submodule(repo))
+    (repo / "vendor").mkdir()
+    git(repo, "mv", "lib", "vendor/lib")
+    tree = worktree(repo, ".claude/worktrees/x")
+    assert edit("inner", repo / "vendor/lib", "src/a.py") is None
+    assert edit("other", tree, "b.py", "src/a.py") is None
+    assert edit("outer", repo, "vendor") is not None
+    assert edit("outer", repo, ".claude") is not None
+    assert edit("outer", repo, "src") is None
+    assert held(store_of(lib)) == ["src/a.py"]
+
+
+def test_git_command_belongs_to_the_repository_in_which_it_works(repo: Path) -> None:
+    lib = own_store(submodule(repo))
+    given = {"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Bash", "cwd": str(repo)}
+    commands = [GitCommand(words, str(repo)) for words in (("stash",), ("-c", "a=b", "-C", "lib", "stash"), ("-C",))]
+    call = parse({**given, "tool_input": {"command": "true"}}, None)
+    assert call is not None
+    own = UsedRepository(main_store(repo))
+    parts = split(call._replace(git=tuple(commands)), own, os.environ)
+    assert [(it.root, [commands.index(command) for command in part.git]) for it, part in parts] == [
+        ("", [0, 2]),
+        (str(lib), [1]),
+    ]
 
 
 def test_named_store_is_used_for_every_repository(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -716,18 +716,20 @@ ODD = [
 
 
 @pytest.mark.parametrize("name", ODD, ids=ascii)
-def test_file_has_one_name_from_wherever_it_is_named(repo: Path, name: str):
+@pytest.mark.parametrize("folds", [False, True])
+def test_file_has_one_name_from_wherever_it_is_named(repo: Path, name: str, folds: bool):
     path = folder(repo / "docs") / name
     path.touch()
-    known = spaces(repo)
+    known = spaces(repo, folds=folds)
     resource = known.file(str(path))
     assert resource is not None
     assert resource.startswith("docs/")
+    assert resource == spaces(repo).file(str(path)).casefold() if folds else resource
     for spelled in (resource, known.shown(resource), spaces(repo / "docs").shown(resource)):
         assert known.canonical(spelled) == known.claimable(spelled) == resource
     if "\\" not in name:  # which separates folders in what agents write
         assert known.canonical(f"docs/{name}") == resource
-        assert spaces(repo / "docs").canonical(name) == resource
+        assert spaces(repo / "docs", folds=folds).canonical(name) == resource
     if name in ODD[:4]:
         with pytest.raises(ValueError, match="must"):
             known.claimable(f"docs/{name}")
