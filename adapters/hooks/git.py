@@ -374,9 +374,10 @@ def _add(call: _Call) -> list[GitAction]:
     is_whole = call.has("all", "update", "renormalize", "patch", "interactive", "edit")
     if call.has("dry-run", "refresh") or not (call.is_limited() or is_whole):
         return []
-    force, kinds = call.flag("force"), "c" if call.has("update", "renormalize", "patch", "edit") else "cu"
-    flag = call.flag("all", "update") if is_whole else ""
-    return call.limited(call.words(), "includes", kinds + "i" * bool(force), f"add{force} -- {{paths}}", flag=flag)
+    force, update = call.has("force"), call.has("update", "renormalize", "patch", "edit")
+    narrower = f"add{' -f' * force}{' -u' * update} -- {{paths}}"
+    kinds = "c" if update else "cui" if force else "cu"
+    return call.limited(call.words(), "includes", kinds, narrower, flag=call.flag("all", "update"))
 
 
 def _branch(call: _Call) -> list[GitAction]:
@@ -408,12 +409,13 @@ def _checkout_paths(call: _Call, trees: Sequence[str | None], words: Sequence[st
     tree = trees[0] if trees else ""
     if tree is None and words and words[0] is None:
         words = words[1:]
-    narrower = "" if tree is None else f"checkout {_quote(tree) if tree else ''}-- {{paths}}".replace("--", " --")
+    source = f"{_quote(tree)} " if tree else ""
+    narrower = f"checkout {source}-- {{{'own' if tree in words else 'paths'}}}"
     return call.limited(
         words,
         "discards",
         "sc" if trees else "c",
-        narrower.replace("  ", " "),
+        "" if tree is None else narrower,
         names=call.repository.names([word for word in words if word != tree]),
         tree="" if tree is None or tree in _HEADS else tree,
         keeps_added=bool(trees),
@@ -446,7 +448,7 @@ def _checkout_index(call: _Call) -> list[GitAction]:
     if call.has("stdin"):
         return [call.unknown()]
     words = [] if call.has("all") else call.words()
-    return call.limited(words, "discards", "c", "checkout-index -f -- {own}", names=call.repository.names(words))
+    return call.limited(words, "discards", "c", "checkout -- {own}", names=call.repository.names(words))
 
 
 def _clean(call: _Call) -> list[GitAction]:
@@ -454,11 +456,12 @@ def _clean(call: _Call) -> list[GitAction]:
     if call.has("dry-run") or not (is_free or call.has("force", "interactive")):
         return []
     kinds = "i" if call.has("X") else "ui" if call.has("x") else "u"
-    words = call.words() or ([] if call.repository.top() == call.repository.folder else ["."])
+    words = [word for word in call.words() if not (word or "").startswith(_EXCLUDING)]  # git may remove their folder
+    words = words or ([] if call.repository.top() == call.repository.folder else ["."])
     for pattern in map(_known, call.flags.get("exclude", ())):  # of .gitignore
         name = f"{'' if '/' in pattern.rstrip('/') else '**/'}{pattern.strip('/')}"
         words += [f":(exclude,top,glob){name}", f":(exclude,top,glob){name}/**"]
-    narrower = f"clean -f{'x' * call.has('x')}{'X' * call.has('X')} -- {{paths}}"
+    narrower = f"clean -f{'x' * call.has('x')}{'X' * call.has('X')} -- {{own}}"
     shallow = not call.words() and not call.has("d")
     return call.limited(words, "discards", kinds, narrower, flag=" -f", shallow=shallow)
 
@@ -525,7 +528,7 @@ def _reset(call: _Call) -> list[GitAction]:
     if rest or len(operands) > 1 or call.has("patch", "pathspec-from-file"):
         return []  # git refuses
     is_head, tree = not operands or operands[0] in _HEADS, (operands or [""])[0] or ""
-    narrower = f"restore --staged{' --worktree' * (mode != 'keep')} -- {{paths}}"
+    narrower = f"restore --staged{' --worktree' * (mode != 'keep')} -- {{{'paths' if mode == 'hard' else 'own'}}}"
     if mode == "hard":
         narrower, tree = (narrower, "") if is_head or not tree else (call.worktree(tree), tree)
         return [call.action("discards", "sc", (), narrower, flag=" --hard", tree=tree), *_in_submodules(call)]
@@ -564,9 +567,9 @@ def _rm(call: _Call) -> list[GitAction]:
     if call.has("dry-run") or not call.is_limited():
         return []
     if call.has("cached"):
-        return call.limited(words, "includes", "sc", "rm --cached -- {paths}", flag=" --cached")
+        return call.limited(words, "includes", "sc", "rm --cached -- {own}", flag=" --cached")
     names = call.repository.names(words, with_folders=True)  # without force, git refuses over changes
-    return call.limited(words, "discards", "sc" * force, "rm -f -- {paths}" * force, names=names)
+    return call.limited(words, "discards", "sc" * force, "rm -f -- {own}" * force, names=names)
 
 
 def _stash(call: _Call) -> list[GitAction]:
@@ -779,7 +782,7 @@ def _remedies(action: GitAction, live: Sequence[OthersWork], own: Sequence[str])
     """What the agent can do instead, the best first; the last one is short."""
     narrower = action.narrower
     if "{" not in narrower:
-        return [*([f"Run instead: {narrower}."] if narrower else []), "Wait until it is committed."]
+        return [*([f"Run `{narrower}` instead."] if narrower else []), "Wait until it is committed."]
     if not own:
         return ["It concerns no change of yours."]
     paths, others = ([_relative(path, action.folder) for path in each] for each in (own, [it.path for it in live]))
@@ -790,7 +793,9 @@ def _remedies(action: GitAction, live: Sequence[OthersWork], own: Sequence[str])
     is_plain = all(path.isprintable() for path in (*paths, *others))
     commands = [narrower.replace("{paths}", each).replace("{own}", each) for each in specs if is_plain]
     last = "Name only your own files; holdlog claims --dirty lists them."
-    return [*(f"Run instead: {command}" for command in commands), last]
+    if " commit " in narrower:
+        last = "Run `holdlog commit -m …` instead, which commits your files only."
+    return [*(f"Run `{command}` instead." for command in commands), last]
 
 
 def _spec(path: str, excludes: bool = False) -> str:

@@ -1,7 +1,7 @@
 """What read_git reports about a command is what real git does to the dirty files of another session.
 
-Each command runs in a copy of a prepared repository with dirty files of every kind; then contents, index and commits are
-compared with the prediction.
+Each command runs in a copy of a prepared repository with dirty files of every kind; then contents, index and commits
+are compared with the prediction.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -35,13 +35,16 @@ pytestmark = [pytest.mark.check]
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
-    **{"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_EDITOR": "true", "LC_ALL": "C"},
-    **{"GIT_AUTHOR_NAME": "ann", "GIT_AUTHOR_EMAIL": "ann@example.org"},
-    **{"GIT_COMMITTER_NAME": "ann", "GIT_COMMITTER_EMAIL": "ann@example.org"},
+    **dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull),
+    **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "ann"),
+    **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "ann@example.org"),
+    "GIT_EDITOR": "true",
+    "LC_ALL": "C",
 }
 OTHERS = {
     "src/staged.py": "M ",
     "src/changed.py": " M",
+    "src/it's [1].py": " M",
     "src/both.py": "MM",
     "src/added.py": "A ",
     "src/deleted.py": " D",
@@ -51,10 +54,21 @@ OTHERS = {
     "build/ignored.o": "!!",
 }
 """The files of the other session."""
-STATES = {"staged": ("M ", "A "), "changed": (" M",), "loose": ("??", "!!")}
+STATES = {"staged": ("M ", "A "), "changed": (" M",), "loose": ("??", "!!"), "many": ("M ", " M", "??", "!!")}
 """States of the repository in which the other session has only files of some kinds."""
 CLEAN = "src/clean.py"
-OWN = {"own/changed.py": " M", "own/staged.py": "M ", "own/untracked.py": "??", "own/ignored.log": "!!"}
+MANY = {
+    f"own/{number}.{('py', 'py', 'py', 'log')[number % 4]}": ("M ", " M", "??", "!!")[number % 4]
+    for number in range(60)
+}
+"""Files of the caller in the state "many"."""
+OWN = {
+    "own/changed.py": " M",
+    "own/it's [2].py": " M",
+    "own/staged.py": "M ",
+    "own/untracked.py": "??",
+    "own/ignored.log": "!!",
+}
 
 
 class Command(NamedTuple):
@@ -87,13 +101,18 @@ def commit(root: Path, message: str, **files: str) -> None:
     git(root, "commit", "-qm", message)
 
 
-def dirty_files(state: str, files: Mapping[str, str] = OTHERS) -> dict[str, str]:
-    """Those of the files that are dirty in a state of the repository."""
-    return {path: status for path, status in files.items() if status in STATES.get(state, OTHERS.values())}
+def dirty_files(state: str) -> dict[str, str]:
+    """The files of the other session in a state of the repository."""
+    return {path: status for path, status in OTHERS.items() if status in STATES.get(state, OTHERS.values())}
+
+
+def own_files(state: str) -> dict[str, str]:
+    own = {path: status for path, status in OWN.items() if status in STATES.get(state, OTHERS.values())}
+    return {**own, **MANY} if state == "many" else own
 
 
 def make_dirty(root: Path, state: str) -> None:
-    for path, status in {**dirty_files(state), **dirty_files(state, OWN)}.items():
+    for path, status in {**dirty_files(state), **own_files(state)}.items():
         if status[0] in "MA":
             write(root, path, f"staged {path}\n")
             git(root, "add", path)
@@ -159,6 +178,8 @@ def repositories(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]
     for state in STATES:
         shutil.copytree(base.parent, top / state)
         states[state] = top / state / "r"
+    tracked = [path for path, status in MANY.items() if status in ("M ", " M")]
+    commit(states["many"], "many", **{path: f"{path}\n" for path in tracked})
     for state, root in states.items():
         write(root, "../list", "src/changed.py\nsrc/both.py\n")
         make_dirty(root, state)
@@ -265,10 +286,7 @@ COMMANDS = [
         Command(f"git {text}", "staged")
         for text in ("reset --keep", "reset --merge HEAD", "commit -m x", "checkout -m side")
     ),
-    *(
-        Command(f"git {text}", "changed")
-        for text in ("checkout -m touches", "switch -m touches", "reset --merge", "reset")
-    ),
+    *(Command(f"git {text}", "changed") for text in ("reset --merge", "reset")),
     *(Command(f"git {text}", "changed") for text in ("stash -k", "reset --keep HEAD~1", "commit -m x", "mv src lib")),
     *(Command(f"git {text}", "loose") for text in ("mv src lib", "stash", "reset --hard", "add .", "mv -k src own")),
     *(
@@ -276,6 +294,7 @@ COMMANDS = [
         for text in ("rm --cached src/added.py src/staged.py", "mv src/added.py x", "mv src own")
     ),
     Command("git rm -r --cached -f src"),
+    *(Command(f"git {verb} -m touches", "changed", may=True) for verb in ("switch", "checkout")),
     Command("git --no-pager stash"),
     # reset
     *map(Command, ["git reset --hard", "git reset --har", "git reset -q --hard HEAD", "git reset HEAD --hard"]),
@@ -345,12 +364,26 @@ COMMANDS = [
         Command, ["git clean -f", "git clean -fd", "git clean -fdx", "git clean -fx", "git clean -fX", "git clean -fdX"]
     ),
     *map(Command, ["git clean", "git clean -nfd", "git clean -f fresh", "git clean -f src", "git clean --for -d"]),
-    *map(Command, ["git clean -fd -e fresh", "git clean -fdx -e '*.log'", "git clean -fd -e src/untracked.py"]),
+    *map(
+        Command,
+        [
+            "git clean -fd -e fresh",
+            "git clean -fdx -e '*.log'",
+            "git clean -fd -e src/untracked.py",
+            "git clean -fdx -e fresh/untracked.py",
+            "git clean -fd -e '*.py'",
+        ],
+    ),
     *map(Command, ["git clean -fdxe build", "git clean -fd own", "git clean -fxd -- build", "git clean -ffdx"]),
     *map(
         Command,
-        ["git -c clean.requireForce=false clean -d", "git clean -fd -e /fresh/", "git clean -fd ':!src' ':!fresh'"],
+        [
+            "git -c clean.requireForce=false clean -d",
+            "git clean -fd -e /fresh/",
+            "git clean -fd -- ':!fresh/untracked.py'",
+        ],
     ),
+    Command("git clean -fd ':!src' ':!fresh'", may=True),
     Command("git clean -id", stdin="1\n"),
     Command("git clean -fd", folder="src"),
     Command("git clean -f", folder="fresh"),
@@ -430,14 +463,9 @@ COMMANDS = [
         ],
     ),
     *map(Command, ["git bisect start HEAD HEAD~1", "git bisect log", "git pull --dry-run", "git merge --squash more"]),
-    *map(
-        lambda text: Command(text, may=True),
-        ["git pull --autostash --ff", "git rebase --autostash more", "git merge --autostash more"],
-    ),
-    *map(
-        lambda text: Command(text, may=True),
-        ["git -c rebase.autostash=true rebase more", "git pull --rebase --autostash"],
-    ),
+    *(Command(f"git {verb} --autostash more", may=True) for verb in ("rebase", "merge", "rebase -i")),
+    *(Command(f"git {verb} --autostash", may=True) for verb in ("pull --ff", "pull --rebase", "pull -r")),
+    Command("git -c rebase.autostash=true rebase more", may=True),
     Command("git -c merge.autoStash pull", may=True),
     Command("git -c rebase.autostash=true rebase --no-autostash more"),
     # running merges and rebases
@@ -526,3 +554,75 @@ def test_prediction_is_what_git_does_to_the_work_of_others(
     assert effects.moves <= expected.discards | expected.includes | expected.moves
     assert effects.stash == expected.stash
     assert command.may or expected.discards | expected.includes <= changed
+
+
+NARROWED = [
+    *(
+        "git stash",
+        "git stash -u",
+        "git stash -k",
+        "git stash -a",
+        "git reset --hard",
+        "git reset --merge",
+        "git reset --keep",
+    ),
+    *("git checkout .", "git checkout HEAD .", "git checkout side .", "git restore .", "git restore -SW ."),
+    *(
+        "git restore -s HEAD .",
+        "git clean -fd",
+        "git clean -fdx",
+        "git clean -fX",
+        "git add -A",
+        "git add .",
+        "git add -u",
+    ),
+    *("git add -fA", "git commit -m x", "git commit -am x", "git commit --amend --no-edit -a", "git rm -rf ."),
+    *(
+        "git rm -rf --cached .",
+        "git -C own/.. add -A",
+        "git -C src add -A",
+        "git checkout-index -fa",
+        "git checkout -f",
+    ),
+    *(
+        "git checkout -f side",
+        "git switch -f side",
+        "git reset --hard side",
+        "git checkout -fb new side",
+        "git commit -im x .",
+    ),
+]
+
+
+def select(root: Path, action: GitAction, files: Collection[str]) -> list[str]:
+    """The absolute paths of those files that the action concerns."""
+    listed = parse_status(git(Path(action.folder), *status_arguments(action)))
+    return [str(root / path) for path, status in listed if concerns(action, status) and path in files]
+
+
+@pytest.mark.parametrize("state", ["plain", "many"])
+@pytest.mark.parametrize("text", NARROWED)
+def test_command_that_a_denial_recommends_leaves_the_work_of_others_alone(
+    text: str, state: str, repositories: Mapping[str, Path], tmp_path: Path
+) -> None:
+    root = tmp_path / "copy" / "r"
+    shutil.copytree(repositories[state].parent, root.parent)
+    action = read_git(GitCommand(tuple(shlex.split(text)[1:]), str(root)), {})[0]
+    works = [OthersWork(path, "", "ann", 5, True) for path in select(root, action, dirty_files(state))]
+    own = select(root, action, own_files(state))
+    judgement = judge(action, works, own)
+    assert judgement is not None
+    assert judgement.denies
+    remedy = judgement.text.partition(" Run `")[2].partition("` instead")[0]
+    assert len(judgement.text) <= 400
+    assert remedy or (state == "many" and "{own}" in action.narrower)
+    if remedy.startswith("git"):
+        before = Snapshot(root, state), git(root, "worktree", "list"), git(root, "status", "--porcelain", "--ignored")
+        done = subprocess.run(["sh", "-ec", remedy], cwd=root, env=ENVIRONMENT, check=False, capture_output=True)
+        assert done.returncode == 0, (remedy, done.stderr)
+        effects = observe(before[0], Snapshot(root, state))
+        assert not any(effects), remedy
+        after = git(root, "worktree", "list"), git(root, "status", "--porcelain", "--ignored")
+        assert before[1:] != after
+        for again in read_git(GitCommand(tuple(shlex.split(remedy)[1:]), str(root)), {}):
+            assert select(root, again, dirty_files(state)) == []
