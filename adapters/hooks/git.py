@@ -58,6 +58,10 @@ _OPTIONS: Final = {
 }
 """The options that matter, and all that have a value (`=`, or `?`: only if attached), as short/long."""
 _STEPS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch"
+_RARE: Final = """
+bisect branch checkout-index filter-branch merge-file read-tree reflog sparse-checkout symbolic-ref update-index
+update-ref worktree
+"""
 _READS: Final = """
 annotate apply archive blame bugreport bundle cat-file check-attr check-ignore check-ref-format cherry citool clone
 commit-graph commit-tree config count-objects describe diagnose diff diff-files diff-index diff-tree difftool
@@ -81,15 +85,16 @@ class GitAction(NamedTuple):
     """What one git command does.
 
     `name`: as people call it, such as `git reset --hard`. `effect`: it takes changes away (`discards`), takes them into
-    a commit or the index (`includes`), or moves HEAD or the index below them (`moves`). `kinds`: of which dirty files;
-    see `status_arguments` and `concerns`. `folder`, `options`: where git runs, and the global options that select
-    repository and worktree. `pathspecs`: what limits it, empty: the whole worktree. `names`: paths that the command
-    itself names and changes, absolute, without patterns. `stash`: the entry that it takes away, such as `stash@{0}`,
-    or `*` for all. `worktree`: the one that it removes or moves, absolute if the folder exists, else as given: git
-    also takes the end of its path. `branch`: the one that it deletes. `narrower`: the command that does the same
-    without others' files, with `{paths}` for the rest; empty if there is none. `tree`: a commit whose files it writes
-    by force: see `may_overwrite`. `shallow`: it leaves files in untracked folders alone. `keeps_added`: it leaves files
-    alone that are staged and not in HEAD.
+    a commit or the index (`includes`), or moves HEAD or the index below them (`moves`). `kinds`: of which dirty files:
+    `concerns` selects them among those that git lists for `pathspecs`. `folder`, `options`: where git runs, and the
+    global options that select repository and worktree. `pathspecs`: what limits it, empty: the whole worktree. `names`:
+    paths that the command itself names and changes, absolute, without patterns. `stash`: the entry that it takes away,
+    such as `stash@{0}`, or `*` for all. `worktree`: the one that it removes or moves, absolute if the folder exists,
+    else as given: git also takes the end of its path. `branch`: the one that it deletes. `narrower`: the command that
+    does the same without others' files, with `{paths}` for the rest, `{own}` if it must name them; empty if there is
+    none. `tree`: a commit whose files it writes by force: of the files in its limits, those that this commit contains
+    are lost, too, if they are untracked, ignored, or added since HEAD. `shallow`: it leaves files in untracked folders
+    alone. `keeps_added`: it leaves files alone that are added since HEAD.
 
     An action without kinds, names, stash, worktree and branch is one that nobody can know beforehand, such as
     `git add $FILES` or an unknown command: `is_unknown`. It is of the class *report*.
@@ -362,6 +367,8 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
             return [call.action("discards", names=names, flag=" --output")] if names else []
         if verb in _READERS:
             return _READERS[verb](call)
+        if verb in _RARE.split():
+            return _read_rare(call)
     except _UnknownError:
         return [call.unknown()]
     alias = repository.setting(f"alias.{verb.lower()}")
@@ -378,13 +385,6 @@ def _add(call: _Call) -> list[GitAction]:
     narrower = f"add{' -f' * force}{' -u' * update} -- {{paths}}"
     kinds = "c" if update else "cui" if force else "cu"
     return call.limited(call.words(), "includes", kinds, narrower, flag=call.flag("all", "update"))
-
-
-def _branch(call: _Call) -> list[GitAction]:
-    if not (call.has("D") or (call.has("delete") and call.has("force"))) or call.has("remotes", "all"):
-        return []
-    branches = [call.action("discards", branch=name, flag=" -D") for name in call.words() if name]
-    return branches + [call.unknown()] * (None in call.words())
 
 
 def _checkout(call: _Call) -> list[GitAction]:
@@ -442,15 +442,6 @@ def _switch_to(call: _Call, target: str, new: str) -> list[GitAction]:
     return [call.action("moves", "scu", (), narrower)] if target or new or call.has("detach") else []
 
 
-def _checkout_index(call: _Call) -> list[GitAction]:
-    if not call.has("force") or call.has("prefix", "temp") or not (call.words() or call.has("all", "stdin")):
-        return []
-    if call.has("stdin"):
-        return [call.unknown()]
-    words = [] if call.has("all") else call.words()
-    return call.limited(words, "discards", "c", "checkout -- {own}", names=call.repository.names(words))
-
-
 def _clean(call: _Call) -> list[GitAction]:
     is_free = call.repository.setting("clean.requireforce").lower() in _FALSE
     if call.has("dry-run") or not (is_free or call.has("force", "interactive")):
@@ -480,11 +471,6 @@ def _commit(call: _Call) -> list[GitAction]:
     return call.limited(call.words(), "includes", "sc", narrower)
 
 
-def _merge_file(call: _Call) -> list[GitAction]:
-    names = call.repository.names(call.words()[:1])
-    return [call.action("discards", names=names)] if not call.has("stdout") else []
-
-
 def _mv(call: _Call) -> list[GitAction]:
     if call.has("dry-run") or len(call.words()) < 2:
         return []
@@ -500,24 +486,6 @@ def _mv(call: _Call) -> list[GitAction]:
     kinds = "scui" if any(map(os.path.isdir, names)) else "sc"
     words = [f":(literal){word}" if _PATTERN & set(word) else word for word in (*filter(None, sources), *goals)]
     return [call.action("discards", kinds, words, names=(*names, *call.repository.names(goals, with_folders=True)))]
-
-
-def _read_tree(call: _Call) -> list[GitAction]:
-    if call.has("dry-run", "index-output"):
-        return []
-    if call.has("u") and call.has("reset"):
-        return [call.action("discards", "sc", flag=" --reset -u", tree=_known((*call.words(), "")[0]))]
-    return [call.action("moves", "scu" if call.has("u") else "sc")]
-
-
-def _reflog(call: _Call) -> list[GitAction]:
-    verb, *words = call.words() or ["show"]
-    if call.has("dry-run") or (verb == "expire" and not call.has("expire", "expire-unreachable")):
-        return []
-    entries = [_entry(word) for word in words] if verb == "delete" else []
-    if verb == "expire" and (call.has("all") or {"stash", "refs/stash"} & set(words)):
-        entries = ["*"]
-    return [call.action("discards", stash=entry, flag=f" {verb}") for entry in entries if entry]
 
 
 def _reset(call: _Call) -> list[GitAction]:
@@ -624,22 +592,6 @@ def _step(call: _Call) -> list[GitAction]:
     return [call.action("moves", "scu"), *([call.unknown()] if call.has("exec") else [])]
 
 
-def _bisect(call: _Call) -> list[GitAction]:
-    verb = call.operands[0] if call.operands else "help"
-    if verb in ("log", "view", "visualize", "help", "terms"):
-        return []
-    return [call.action("moves", "scu"), *([call.unknown()] if verb == "run" else [])]
-
-
-def _move(call: _Call) -> list[GitAction]:
-    """What moves HEAD or its files, and git refuses over changes."""
-    words = call.words()
-    if call.verb == "sparse-checkout" and words[:1] in (["set"], ["init"], ["reapply"]):
-        return [call.action("discards", "s")]  # it removes them if they are as in the index
-    reads = words[:1] in ([], ["list"]) or (call.verb == "symbolic-ref" and (len(words) < 2 or words[0] != "HEAD"))
-    return [] if reads else [call.action("moves", "scu")]
-
-
 def _submodule(call: _Call) -> list[GitAction]:
     verb, *words = call.operands or ["status"]
     call.verb = f"submodule {verb}"
@@ -666,67 +618,75 @@ def _in_submodules(
     return [_Call(call.verb, (), "", it).action(effect, kinds) for it in call.repository.submodules(words or ())]
 
 
-def _update_index(call: _Call) -> list[GitAction]:
-    if call.has("stdin", "index-info"):
+def _read_rare(call: _Call) -> list[GitAction]:
+    """Commands that are rare in what agents type."""
+    words, moves = call.words(), call.action("moves", "scu")
+    first = words[0] if words else ""
+    match call.verb:
+        case "bisect":
+            reads = first in ("", "log", "view", "visualize", "help", "terms")
+            return [] if reads else [moves, *([call.unknown()] if first == "run" else [])]
+        case "branch" if call.has("D") or (call.has("delete") and call.has("force")):
+            branches = [call.action("discards", branch=name, flag=" -D") for name in words if name]
+            return [] if call.has("remotes", "all") else branches + [call.unknown()] * (None in words)
+        case "checkout-index" if call.has("force") and not call.has("prefix", "temp"):
+            limits, names = [] if call.has("all") else words, call.repository.names(words)
+            is_some = bool(words) or call.has("all")
+            return (
+                call.limited(limits, "discards", "c", "checkout -- {own}", names=names) if is_some else [call.unknown()]
+            )
+        case "filter-branch":
+            return [moves]
+        case "merge-file" if not call.has("stdout"):
+            return [call.action("discards", names=call.repository.names(words[:1]))]
+        case "read-tree" if not call.has("dry-run", "index-output"):
+            if call.has("u") and call.has("reset"):
+                return [call.action("discards", "sc", flag=" --reset -u", tree=_known(first))]
+            return [moves if call.has("u") else call.action("moves", "sc")]
+        case "reflog" if first == "delete" and not call.has("dry-run"):
+            return [call.action("discards", stash=entry) for entry in map(_entry, words[1:]) if entry]
+        case "reflog" if first == "expire" and call.has("expire", "expire-unreachable") and not call.has("dry-run"):
+            is_stash = call.has("all") or not {"stash", "refs/stash"}.isdisjoint(words)
+            return [call.action("discards", stash="*")] if is_stash else []
+        case "sparse-checkout" if first not in ("", "list"):  # set removes files that are as in the index
+            return [call.action("discards", "s")] if first in ("set", "init", "reapply") else [moves]
+        case "symbolic-ref" if first == "HEAD" and len(words) > 1:
+            return [moves]
+        case "update-index" if words or call.has("stdin", "index-info"):
+            kinds = "cu" if call.has("add") else "c"
+            return call.limited(words or [None], "includes", kinds)
+        case "update-ref":
+            return _update_ref(call, "" if first is None or call.has("stdin") else first)
+        case "worktree" if first in ("remove", "move") and words[1:]:
+            word, (path, *_) = _known(words[1]), call.repository.names(words[1:2], with_folders=True)
+            return [call.action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {first}")]
+    return []
+
+
+def _update_ref(call: _Call, ref: str) -> list[GitAction]:
+    if not ref:
         return [call.unknown()]
-    return call.limited(call.words(), "includes", "cu" if call.has("add") else "c") if call.words() else []
-
-
-def _update_ref(call: _Call) -> list[GitAction]:
-    ref, *values = map(_known, call.words() or [None if call.has("stdin") else ""])
     if call.has("d") and ref == "refs/stash":
         return [call.action("discards", stash="*", flag=" -d")]
     if call.has("d") and ref.startswith("refs/heads/"):
         return [call.action("discards", branch=ref.removeprefix("refs/heads/"), flag=" -d")]
-    return [call.action("moves", "scu")] if ref == "HEAD" and values else []
-
-
-def _worktree(call: _Call) -> list[GitAction]:
-    verb, *words = call.words() or ["list"]
-    if verb not in ("remove", "move") or not words:
-        return []
-    word, (path, *_) = _known(words[0]), call.repository.names(words[:1], with_folders=True)
-    return [call.action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {verb}")]
+    return [call.action("moves", "scu")] if ref == "HEAD" else []
 
 
 _READERS: Final[dict[str, Callable[[_Call], list[GitAction]]]] = {
     **dict.fromkeys(("add", "stage"), _add),
     **dict.fromkeys(("am", "cherry-pick", "merge", "pull", "rebase", "revert"), _step),
-    **dict.fromkeys(("filter-branch", "sparse-checkout", "symbolic-ref"), _move),
-    "bisect": _bisect,
-    "branch": _branch,
     "checkout": _checkout,
-    "checkout-index": _checkout_index,
     "clean": _clean,
     "commit": _commit,
-    "merge-file": _merge_file,
     "mv": _mv,
-    "read-tree": _read_tree,
-    "reflog": _reflog,
     "reset": _reset,
     "restore": _restore,
     "rm": _rm,
     "stash": _stash,
     "submodule": _submodule,
     "switch": _switch,
-    "update-index": _update_index,
-    "update-ref": _update_ref,
-    "worktree": _worktree,
 }
-
-
-def status_arguments(action: GitAction) -> tuple[str, ...]:
-    """The arguments of git, run in `action.folder`, that list the dirty files which the action may concern."""
-    has_all = action.tree or not action.kinds <= {"staged", "changed"}
-    untracked = "-unormal" if action.shallow else "-uall" if has_all else "-uno"
-    options = ("--porcelain", "-z", "--no-renames", untracked, *("--ignored",) * ("ignored" in action.kinds))
-    return ("--no-optional-locks", *action.options, "status", *options, "--", *action.pathspecs)
-
-
-def parse_status(output: bytes) -> list[tuple[str, str]]:
-    """Path, relative to the top of the worktree, and the two letters of each file in what `status_arguments` print."""
-    entries = [entry for entry in os.fsdecode(output).split("\0") if entry and not entry.endswith("/")]
-    return [(entry[3:], entry[:2]) for entry in entries]
 
 
 def concerns(action: GitAction, status: str) -> bool:
@@ -738,17 +698,6 @@ def concerns(action: GitAction, status: str) -> bool:
     if action.keeps_added and status[0] == "A":
         return False
     return ("staged" in action.kinds and status[0] != " ") or ("changed" in action.kinds and status[1] != " ")
-
-
-def may_overwrite(action: GitAction, status: str) -> bool:
-    """Whether a file with these two letters is lost if `action.tree` contains it, as `tree_arguments` find out."""
-    return bool(action.tree) and not concerns(action, status) and (status == "??" or status[0] == "A")
-
-
-def tree_arguments(action: GitAction, paths: Sequence[str]) -> tuple[str, ...]:
-    """The arguments of git, run in `action.folder`, that list those of the paths which `action.tree` contains, each
-    followed by NUL. `paths`: relative to the top of the worktree, as in parse_status."""
-    return (*action.options, "ls-tree", "-r", "-z", "--name-only", "--full-tree", action.tree, "--", *paths)
 
 
 def stash_entries(log: str) -> list[str]:

@@ -22,13 +22,9 @@ from holdlog.adapters.hooks.git import (
     OthersWork,
     concerns,
     judge,
-    may_overwrite,
     parse_config,
-    parse_status,
     read_git,
     stash_entries,
-    status_arguments,
-    tree_arguments,
 )
 
 pytestmark = [pytest.mark.check]
@@ -223,6 +219,14 @@ class Effects(NamedTuple):
     stash: frozenset[str]
 
 
+def list_dirty(action: GitAction) -> list[tuple[str, str]]:
+    """Path and two letters of the files in the limits of the action."""
+    untracked = "-unormal" if action.shallow else "-uall"
+    arguments = ("status", "--porcelain", "-z", "--no-renames", "--ignored", untracked, "--", *action.pathspecs)
+    entries = git(Path(action.folder), *action.options, *arguments).decode().split("\0")
+    return [(entry[3:], entry[:2]) for entry in entries if entry and not entry.endswith("/")]
+
+
 def predict(before: Snapshot, root: Path, actions: tuple[GitAction, ...]) -> Effects:
     """What `actions` concern, as a caller finds it with git status."""
     files: dict[str, set[str]] = {"discards": set(), "includes": set(), "moves": set()}
@@ -231,12 +235,12 @@ def predict(before: Snapshot, root: Path, actions: tuple[GitAction, ...]) -> Eff
         if action.stash:
             entries |= set(before.stash if action.stash == "*" else [before.stash[int(action.stash[7:-1])]])
         if action.kinds:
-            listed = parse_status(git(Path(action.folder), *status_arguments(action)))
+            listed = list_dirty(action)
             files[action.effect] |= {path for path, status in listed if concerns(action, status)}
-            doubtful = [path for path, status in listed if may_overwrite(action, status)]
-            if doubtful:
-                contained = git(root, *tree_arguments(action, doubtful)).decode().split("\0")
-                files[action.effect] |= set(doubtful) & set(contained)
+            doubtful = [path for path, status in listed if status[0] in "?!A"]
+            if action.tree and doubtful:
+                arguments = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", action.tree, "--", *doubtful)
+                files[action.effect] |= set(doubtful) & set(git(root, *arguments).decode().split("\0"))
     limited = {effect: frozenset(paths & before.paths.keys()) for effect, paths in files.items()}
     return Effects(limited["discards"], limited["includes"], limited["moves"], frozenset(entries))
 
@@ -596,8 +600,7 @@ NARROWED = [
 
 def select(root: Path, action: GitAction, files: Collection[str]) -> list[str]:
     """The absolute paths of those files that the action concerns."""
-    listed = parse_status(git(Path(action.folder), *status_arguments(action)))
-    return [str(root / path) for path, status in listed if concerns(action, status) and path in files]
+    return [str(root / path) for path, status in list_dirty(action) if concerns(action, status) and path in files]
 
 
 @pytest.mark.parametrize("state", ["plain", "many"])
