@@ -33,6 +33,7 @@ _PATHS: Final = " pathspec-from-file= pathspec-file-nul"
 _BRANCHES: Final = " f/force m/merge conflict= d/detach t/track? orphan= recurse-submodules? overwrite-ignore theirs"
 _OPTIONS: Final = {
     "add": "A/all u/update n/dry-run p/patch i/interactive e/edit f/force renormalize refresh chmod=" + _PATHS,
+    "archive": "o/output=",
     "branch": "d/delete f/force r/remotes a/all D m/move c/copy u/set-upstream-to= contains= merged= sort= format=",
     "checkout": "b= B= p/patch 2/ours 3/theirs" + _BRANCHES + _PATHS,
     "checkout-index": "a/all f/force prefix= stage= temp stdin",
@@ -52,12 +53,12 @@ _OPTIONS: Final = {
     "stash": "p/patch S/staged k/keep-index u/include-untracked a/all m/message= q/quiet index" + _PATHS,
     "submodule": "f/force all recursive reference= filter= depth= j/jobs= b/branch= name=",
     "switch": "c/create= C/force-create= discard-changes" + _BRANCHES,
-    "update-index": "add remove force-remove refresh really-refresh cacheinfo= chmod= index-version= stdin index-info",
+    "update-index": "g/again add refresh really-refresh cacheinfo= chmod= index-version= stdin index-info",
     "update-ref": "m= stdin create-reflog no-deref",
     "worktree": "f/force",
 }
 """The options that matter, and all that have a value (`=`, or `?`: only if attached), as short/long."""
-_STEPS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch"
+_OTHER_OPTIONS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch output="
 _RARE: Final = """
 bisect branch checkout-index filter-branch merge-file read-tree reflog sparse-checkout symbolic-ref update-index
 update-ref worktree
@@ -359,16 +360,15 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
         if not repository.take(words):
             return []
         verb = _known(words[0])
-        call = _Call(verb, words[1:], _OPTIONS.get("add" if verb == "stage" else verb, _STEPS), repository)
-        if call.has("help"):
+        call = _Call(verb, words[1:], _OPTIONS.get("add" if verb == "stage" else verb, _OTHER_OPTIONS), repository)
+        if call.has("help") or words[1:] == ["-h"]:
             return []
         if verb in _READS.split():
             names = repository.names(call.flags.get("output", ()))
             return [call.action("discards", names=names, flag=" --output")] if names else []
-        if verb in _READERS:
-            return _READERS[verb](call)
-        if verb in _RARE.split():
-            return _read_rare(call)
+        reader = _READERS.get(verb, _read_rare if verb in _RARE.split() else None)
+        if reader is not None:
+            return reader(call) or [call.unknown()] * (None in call.operands)  # which may be options
     except _UnknownError:
         return [call.unknown()]
     alias = repository.setting(f"alias.{verb.lower()}")
@@ -631,10 +631,9 @@ def _read_rare(call: _Call) -> list[GitAction]:
             return [] if call.has("remotes", "all") else branches + [call.unknown()] * (None in words)
         case "checkout-index" if call.has("force") and not call.has("prefix", "temp"):
             limits, names = [] if call.has("all") else words, call.repository.names(words)
-            is_some = bool(words) or call.has("all")
-            return (
-                call.limited(limits, "discards", "c", "checkout -- {own}", names=names) if is_some else [call.unknown()]
-            )
+            if not words and not call.has("all"):
+                return [call.unknown()]
+            return call.limited(limits, "discards", "c", "checkout -- {own}", names=names)
         case "filter-branch":
             return [moves]
         case "merge-file" if not call.has("stdout"):
@@ -652,9 +651,9 @@ def _read_rare(call: _Call) -> list[GitAction]:
             return [call.action("discards", "s")] if first in ("set", "init", "reapply") else [moves]
         case "symbolic-ref" if first == "HEAD" and len(words) > 1:
             return [moves]
-        case "update-index" if words or call.has("stdin", "index-info"):
-            kinds = "cu" if call.has("add") else "c"
-            return call.limited(words or [None], "includes", kinds)
+        case "update-index" if words or call.has("stdin", "index-info", "again"):
+            words = [] if call.has("again") else words or [None]
+            return call.limited(words, "includes", "cu" if call.has("add") else "c")
         case "update-ref":
             return _update_ref(call, "" if first is None or call.has("stdin") else first)
         case "worktree" if first in ("remove", "move") and words[1:]:
