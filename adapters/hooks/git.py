@@ -241,10 +241,12 @@ def _read_file(path: str) -> str:
 
 
 class _Call:
-    """One command of git with its options. `operands`: before `--`; `rest`: behind it, None without `--`."""
+    """One command of git with its options. `typed`: all words; `operands`: before `--`; `rest`: behind it, None
+    without `--`."""
 
     def __init__(self, verb: str, words: Sequence[str | None], options: str, repository: _Repository) -> None:
         self.verb = verb
+        self.typed = words
         self.repository = repository
         self.flags: dict[str, list[str | None]] = {}
         self.operands: list[str | None] = []
@@ -369,12 +371,12 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
         reader = _READERS.get(verb, _read_rare if verb in _RARE.split() else None)
         if reader is not None:
             return reader(call) or [call.unknown()] * (None in call.operands)  # which may be options
+        alias = repository.setting(f"alias.{verb.lower()}")
+        if alias and not alias.startswith("!") and aliases:
+            return _read([*_split(alias), *words[1:]], repository, aliases - 1)
     except _UnknownError:
-        return [call.unknown()]
-    alias = repository.setting(f"alias.{verb.lower()}")
-    if not alias or alias.startswith("!") or not aliases:
-        return [call.unknown()]
-    return _read([*_split(alias), *words[1:]], repository, aliases - 1)
+        pass
+    return [call.unknown()]
 
 
 def _add(call: _Call) -> list[GitAction]:
@@ -596,7 +598,10 @@ def _submodule(call: _Call) -> list[GitAction]:
     verb, *words = call.operands or ["status"]
     call.verb = f"submodule {verb}"
     if verb == "foreach":
-        inner = _split(_known(words[0])) if len(words) == 1 else words
+        inner: list[str | None] = [*call.typed[call.typed.index("foreach") + 1 :]]
+        while inner and (inner[0] or "").startswith("-"):
+            inner.pop(0)
+        inner = _split(_known(inner[0])) if len(inner) == 1 else inner
         if inner[:1] != ["git"] or {"&&", "||", ";", "|"} & set(inner):
             return [call.unknown()]
         modules = call.repository.submodules()
