@@ -300,7 +300,7 @@ def test_many_files_of_the_agent_are_named_by_leaving_out_the_others(folder: Pat
     assert "holdlog claims --dirty" in shown("git clean -fd", [work("a.py")], own, folder)[1]
 
 
-def test_denial_says_when_nothing_of_the_agent_remains(folder: Path) -> None:
+def test_denial_without_own_changes_recommends_no_command(folder: Path) -> None:
     text = shown("git checkout -- .", [work("a.py")], [], folder)[1]
     assert text.endswith(" It concerns no change of yours. A person can run this in a terminal.")
 
