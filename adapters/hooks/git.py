@@ -217,6 +217,7 @@ class _Repository:
         top, names = self.top(), self.names(words, with_folders=True)
         lines = (line.partition("=") for line in _read_file(os.path.join(top, ".gitmodules")).split("\n"))
         paths = [os.path.join(top, value.strip()) for key, _, value in lines if key.strip() == "path"]
+        paths = [path for path in paths if os.path.lexists(os.path.join(path, ".git"))]  # git ignores the others
         return [_Repository(path, self._config) for path in paths if path in names or not names]
 
 
@@ -483,11 +484,12 @@ def _mv(call: _Call) -> list[GitAction]:
     goals = [goal]
     if os.path.isdir(os.path.join(folder, goal)):
         goals = [os.path.join(goal, os.path.basename((source or "").rstrip("/"))) for source in sources]
+    names = (*names, *call.repository.names(goals, with_folders=True))
     if not call.has("force", "k") and any(os.path.lexists(os.path.join(folder, path)) for path in goals):
-        return []  # git refuses
+        return [call.action("discards", names=names)]  # git refuses, unless a command before it removes the file
     kinds = "scui" if any(map(os.path.isdir, names)) else "sc"
     words = [f":(literal){word}" if _PATTERN & set(word) else word for word in (*filter(None, sources), *goals)]
-    return [call.action("discards", kinds, words, names=(*names, *call.repository.names(goals, with_folders=True)))]
+    return [call.action("discards", kinds, words, names=names)]
 
 
 def _reset(call: _Call) -> list[GitAction]:
@@ -610,7 +612,7 @@ def _submodule(call: _Call) -> list[GitAction]:
         return []
     kinds = "scui" if verb == "deinit" else "sc"
     effect: Effect = "discards" if call.has("force") else "moves"
-    return _in_submodules(call, effect, kinds, words + (call.rest or []))
+    return _in_submodules(call, effect, kinds, list(map(_known, [*words, *(call.rest or ())])))
 
 
 def _in_submodules(
@@ -697,9 +699,7 @@ def concerns(action: GitAction, status: str) -> bool:
     """Whether a file with these two letters is among the kinds that the action concerns."""
     if status in ("??", "!!"):
         return ("untracked" if status == "??" else "ignored") in action.kinds
-    if "U" in status or status in ("AA", "DD"):
-        return bool(action.kinds & {"staged", "changed"})
-    if action.keeps_added and status[0] == "A":
+    if action.keeps_added and status in ("A ", "AM", "AD"):
         return False
     return ("staged" in action.kinds and status[0] != " ") or ("changed" in action.kinds and status[1] != " ")
 
@@ -725,7 +725,9 @@ def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str]) ->
         text = f"{start} takes in changes of an ended session: {listed}."
         return Judgement(False, text) if works and action.effect == "includes" else None
     if action.effect == "moves":
-        return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.")
+        has_remedy = action.narrower and "{" not in action.narrower
+        remedy = f" Run `{action.narrower}` for a separate folder." if has_remedy else ""
+        return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.{remedy}")
     start += f" would take {'away' if action.effect == 'discards' else 'in'} work of another session: {listed}."
     texts = [f"{start} {remedy} A person can run this in a terminal." for remedy in _remedies(action, live, own)]
     return Judgement(True, next((text for text in texts if len(text) <= MAX_TEXT), texts[-1]))

@@ -25,7 +25,7 @@ KINDS = {"staged": "s", "changed": "c", "untracked": "u", "ignored": "i"}
 def folder(tmp_path: Path) -> Path:
     """A worktree with src/a.py, src/app/[id]/page.py, and the submodules lib and vendor/lib."""
     root = tmp_path / "r"
-    for path in ("src/a.py", "src/app/[id]/page.py", "lib/b.py", "vendor/lib/c.py", ".git/HEAD"):
+    for path in ("src/a.py", "src/app/[id]/page.py", "lib/.git", "vendor/lib/.git", "lib/b.py", ".git/HEAD"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text("x\n")
     (root / ".gitmodules").write_text(
@@ -107,6 +107,7 @@ def brief(action: GitAction) -> str:
         ("git rm --cached src/a.py", ["includes cs src/a.py"]),
         ("git mv src/a.py b.py", ["discards cs src/a.py b.py =a.py =b.py"]),
         ("git mv src/a.py lib", ["discards cs src/a.py lib/a.py =a.py =a.py"]),
+        ("git mv src/a.py 'src/app/[id]/page.py'", ["discards =a.py =page.py"]),
         ("git mv src s", ["discards cisu src s =src =s"]),
         ("git add -A", ["includes cu"]),
         ("git add src/a.py", ["includes cu src/a.py"]),
@@ -168,6 +169,7 @@ def test_effects_of_a_git_command_are_read_off_its_words(text: str, expected: li
         ("git mv src/a.py ?", ["discards =a.py", "unknown"]),
         ("git branch -D ? b", ["discards b", "unknown"]),
         ("git worktree remove ?", ["unknown"]),
+        ("git submodule update --force ?", ["unknown"]),
         ("git log ?", []),
     ],
 )
@@ -245,6 +247,7 @@ def test_forced_commands_reach_into_submodules(text: str, modules: Sequence[str]
         ("MM", "git commit -m x", True),
         ("UU", "git checkout .", True),
         ("AA", "git stash", True),
+        ("AA", "git checkout HEAD .", True),
         ("A ", "git checkout HEAD .", False),
         ("??", "git stash", False),
         ("??", "git add .", True),
@@ -311,9 +314,11 @@ def test_denied_change_of_branch_recommends_a_worktree(folder: Path) -> None:
 
 
 def test_move_of_head_below_the_work_of_others_warns(folder: Path) -> None:
-    assert shown("git switch main", [work("a.py")], [], folder) == (
-        False,
-        "holdlog: git switch runs below uncommitted work of another session: a.py (ann, for 4 min).",
+    denies, text = shown("git switch main", [work("a.py")], [], folder)
+    assert not denies
+    assert text == (
+        "holdlog: git switch runs below uncommitted work of another session: a.py (ann, for 4 min)."
+        f" Run `git worktree add {folder}-main main` for a separate folder."
     )
 
 
