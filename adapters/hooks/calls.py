@@ -203,7 +203,7 @@ def add_context(call: HookCall, text: str) -> dict[str, Any]:
 def _client_of(given: Mapping[str, Any], name: str) -> Client:
     if "cursor_version" in given or "workspace_roots" in given or name[:1].islower():
         return "cursor"
-    if "hookEventName" in given or "sessionId" in given:
+    if name and not _FOREIGN.union({"timestamp"}).isdisjoint(given):
         return "vscode"
     if not name:
         return "opencode" if given.get("client") == "opencode" else "agent"

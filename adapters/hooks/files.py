@@ -15,9 +15,34 @@ MAX_TOOL: Final = 60
 """Characters of a tool's name in a problem."""
 
 _EDITS: Final = frozenset(
-    "edit write multiedit notebookedit strreplace searchreplace delete editnotebook editfile editfiles writefile"
-    " writetofile create createfile deletefile movefile renamefile replace replaceinfile replacestringinfile applydiff"
-    " multireplacestringinfile inserteditintofile editnotebookfile strreplaceeditor strreplacebasededittool".split()
+    [
+        "edit",
+        "write",
+        "multiedit",
+        "notebookedit",
+        "strreplace",
+        "searchreplace",
+        "delete",
+        "editnotebook",
+        "editfile",
+        "editfiles",
+        "writefile",
+        "writetofile",
+        "create",
+        "createfile",
+        "deletefile",
+        "movefile",
+        "renamefile",
+        "replace",
+        "replaceinfile",
+        "replacestringinfile",
+        "applydiff",
+        "multireplacestringinfile",
+        "inserteditintofile",
+        "editnotebookfile",
+        "strreplaceeditor",
+        "strreplacebasededittool",
+    ]
 )
 """Editing tools of hosts: the letters of their names, in lower case."""
 _MCP_EDITS: Final = re.compile(
@@ -25,7 +50,9 @@ _MCP_EDITS: Final = re.compile(
     r"|insert(content|atline|aftersymbol|beforesymbol)$|(delete|insert)lines$"
 )
 """Tools of MCP servers that change files which their input names, such as mcp__filesystem__write_file."""
-_SHELLS: Final = frozenset({"bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal"})
+_SHELLS: Final = frozenset(
+    {"bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal"}
+)
 _PATCHERS: Final = frozenset({"applypatch", "patch"})
 _READERS: Final = re.compile(r"read|view|list|search|find|grep|glob|get|fetch|query|look|show|todo|task|claim|release")
 
@@ -36,8 +63,10 @@ _PATHS: Final = (
 _MOVES: Final = ("source", "destination", "old_path", "new_path", "oldPath", "newPath")
 _LISTS: Final = ("edits", "replacements", "files", "paths", "file_paths", "filePaths")
 _PATCHES: Final = ("patch", "patchText", "diff", "input")
-_CONTENTS: Final = frozenset("content contents file_text new_string newString new_str new_source code text".split())
-_REMOTE: Final = frozenset("owner repo repository url bucket host branch".split())
+_CONTENTS: Final = frozenset(
+    ["content", "contents", "file_text", "new_string", "newString", "new_str", "new_source", "code", "text"]
+)
+_REMOTE: Final = frozenset(["owner", "repo", "repository", "url", "bucket", "host", "branch"])
 """Arguments of tools whose paths are on another machine."""
 _FOLDERS: Final = ("workdir", "working_directory", "workingDirectory", "cwd")
 _COMMANDS: Final = ("command", "cmd")
