@@ -86,7 +86,7 @@ def test_hooks_that_init_writes_run_for_the_tools_of_the_table(host: str, name: 
 
 @pytest.mark.check
 @pytest.mark.parametrize("host", FILES)
-def test_tools_of_a_host_are_guarded_as_the_table_says(
+def test_payloads_are_denied_as_the_table_of_guarded_tools_requires(
     host: str, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [it for it in cases(host) if not it.get("ignored") and "HOME" not in json.dumps(it["targets"])]

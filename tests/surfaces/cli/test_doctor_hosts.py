@@ -62,7 +62,7 @@ CLAUDE, CODEX = ".claude/settings.local.json", "~/.codex/config.toml"
         ("opencode", ".opencode/opencode.json", '{"plugins": ["./a.ts", "-*"]}', "so the plugin does not run"),
     ],
 )
-def test_what_the_settings_of_a_host_switch_off_is_reported(
+def test_hooks_and_servers_that_settings_switch_off_are_reported(
     name: str, path: str, text: str, says: str, here: Project
 ) -> None:
     (line,) = lines(name, here, path, text)
