@@ -15,7 +15,7 @@ MAX_BYTES: Final = 16 * 1024
 
 
 def is_new_problem(call: HookCall, files: HookFiles) -> bool:
-    """Whether it was not reported to the session yet why this call is not guarded. It counts as reported from now on."""
+    """Whether the session does not know yet why this call is not guarded. From now on it counts as known."""
     if not call.problem or call.event != "pre-edit":
         return False
     import hashlib  # slow to import, and rarely needed (auth/identity.py)
