@@ -59,7 +59,8 @@ class Notes:
     """Notes of one session. `names`: the name of each of its agents. `claims`: by `by` and `path`, because an agent and
     its sub-agent may hold the same file. `denied`: the edits that were denied, until it is known whether the host ran
     the tool nevertheless. `sessions`: in the notes of a host's session, those that have held its claims; in those of a
-    server's session, the sessions of its host; the newest first."""
+    server's session, the sessions of its host; the newest first. `reported`: tickets of others that an agent knows to
+    wait for what it holds: the agent, as in `HookCall.agent`, the resource and the version."""
 
     def __init__(
         self,
@@ -67,11 +68,13 @@ class Notes:
         claims: dict[tuple[str, str], HookClaim],
         denied: list[Denial] | None = None,
         sessions: list[str] | None = None,
+        reported: list[tuple[str, str, int]] | None = None,
     ) -> None:
         self.names = names
         self.claims = claims
         self.denied = denied or []
         self.sessions = sessions or []
+        self.reported = reported or []
 
     def note(self, claim: HookClaim) -> None:
         """Note a claim, in place of an earlier one of the same file and agent."""
@@ -98,7 +101,8 @@ class HookFiles:
             claims = {(it.by, it.path): it for it in (_claim_of(*claim) for claim in given["claims"])}
             names = {key: str(name) for key, name in given["names"].items()}
             denied = [_denial_of(*denial) for denial in given.get("denied", [])]
-            return Notes(names, claims, denied, list(map(str, given.get("sessions", []))))
+            reported = [_ticket_of(*ticket) for ticket in given.get("reported", [])]
+            return Notes(names, claims, denied, list(map(str, given.get("sessions", []))), reported)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return Notes({}, {})
 
@@ -232,6 +236,11 @@ def _claim_of(by: str, path: str, resource: str, version: int, agent: str, made:
 def _denial_of(agent: str, path: str, digest: str, at: int) -> Denial:
     """A denial as it was noted. Raises ValueError, TypeError, OverflowError."""
     return Denial(str(agent), str(path), str(digest), int(at))
+
+
+def _ticket_of(agent: str, resource: str, version: int) -> tuple[str, str, int]:
+    """A ticket as it was noted. Raises ValueError, TypeError, OverflowError."""
+    return str(agent), str(resource), int(version)
 
 
 def _encoded(notes: Notes) -> bytes:

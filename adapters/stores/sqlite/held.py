@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system import platform
 
@@ -20,7 +20,24 @@ _SELECT_HELD: Final = (
     "SELECT 1 FROM leases WHERE resource = ? AND version = ? AND kind = 'held' AND agent = ? AND session = ?"
     " AND principal IS NULL AND deadline - length / 2 > ?"
 )
+_SELECT_WAITING: Final = """SELECT held.agent, ticket.resource, ticket.version, ticket.agent, ticket.session
+    FROM leases AS ticket JOIN leases AS held ON held.session = :session AND held.kind = 'held'
+    AND held.principal IS NULL AND held.deadline > :now
+    WHERE ticket.kind = 'waits' AND ticket.deadline > :now AND (ticket.resource = held.resource
+    OR held.resource LIKE '%/' AND instr(ticket.resource || '/', held.resource) = 1
+    OR ticket.resource LIKE '%/' AND instr(held.resource || '/', ticket.resource) = 1)"""
+"""As `overlap` in resource.py."""
 _SELECT_ANY: Final = "SELECT 1 FROM leases WHERE session = ? UNION ALL SELECT 1 FROM losses WHERE session = ? LIMIT 1"
+
+
+class WaitingTicket(NamedTuple):
+    """A ticket of the queue. `holder`: the agent whose claim it waits for."""
+
+    holder: str
+    resource: str
+    version: int
+    agent: str
+    session: str | None
 
 
 class LeaseFile:
@@ -36,6 +53,13 @@ class LeaseFile:
         """Whether the session holds this grant, with more than half of its lease left."""
         parameters = (resource, version, agent, session, platform.steady())
         return self._is_this_boot and self._connection.execute(_SELECT_HELD, parameters).fetchone() is not None
+
+    def waiting(self, session: str) -> list[WaitingTicket]:
+        """The tickets that wait for what the session holds."""
+        if not self._is_this_boot:
+            return []
+        parameters = {"session": session, "now": platform.steady()}
+        return list(map(WaitingTicket._make, self._connection.execute(_SELECT_WAITING, parameters)))
 
     def is_idle(self, session: str) -> bool:
         """Whether the session neither holds nor awaits anything, and has no unreported loss."""
