@@ -76,6 +76,24 @@ class HookCall(NamedTuple):
         """`paths`, without symbolic links."""
         return [os.path.realpath(path) for path in self.paths]
 
+    @property
+    def reaches_agent(self) -> bool:
+        """Whether the host passes on to the agent what the hook prints for this event, if it allows the call."""
+        match self.event:
+            case "pre-edit":
+                return self.client != "codex"  # it shows a warning to the user
+            case "post-edit" | "read":
+                return self.client != "cursor" or self.name.lower() == "posttooluse"
+            case "prompt":
+                return self.client != "cursor"
+            case event:
+                return event == "start"
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether what its session holds is all that of this agent and its sub-agents."""
+        return self.client not in SHARED_SERVER and not self.agent
+
     def is_of_session(self, agent: str) -> bool:
         """Whether an agent of the same server belongs to the host's session."""
         return self.client not in SHARED_SERVER or agent == self.agent

@@ -12,7 +12,7 @@ from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, add_context, d
 from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import uncommitted
-from holdlog.adapters.hooks.holder import Check, Holder, allow
+from holdlog.adapters.hooks.holder import Check, Holder, HookAgent, allow
 from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
@@ -59,6 +59,8 @@ class HookWork:
         self._sessions: list[str] = []
         self._losses: list[Lost] = []
         self._holder = holder
+        self._denied_before = {it.path for it in notes.denied if it.agent == call.agent}
+        """Files whose edit was denied just before: the agent may have queued for them since, only to edit them."""
         self._own = own_session(call, holder.engine.identity)
         self._is_outlived = self._own != session.held_by and call.client not in SHARED_SERVER
         """Whether the session that holds the claims stays when the host's session is replaced by another one."""
@@ -138,10 +140,12 @@ class HookWork:
                     self._rename(call.called_name)
                     self._hand_over()
                 reason = self._claim_all() or self._check_reads()
-                lost = describe_losses(self._holder, self._losses)
+                lost, waiting = (
+                    describe_losses(self._agent, self._losses),
+                    self._report_waiting(is_again=bool(call.paths)),
+                )
                 if reason is not None:
-                    return denial(call, f"{reason} {lost}".rstrip())
-                waiting = describe_waiting(self._holder) if call.paths else ""
+                    return denial(call, " ".join(filter(None, [reason, lost, waiting])))
                 text = " ".join(filter(None, [*self._warnings, lost, waiting]))
                 return warning(call, text) if text else {}
             case "prompt" if call.client == "cursor":  # it adds nothing to the context: the next edit reports losses
@@ -151,13 +155,16 @@ class HookWork:
                 self._renew()
                 is_start = call.event == "start"
                 failures, notice = (self._files.take_failures(), self._policy_notice()) if is_start else ([], None)
-                text = describe_session(self._holder, self._name, is_start, self._losses, failures, notice)
+                text = describe_session(self._agent, is_start, self._losses, failures, notice)
+                self._report_waiting()
                 return add_context(call, text) if text else {}
             case "post-edit":
                 self._record_changes()
+                return self._context(self._report_waiting())
             case "read":
                 for path in self._call.real_paths:
                     self._reads.note(path, read_now(path))
+                return self._context(self._report_waiting())
             case "turn-end":
                 self._release_unchanged()
             case "subagent-end":
@@ -166,6 +173,25 @@ class HookWork:
             case "session-end":
                 self._release(lambda it: call.is_of_session(it.by))
         return {}
+
+    def _context(self, text: str) -> dict[str, Any]:
+        return add_context(self._call, text) if text else {}
+
+    def _report_waiting(self, is_again: bool = False) -> str:
+        """Who waits for what the agent holds, once for each waiter, or with `is_again` each time. Empty if the host
+        does not pass it on."""
+        call, agent = self._call, self._agent
+        others = [it for it in self._notes.reported if it[0] != call.agent]
+        now = [(call.agent, *it.key) for it in agent.waiting]
+        is_new = not set(now) <= set(self._notes.reported)
+        if call.reaches_agent:
+            self._notes.reported = [*others, *now]
+        return describe_waiting(agent) if is_again or (is_new and call.reaches_agent) else ""
+
+    @property
+    def _agent(self) -> HookAgent:
+        """The agent and what it holds now."""
+        return self._holder.agent(self._name, self._call.holds_all)
 
     @property
     def _name(self) -> str:
@@ -206,7 +232,7 @@ class HookWork:
                 continue
             name = self._name if self._call.client in SHARED_SERVER else None
             change = self._holder.change_by_another(resource, read.at, name)
-            text = describe_stale(self._engine, resource, change)
+            text = describe_stale(self._engine, resource, change, self._name)
             self._warnings.append(text)
             if policy.stale_reads == "deny" and change is not None:
                 self._denials.note(path, digest)
@@ -243,7 +269,7 @@ class HookWork:
                 if self._holder.is_own(refusal.hold, self._names_of_others()):
                     continue
                 if rule.mode == "warn":
-                    self._warnings.append(describe_warning(self._engine, refusal.hold, rule))
+                    self._warnings.append(describe_warning(self._engine, refusal.hold, rule, self._name))
                     continue
                 bound = self._session.server != "" or self._call.client == "codex"
                 return self._denied(path, new, describe_denial(self._engine, refusal.hold, self._name, bound))
@@ -264,7 +290,8 @@ class HookWork:
         if is_new and not self._losses:
             self._note_losses()
         if before is None or (before.version, before.agent) != (version, self._name):
-            claim = HookClaim(self._call.agent, real, resource, version, self._name, is_new, digest_of(real))
+            made = is_new or real in self._denied_before
+            claim = HookClaim(self._call.agent, real, resource, version, self._name, made, digest_of(real))
             self._notes.note(claim)
         return is_new
 

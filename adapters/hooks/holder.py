@@ -1,18 +1,21 @@
 """Claims of one session, as hooks make and release them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdlog.adapters.api.claims.files import FileChange, change_by_another
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.notes import HookClaim
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.claims.commands import RecordFileChange, Sweep
 from holdlog.domain.claims.lease import BY_LEASE, SECOND, Lease
 from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.names import acts_for
+from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import Hold, HoldlogError, InvalidError
 
 MAX_CLAIMS: Final = 1_000
@@ -25,6 +28,16 @@ Check = Callable[[AnyCommand, Caller], None]
 
 def allow(command: AnyCommand, caller: Caller) -> None:
     """A check that refuses nothing."""
+
+
+class HookAgent(NamedTuple):
+    """An agent, during a call of its hook. `leases`: what it and its sub-agents hold; `waiting`: the tickets of others
+    that wait for that."""
+
+    engine: Engine
+    name: str
+    leases: Sequence[Lease]
+    waiting: Sequence[Lease]
 
 
 class Holder:
@@ -111,6 +124,23 @@ class Holder:
         now = self.engine.requests.rules.steady()
         mine = (it for it in found if it.kind == "held" and it.principal == self.caller.principal)
         return sorted(it for it in mine if it.deadline > now)
+
+    def agent(self, name: str, is_whole: bool) -> HookAgent:
+        """The agent of this name. `is_whole`: everything that the session holds is its own or that of its sub-agents,
+        whatever their names."""
+        leases = [it for it in self.leases() if is_whole or acts_for(it.agent, name)]
+        return HookAgent(self.engine, name, leases, self._waiting_for(leases, name) if leases else [])
+
+    def _waiting_for(self, leases: Sequence[Lease], name: str) -> list[Lease]:
+        """The tickets that wait for what overlaps these, but not those of the agent itself."""
+        held = sorted({it.resource for it in leases})
+
+        def read(reader: Reader) -> list[Lease]:
+            return reader.leases.of(sorted({*held, *(claim.resource for claim in reader.overlapping(held))}))
+
+        found, now = self.engine.read_now(read), self.engine.requests.rules.steady()
+        others = (it for it in found if (it.agent, it.session) != (name, self.session))
+        return sorted(it for it in others if it.kind == "waits" and it.deadline > now)
 
     def resource(self, path: str) -> str | None:
         """The name under which `path` is claimed, as an agent passes it to our tools; None if it names nothing."""

@@ -63,9 +63,11 @@ class Notes:
     """Notes of one session. `names`: the name of each of its agents. `claims`: by `by` and `path`, because an agent and
     its sub-agent may hold the same file. `denied`: the edits that were denied, until it is known whether the host ran
     the tool nevertheless. `sessions`: in the notes of a host's session, those that have held its claims; in those of a
-    server's session, the sessions of its host; the newest first. `host`: the process that runs the session, as far as
-    it is known. `folder`: where it works. `ended`: the names of agents that have ended, `ALL` if all have. `stashes`:
-    the commits of the stash entries that the session has made."""
+    server's session, the sessions of its host; the newest first. `reported`: tickets of others that an agent knows to
+    wait for what it holds: the agent, as in `HookCall.agent`, the resource and the version.
+
+    `host`: the process that runs the session, as far as it is known. `folder`: where it works. `ended`: the names of
+    agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made."""
 
     def __init__(
         self,
@@ -73,11 +75,13 @@ class Notes:
         claims: dict[tuple[str, str], HookClaim],
         denied: list[Denial] | None = None,
         sessions: list[str] | None = None,
+        reported: list[tuple[str, str, int]] | None = None,
     ) -> None:
         self.names = names
         self.claims = claims
         self.denied = denied or []
         self.sessions = sessions or []
+        self.reported = reported or []
         self.host: HostProcess | None = None
         self.folder = ""
         self.ended: list[str] = []
@@ -113,7 +117,8 @@ class HookFiles:
             claims = {(it.by, it.path): it for it in (_claim_of(*claim) for claim in given["claims"])}
             names = {key: str(name) for key, name in given["names"].items()}
             denied = [_denial_of(*denial) for denial in given.get("denied", [])]
-            notes = Notes(names, claims, denied, list(map(str, given.get("sessions", []))))
+            reported = [_ticket_of(*ticket) for ticket in given.get("reported", [])]
+            notes = Notes(names, claims, denied, list(map(str, given.get("sessions", []))), reported)
             notes.host = _host_of(*given["host"]) if given.get("host") else None
             notes.folder = str(given.get("folder", ""))
             notes.ended = list(map(str, given.get("ended", [])))
@@ -272,6 +277,11 @@ def _denial_of(agent: str, path: str, digest: str, at: int) -> Denial:
 def _host_of(pid: int, started: str, boot: str, visible: str) -> HostProcess:
     """A process as it was noted. Raises ValueError, TypeError, OverflowError."""
     return HostProcess(int(pid), str(started), str(boot), str(visible))
+
+
+def _ticket_of(agent: str, resource: str, version: int) -> tuple[str, str, int]:
+    """A ticket as it was noted. Raises ValueError, TypeError, OverflowError."""
+    return str(agent), str(resource), int(version)
 
 
 def _encoded(notes: Notes) -> bytes:

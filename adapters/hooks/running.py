@@ -73,12 +73,13 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
             session = session_of(call, server, Identity(leases.salt)).held_by
             if server is not None and call.client not in SHARED_SERVER and call.event != "subagent-end":
                 files.set_paused(session, call.event == "turn-end")
-            reads = Reads(files, session, call.agent)
+            reads, notes = Reads(files, session, call.agent), files.read(session)
             if call.event == "read":
                 for path in call.real_paths:
                     reads.note(path, read_now(path))
-                return {}
-            if _needs_nothing(call, files.read(session), leases, session, reads):
+            if not _has_new_waiters(call, notes, leases, session) and _needs_nothing(
+                call, notes, leases, session, reads
+            ):
                 return {}
         if call.event == "read":  # the store is locked or damaged
             return {}
@@ -110,8 +111,21 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             return not notes.denied and leases.is_idle(session)
         case "turn-end" | "subagent-end":
             return not notes.denied and not notes.claims
-        case _:
-            return False
+        case event:
+            return event == "read"
+
+
+def _has_new_waiters(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
+    """Whether somebody waits for what the agent holds, and the agent does not know it."""
+    if not call.reaches_agent or not (waiting := leases.waiting(session)):
+        return False
+    name = name_of(call, notes)
+    return any(
+        (call.holds_all or f"{it.holder}/".startswith(f"{name}/"))
+        and (it.agent, it.session) != (name, session)
+        and (call.agent, it.resource, it.version) not in notes.reported
+        for it in waiting
+    )
 
 
 def _holds_all(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:

@@ -37,6 +37,15 @@ _SELECT_BELOW: Final = (
 )
 MAX_BELOW: Final = 10_000
 """Resources below one folder."""
+
+
+_SELECT_WAITING: Final = """SELECT held.agent, ticket.resource, ticket.version, ticket.agent, ticket.session
+    FROM leases AS ticket JOIN leases AS held ON held.session = :session AND held.kind = 'held'
+    AND held.principal IS NULL AND held.deadline > :now
+    WHERE ticket.kind = 'waits' AND ticket.deadline > :now AND (ticket.resource = held.resource
+    OR held.resource LIKE '%/' AND instr(ticket.resource || '/', held.resource) = 1
+    OR ticket.resource LIKE '%/' AND instr(held.resource || '/', ticket.resource) = 1)"""
+"""As `overlap` in resource.py."""
 _SELECT_ANY: Final = "SELECT 1 FROM leases WHERE session = ? UNION ALL SELECT 1 FROM losses WHERE session = ? LIMIT 1"
 
 
@@ -63,6 +72,16 @@ class ChangedResource(NamedTuple):
     sha256: str | None
 
 
+class WaitingTicket(NamedTuple):
+    """A ticket of the queue. `holder`: the agent whose claim it waits for."""
+
+    holder: str
+    resource: str
+    version: int
+    agent: str
+    session: str | None
+
+
 class LeaseFile:
     """The leases and changed files of an open store file. `salt`: that of its sessions."""
 
@@ -76,6 +95,13 @@ class LeaseFile:
         """Whether the session holds this grant, with more than half of its lease left."""
         parameters = (resource, version, agent, session, platform.steady())
         return self._is_this_boot and self._connection.execute(_SELECT_HELD, parameters).fetchone() is not None
+
+    def waiting(self, session: str) -> list[WaitingTicket]:
+        """The tickets that wait for what the session holds."""
+        if not self._is_this_boot:
+            return []
+        parameters = {"session": session, "now": platform.steady()}
+        return list(map(WaitingTicket._make, self._connection.execute(_SELECT_WAITING, parameters)))
 
     def is_idle(self, session: str) -> bool:
         """Whether the session neither holds nor awaits anything, and has no unreported loss."""
