@@ -33,6 +33,7 @@ _EVENT_OF: Final[Mapping[str, Event]] = {
     "beforeshellexecution": "pre-edit",
     "beforemcpexecution": "pre-edit",
     "posttooluse": "post-edit",
+    "aftershellexecution": "post-edit",
     "afterfileedit": "post-edit",
     "beforereadfile": "read",
     "userpromptsubmit": "prompt",
@@ -133,7 +134,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
     if found == "post-edit" and _text(given, "tool_name") in READS:
         found = "read"
     tool_input = _object(given.get("tool_input")) or given
-    tool = _text(given, "tool_name") or ("Bash" if name == "beforeShellExecution" else "")
+    tool = _text(given, "tool_name") or ("Bash" if name in ("beforeShellExecution", "afterShellExecution") else "")
     called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
     if tool and found != "read":
         changed = targets(tool, tool_input, folder)
@@ -183,6 +184,29 @@ def warning(call: HookCall, text: str) -> dict[str, Any]:
     if call.client == "codex":
         return {"systemMessage": text}
     return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
+
+
+def ask_person(call: HookCall, text: str) -> dict[str, Any]:
+    """The output that lets a person decide. Codex cannot ask, so it shows the text; a plain client denies the call."""
+    if call.client == "cursor":
+        return {"permission": "ask", "user_message": text, "agent_message": text}
+    if call.client in PLAIN:
+        return denial(call, f"{text} Ask your user to make it.")
+    if call.client == "codex":
+        return {"systemMessage": text}
+    asked = {"hookEventName": call.name, "permissionDecision": "ask", "permissionDecisionReason": text}
+    return {"hookSpecificOutput": asked}
+
+
+def ask_afterwards(call: HookCall) -> dict[str, Any]:
+    """The output that lets a plain client report the end of a shell command, too: other hosts always do."""
+    return {"after": True} if call.client in PLAIN else {}
+
+
+def is_denial(output: Mapping[str, Any]) -> bool:
+    """Whether an output keeps the host from running the tool."""
+    inner = output.get("hookSpecificOutput", {})
+    return "deny" in (output.get("permission"), output.get("decision"), inner.get("permissionDecision"))
 
 
 def add_context(call: HookCall, text: str) -> dict[str, Any]:

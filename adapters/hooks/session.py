@@ -87,6 +87,11 @@ def name_of(call: HookCall, notes: Notes) -> str:
     return f"{main}/{_short(call.agent)}" if call.agent else main
 
 
+def main_of(call: HookCall) -> str:
+    """The main agent of the call's session, as in `HookCall.agent`."""
+    return call.agent if call.client in SHARED_SERVER else ""
+
+
 def _short(text: str) -> str:
     import hashlib  # slow to import, and rarely needed (auth/identity.py)
 
