@@ -69,6 +69,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     if server is not None and not call.version:
         call = call._replace(version=server.version)
     if os.path.exists(store):
+        is_readable = False
         with suppress(sqlite3.Error), lease_file(store) as leases:
             session = session_of(call, server, Identity(leases.salt)).held_by
             if server is not None and call.client not in SHARED_SERVER and call.event != "subagent-end":
@@ -77,11 +78,10 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
             if call.event == "read":
                 for path in call.real_paths:
                     reads.note(path, read_now(path))
-            if not _has_new_waiters(call, notes, leases, session) and _needs_nothing(
-                call, notes, leases, session, reads
-            ):
+            if _needs_nothing(call, notes, leases, session, reads):
                 return {}
-        if call.event == "read":  # the store is locked or damaged
+            is_readable = True
+        if call.event == "read" and not is_readable:  # the store is locked or damaged
             return {}
     if server is not None:
         from holdlog.adapters.hooks.asking import HookFailedError, ask
@@ -99,6 +99,8 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
 def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str, reads: Reads) -> bool:
     """Whether the call changes nothing and prints nothing, as far as known without opening the whole store."""
     paths = call.real_paths
+    if _has_new_waiters(call, notes, leases, session):
+        return False
     match call.event:
         case "pre-edit":
             hands_over = call.claiming and session.startswith("hook-")
@@ -111,8 +113,10 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             return not notes.denied and leases.is_idle(session)
         case "turn-end" | "subagent-end":
             return not notes.denied and not notes.claims
-        case event:
-            return event == "read"
+        case "read":
+            return True
+        case _:
+            return False
 
 
 def _has_new_waiters(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
