@@ -64,8 +64,12 @@ class ResourceNames(Protocol):
     def claimable(self, text: str) -> str:
         """Like `canonical`, but for a new claim. Also raises ValueError for a name that protects nothing."""
 
+    def file(self, path: str) -> str | None:
+        """The canonical name of the file at a path, whatever it is called; None if it is in no workspace.
+        Raises ValueError."""
+
     def located(self, text: str) -> "WorkspacePath | None":
-        """The workspace of a resource and its path there. Raises ValueError."""
+        """The workspace of a resource or an absolute path, and the path there. Raises ValueError."""
 
     def shown(self, resource: str) -> str:
         """A name for a stored resource that `canonical` accepts."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdlog.adapters.hooks.binding import sessions_with_server
+from holdlog.adapters.operating_system.ancestry import HostProcess
 from holdlog.adapters.operating_system.pause import hooks_folder, pause_file
 
 MAX_FAILURES: Final = 16 * 1024
@@ -24,6 +25,9 @@ LOCK_SECONDS: Final = 1.0
 """How long a hook waits for another one of the session."""
 KEPT_SECONDS: Final = 7 * 24 * 60 * 60
 """Notes of sessions that did not end are removed this long after their last change."""
+
+ALL: Final = "*"
+"""In `Notes.ended`, all agents of the session."""
 
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """A pipe in place of a file must not block."""
@@ -60,7 +64,10 @@ class Notes:
     its sub-agent may hold the same file. `denied`: the edits that were denied, until it is known whether the host ran
     the tool nevertheless. `sessions`: in the notes of a host's session, those that have held its claims; in those of a
     server's session, the sessions of its host; the newest first. `reported`: tickets of others that an agent knows to
-    wait for what it holds: the agent, as in `HookCall.agent`, the resource and the version."""
+    wait for what it holds: the agent, as in `HookCall.agent`, the resource and the version.
+
+    `host`: the process that runs the session, as far as it is known. `folder`: where it works. `ended`: the names of
+    agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made."""
 
     def __init__(
         self,
@@ -75,6 +82,15 @@ class Notes:
         self.denied = denied or []
         self.sessions = sessions or []
         self.reported = reported or []
+        self.host: HostProcess | None = None
+        self.folder = ""
+        self.ended: list[str] = []
+        self.stashes: list[str] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remember."""
+        return not (self.names or self.claims or self.denied or self.ended or self.stashes)
 
     def note(self, claim: HookClaim) -> None:
         """Note a claim, in place of an earlier one of the same file and agent."""
@@ -102,7 +118,12 @@ class HookFiles:
             names = {key: str(name) for key, name in given["names"].items()}
             denied = [_denial_of(*denial) for denial in given.get("denied", [])]
             reported = [_ticket_of(*ticket) for ticket in given.get("reported", [])]
-            return Notes(names, claims, denied, list(map(str, given.get("sessions", []))), reported)
+            notes = Notes(names, claims, denied, list(map(str, given.get("sessions", []))), reported)
+            notes.host = _host_of(*given["host"]) if given.get("host") else None
+            notes.folder = str(given.get("folder", ""))
+            notes.ended = list(map(str, given.get("ended", [])))
+            notes.stashes = list(map(str, given.get("stashes", [])))
+            return notes
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return Notes({}, {})
 
@@ -117,7 +138,7 @@ class HookFiles:
             try:
                 yield notes
             finally:  # also what was claimed before something failed
-                if not (notes.names or notes.claims or notes.denied):
+                if notes.is_empty:
                     path.unlink(missing_ok=True)
                 elif (after := _encoded(notes)) != before:
                     self._replace(path, after)
@@ -131,6 +152,21 @@ class HookFiles:
             os.close(self._open(path, os.O_WRONLY | os.O_CREAT))
         else:
             path.unlink(missing_ok=True)
+
+    def age_of(self, session: str) -> float:
+        """Seconds since the notes of a session were changed; infinite if there are none."""
+        try:
+            return max(0.0, time.time() - os.stat(self.folder / f"{session}.json").st_mtime)
+        except OSError:
+            return float("inf")
+
+    def all_sessions(self) -> list[str]:
+        """The sessions that have notes."""
+        try:
+            names = os.listdir(self.folder)
+        except OSError:
+            return []
+        return [it.removesuffix(".json") for it in names if it.endswith(".json") and it != OBSERVED]
 
     def sessions_with_server(self) -> set[str]:
         """The sessions of live stdio servers on the store."""
@@ -236,6 +272,11 @@ def _claim_of(by: str, path: str, resource: str, version: int, agent: str, made:
 def _denial_of(agent: str, path: str, digest: str, at: int) -> Denial:
     """A denial as it was noted. Raises ValueError, TypeError, OverflowError."""
     return Denial(str(agent), str(path), str(digest), int(at))
+
+
+def _host_of(pid: int, started: str, boot: str, visible: str) -> HostProcess:
+    """A process as it was noted. Raises ValueError, TypeError, OverflowError."""
+    return HostProcess(int(pid), str(started), str(boot), str(visible))
 
 
 def _ticket_of(agent: str, resource: str, version: int) -> tuple[str, str, int]:

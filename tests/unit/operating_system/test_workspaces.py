@@ -78,6 +78,13 @@ def refusal(known: Workspaces, text: str) -> str:
     return str(refused.value)
 
 
+def refusal_to_claim(known: Workspaces, text: str) -> str:
+    with pytest.raises(ValueError, match="must") as refused:
+        known.claimable(text)
+    assert str(refused.value).isprintable()
+    return str(refused.value)
+
+
 def test_path_is_named_from_the_root_of_the_workspace(repo: Path):
     for text in ("src/main.py", "./src//main.py", "src\\main.py", repo / "src/main.py", f"file://{repo}/src/main.py"):
         assert canonical(repo, text) == "src/main.py"
@@ -196,7 +203,7 @@ def test_broken_worktree_is_skipped(repo: Path, home: Path, damage: str):
         case _:
             tree.rename(home / "away")
             repository(tree)
-    assert "known workspace" in refusal(spaces(repo), "file://tree/x.py")
+    assert "known workspace" in refusal_to_claim(spaces(repo), "file://tree/x.py")
     assert canonical(repo, whole / "x.py") == "file://whole/x.py"
 
 
@@ -293,7 +300,7 @@ def test_paths_stay_unchanged_without_a_workspace(home: Path):
         assert canonical(home / "plain", text) == resource.canonical(text)
     assert canonical(home / "plain", "file:///etc/hosts") == "/etc/hosts"
     assert canonical(Path("/"), "x.py") == "x.py"
-    assert "a known workspace (none here);" in refusal(spaces(home / "plain"), "file://web/x.py")
+    assert "a known workspace (none here);" in refusal_to_claim(spaces(home / "plain"), "file://web/x.py")
     assert spaces(home / "plain").elsewhere("x.py") == []
 
 
@@ -327,7 +334,7 @@ def test_naming_a_workspace_renames_it(repo: Path):
     assert known.canonical("file://core/x.py") == "x.py"
     assert known.canonical(str(tree / "x.py")) == "file://tree/x.py"
     assert known.elsewhere("file://tree/x.py") == [("core", "x.py")]
-    assert "a known workspace (core, tree);" in refusal(known, "file://feature/x.py")
+    assert "a known workspace (core, tree);" in refusal_to_claim(known, "file://feature/x.py")
 
 
 def test_given_name_overrides_that_of_a_worktree(repo: Path, home: Path):
@@ -381,9 +388,9 @@ def test_path_outside_every_workspace_is_refused_with_a_remedy(repo: Path, home:
         assert OUTSIDE in refusal(spaces(repo), text)
 
 
-def test_unknown_workspace_is_refused_with_the_known_names(repo: Path):
+def test_claim_in_an_unknown_workspace_is_refused_with_the_known_names(repo: Path):
     for text in ("file://web/x.py", "file://Main/x.py", "file://web", "file://localhost/etc/hosts"):
-        message = refusal(spaces(repo), text)
+        message = refusal_to_claim(spaces(repo), text)
         assert "a known workspace (main);" in message
         assert "web" not in message
 

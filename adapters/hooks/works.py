@@ -1,0 +1,187 @@
+"""Whose work the dirty files of a worktree are: of the session that holds a file, or else that changed it last.
+
+Standard library only and quick to import: the hook's fast path uses it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache
+from typing import Final, NamedTuple, Protocol
+
+from holdlog.adapters.hooks.dirty import DirtyFile, DirtyWorktree, committed
+from holdlog.adapters.hooks.notes import ALL, HookFiles, Notes
+from holdlog.adapters.operating_system.ancestry import is_running
+from holdlog.adapters.stores.sqlite.held import ChangedResource, HeldResource
+
+LIVE_SECONDS: Final = 300
+"""A session whose host is not known is live for this long after its last call."""
+_UNKNOWN: Final = ("??", "!!")
+"""Files that git does not know."""
+_OVER_HTTP: Final = ("mcp-", "meta-")
+"""How the sessions of agents begin whose tools are reached over HTTP."""
+
+
+class Ledger(Protocol):
+    """What a store knows about files: `LeaseFile`, or `ReaderLedger` for an open store."""
+
+    def all_held(self) -> list[HeldResource]: ...
+    def last_change(self, resource: str) -> ChangedResource | None: ...
+    def changed_below(self, folder: str) -> list[str]: ...
+
+
+class Party(NamedTuple):
+    """Those whose work counts as the caller's. `sessions`: of the caller, hashed. `agent`: its name; `others`: the
+    names of the other agents of the session, without the main one. `is_shared`: each agent of the session is a session
+    of the host."""
+
+    sessions: frozenset[str]
+    agent: str
+    others: frozenset[str] = frozenset()
+    is_shared: bool = False
+    principal: str | None = None
+
+    def holds(self, held: HeldResource) -> bool:
+        """Whether a claim is the party's own. A sub-agent's is not."""
+        if held.principal != self.principal:
+            return False
+        if held.session in self.sessions:
+            return held.agent == self.agent if self.is_shared else held.agent not in self.others
+        # As in Holder.is_own: an agent whose tools are reached over HTTP has a session there, or none.
+        is_over_http = held.session is None or held.session.startswith(_OVER_HTTP)
+        return held.agent == self.agent and is_over_http and any(it.startswith("hook-") for it in self.sessions)
+
+    def made(self, change: ChangedResource) -> bool:
+        """Whether a change is the party's own, sub-agents included."""
+        if change.session not in self.sessions or change.principal != self.principal:
+            return False
+        return not self.is_shared or change.agent == self.agent
+
+
+NOBODY: Final = Party(frozenset(), "")
+"""A party without work: all is that of others."""
+
+
+def party_of(
+    notes: Notes, sessions: Collection[str], agent: str, by: str = "", main: str = "", is_shared: bool = False
+) -> Party:
+    """The party of an agent. `notes`: of the session that holds its claims; `by`, `main`: the keys of the agent and of
+    the main agent in `Notes.names`."""
+    names = {name for key, name in notes.names.items() if key not in (by, main)}
+    names |= {it.agent for it in notes.claims.values() if it.by not in (by, main)}
+    return Party(frozenset(sessions), agent, frozenset(names - {agent, notes.names.get(main)}), is_shared)
+
+
+class FileWork(NamedTuple):
+    """A dirty file, and the session that holds it or changed it last. `path`: absolute. `status`: as in DirtyFile.
+    `resource`: its name. `seconds`: since when it is held, or since it was changed. `holds`: whether the session holds
+    it. `is_live`: whether the session still works."""
+
+    path: str
+    status: str
+    resource: str
+    agent: str
+    session: str | None
+    seconds: float
+    holds: bool
+    is_live: bool
+
+
+class Sessions:
+    """Which sessions of a store are live. Reads each session's notes once."""
+
+    def __init__(self, files: HookFiles, with_server: Callable[[], set[str]] | None = None) -> None:
+        self.notes = cache(files.read)
+        self._age = cache(files.age_of)
+        self._with_server = cache(with_server or files.sessions_with_server)
+
+    def is_live(self, session: str | None, agent: str, seconds: float, has_ended: bool = False) -> bool:
+        """Whether a session still works: its host's process exists, or, where that is not known, it called within
+        `LIVE_SECONDS`. `seconds`: since its last known call. `has_ended`: the store knows that it ended."""
+        if session is None:
+            return seconds < LIVE_SECONDS
+        notes = self.notes(session)
+        if {agent, ALL} & {*notes.ended}:
+            return False
+        if session in self._with_server():
+            return True
+        runs = None if notes.host is None else is_running(notes.host)
+        if runs is not None:
+            return runs
+        return not has_ended and min(seconds, self._age(session)) < LIVE_SECONDS
+
+
+def works(
+    ledger: Ledger, names: Callable[[str], Sequence[str]], sessions: Sessions, party: Party, worktree: DirtyWorktree
+) -> list[FileWork]:
+    """The dirty files that another session holds or changed last, by path: neither those of `party`, nor those of a
+    person, nor those whose last recorded change is committed. `names`: the resources that a path may be, a folder
+    ending with a slash. Raises GitFailedError."""
+    found = _Works(ledger, names, sessions, party)
+    by_path = {work.path: work for file in worktree.files for work in found.of(file)}
+    changes = {path: found.changes[path] for path, it in by_path.items() if not it.holds and it.status not in _UNKNOWN}
+    for path in committed(worktree.root, changes):
+        del by_path[path]
+    return [by_path[path] for path in sorted(by_path)]
+
+
+class _Works:
+    def __init__(self, ledger: Ledger, names: Callable[[str], Sequence[str]], sessions: Sessions, party: Party) -> None:
+        self._ledger = ledger
+        self._names = names
+        self._sessions = sessions
+        self._party = party
+        self._now = time.time_ns() // 1000
+        self._files: dict[str, HeldResource] = {}
+        self._folders: dict[str, HeldResource] = {}
+        for held in ledger.all_held():
+            known = self._folders if held.resource.endswith("/") else self._files
+            if held.resource not in known or party.holds(known[held.resource]):  # shared: another's counts
+                known[held.resource] = held
+        self.changes: dict[str, tuple[float, str | None]] = {}
+
+    def of(self, file: DirtyFile) -> Iterator[FileWork]:
+        """The works of others in a dirty file, or in an untracked folder."""
+        if not file.path.endswith("/"):
+            work = next(filter(None, (self._of_resource(file, it) for it in self._names(file.path))), None)
+            if work is not None:
+                yield work
+            return
+        for folder in self._names(file.path):
+            below = {it for it in self._files if it.startswith(folder)} | {*self._ledger.changed_below(folder)}
+            covered = self._cover(folder)
+            for resource in sorted(below):
+                path = file.path + resource.removeprefix(folder)
+                if resource.startswith(folder) and not resource.endswith("/") and os.path.lexists(path):
+                    work = self._of_resource(DirtyFile(path, file.status), resource)
+                    if work is not None:
+                        yield work
+            if covered is not None and not self._party.holds(covered):
+                yield self._held(file, folder, covered)
+
+    def _of_resource(self, file: DirtyFile, resource: str) -> FileWork | None:
+        held = self._files.get(resource) or self._cover(resource)
+        if held is not None and not self._party.holds(held):
+            return self._held(file, resource, held)
+        change = self._ledger.last_change(resource)
+        if change is None or change.session is None or self._party.made(change):
+            return None
+        seconds = max(0, self._now - change.at) / 1_000_000
+        is_live = self._sessions.is_live(change.session, change.agent, seconds)
+        self.changes[file.path] = (change.at / 1_000_000, change.sha256)
+        return FileWork(file.path, file.status, resource, change.agent, change.session, seconds, False, is_live)
+
+    def _held(self, file: DirtyFile, resource: str, held: HeldResource) -> FileWork:
+        seconds = max(0, self._now - held.since) / 1_000_000
+        is_live = self._sessions.is_live(held.session, held.agent, held.idle, held.server == "")
+        return FileWork(file.path, file.status, resource, held.agent, held.session, seconds, True, is_live)
+
+    def _cover(self, resource: str) -> HeldResource | None:
+        """The claim of a folder that contains a resource."""
+        if not self._folders:
+            return None
+        at = len(resource)
+        while (at := resource.rfind("/", 0, at)) > 0:
+            if (held := self._folders.get(resource[: at + 1])) is not None:
+                return held
+        return None
