@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import find_server
-from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall, parse
+from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall, folder_of, parse, read_json
 from holdlog.adapters.hooks.notes import HookFiles, Notes
+from holdlog.adapters.hooks.problems import add_problem, is_new_problem
 from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.session import name_of, session_of
 from holdlog.adapters.operating_system.location import find_store, project_root, state_location
@@ -55,6 +56,9 @@ def run(words: Sequence[str]) -> int:
                 if call is not None:
                     call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
                     output = _answer(call, store, files)
+                    if is_new_problem(call, files):
+                        output = add_problem(call, output)
+                        _report(call.event, BadInputError(call.problem), files)
             elif not isinstance(given, dict):
                 raise BadInputError("the input must be a JSON object")
     except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
@@ -145,10 +149,7 @@ def _read() -> object:
     text = sys.stdin.buffer.read(MAX_INPUT + 1)
     if len(text) > MAX_INPUT:
         raise BadInputError(f"standard input is larger than {MAX_INPUT // 1024 // 1024} MB")
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    return read_json(text)
 
 
 def _enter(given: object) -> None:
@@ -156,14 +157,11 @@ def _enter(given: object) -> None:
     the one in which the host started the hook. Raises BadInputError for the plain form."""
     if not isinstance(given, dict):
         return
-    folder, roots = given.get("cwd"), given.get("workspace_roots")
-    if not folder and isinstance(roots, list) and roots:
-        folder = roots[0]
-    if isinstance(folder, str) and folder:
+    if folder := folder_of(given):
         try:
             os.chdir(folder)
         except (OSError, ValueError):
-            if not given.get("hook_event_name"):
+            if not given.get("hook_event_name") and not given.get("hookEventName"):
                 raise BadInputError("cwd: must be a folder that exists") from None
 
 
