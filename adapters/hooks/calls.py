@@ -25,9 +25,12 @@ MAX_CONTEXT: Final = 300
 LONGEST_PATH: Final = 4096
 """Bytes. No system call takes a longer one (PATH_MAX of Linux)."""
 LONGEST_VERSION: Final = 100
+MAX_PROMPT: Final = 40
+"""Characters of a prompt that a person recognizes a session by."""
 MAX_PATHS: Final = 1_000
 """Paths of one call."""
 
+_MAX_EXAMINED: Final = 10 * MAX_PROMPT
 _EVENT_OF: Final[Mapping[str, Event]] = {
     "pretooluse": "pre-edit",
     "beforeshellexecution": "pre-edit",
@@ -58,7 +61,7 @@ class HookCall(NamedTuple):
     empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
     of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
     the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
-    Targets."""
+    Targets. `prompt`: the first words of what the user wrote."""
 
     event: Event
     name: str
@@ -74,6 +77,7 @@ class HookCall(NamedTuple):
     git: tuple[GitCommand, ...] = ()
     reports: bool = False
     problem: str = ""
+    prompt: str = ""
 
     @property
     def real_paths(self) -> list[str]:
@@ -177,6 +181,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
         version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
         resumes=_text(given, "reason") in ("clear", "resume"),
+        prompt=_first_words(_text(given, "prompt")) if found in ("start", "prompt") else "",
     )
 
 
@@ -258,6 +263,15 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
     replaced."""
     found = next((given[name] for name in names if isinstance(given.get(name), str) and given[name]), "")
     return str(found).replace("\0", "?").encode(errors="replace").decode()
+
+
+def _first_words(text: str) -> str:
+    """The first words in one line of visible characters, at most `MAX_PROMPT` of them."""
+    words = "".join(it for it in " ".join(text[:_MAX_EXAMINED].split()) if it.isprintable())
+    if len(words) <= MAX_PROMPT:
+        return words
+    cut = words[:MAX_PROMPT]
+    return f"{cut[:-1].rpartition(' ')[0] or cut[:-1]}…"
 
 
 def _is_path(path: str) -> bool:

@@ -8,14 +8,14 @@ from typing import Any
 
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
-from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, add_context, denial, warning
+from holdlog.adapters.hooks.calls import PLAIN, SHARED_SERVER, HookCall, add_context, denial, warning
 from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import uncommitted
 from holdlog.adapters.hooks.holder import Check, Holder, HookAgent, allow
 from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now
-from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
+from holdlog.adapters.hooks.session import HookSession, main_of, name_of, own_session, session_of, terminal_of
 from holdlog.adapters.hooks.texts import (
     describe_denial,
     describe_human,
@@ -29,6 +29,7 @@ from holdlog.adapters.hooks.texts import (
 from holdlog.adapters.policy.in_force import FolderRule, project_policy, rule_below, rule_of
 from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
 from holdlog.adapters.runtime.request_context import RequestContext
+from holdlog.domain.claims.lease import BY_LEASE
 from holdlog.domain.names import allowed_agent_name
 from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
 
@@ -70,6 +71,7 @@ class HookWork:
         if self._is_replaced():
             return {}
         self._note_use()
+        self._note_terminal()
         self._adopt()
         self._denials.observe()
         output = self._answer()
@@ -86,6 +88,14 @@ class HookWork:
         """Note that the host's session uses its server now."""
         if self._is_outlived and self._call.event in ("start", "prompt", "pre-edit"):
             self._notes.sessions = list(dict.fromkeys([self._own, *self._notes.sessions]))[:MAX_SESSIONS]
+
+    def _note_terminal(self) -> None:
+        """Note where the agent works, except over HTTP: there, its notes are not those of this machine's user."""
+        if self._call.event not in ("start", "prompt", "pre-edit") or self._session.server == BY_LEASE:
+            return
+        terminal = terminal_of(self._call, self._notes, self._engine.identity)
+        if terminal is not None:
+            self._notes.terminals[self._main] = terminal
 
     def _adopt(self) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what hooks claimed and
@@ -130,6 +140,8 @@ class HookWork:
                 for key in [key for key in names if self._call.is_of_session(key)]:
                     del names[key]
         if self._call.event == "session-end":
+            if not self._call.resumes:
+                self._notes.terminals.pop(self._main, None)
             self._files.remove_old()
 
     def _answer(self) -> dict[str, Any]:
@@ -175,7 +187,9 @@ class HookWork:
         return {}
 
     def _context(self, text: str) -> dict[str, Any]:
-        return add_context(self._call, text) if text else {}
+        """The output after a call."""
+        add = warning if self._call.client in PLAIN else add_context
+        return add(self._call, text) if text else {}
 
     def _report_waiting(self, is_again: bool = False) -> str:
         """Who waits for what the agent holds, once for each waiter, or with `is_again` each time. Empty if the host
@@ -199,8 +213,7 @@ class HookWork:
 
     @property
     def _main(self) -> str:
-        """The main agent, as in `HookCall.agent`."""
-        return self._call.agent if self._call.client in SHARED_SERVER else ""
+        return main_of(self._call)
 
     def _policy_notice(self) -> str | None:
         """That `holdlog.toml` is not in force although there is one."""

@@ -25,7 +25,9 @@ _MCP_EDITS: Final = re.compile(
     r"|insert(content|atline|aftersymbol|beforesymbol)$|(delete|insert)lines$"
 )
 """Tools of MCP servers that change files which their input names, such as mcp__filesystem__write_file."""
-_SHELLS: Final = frozenset({"bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal"})
+_SHELLS: Final = frozenset(
+    {"bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal"}
+)
 _PATCHERS: Final = frozenset({"applypatch", "patch"})
 _READERS: Final = re.compile(r"read|view|list|search|find|grep|glob|get|fetch|query|look|show|todo|task|claim|release")
 

@@ -59,6 +59,16 @@ class Denial(NamedTuple):
     at: int
 
 
+class Terminal(NamedTuple):
+    """Where an agent works, for people: texts of agents and users, which no other agent reads. `session`: the hashed id
+    of the host's session; `host`: the host and its version; `prompt`: the first words of the session's first prompt."""
+
+    session: str
+    folder: str
+    host: str
+    prompt: str
+
+
 class Notes:
     """Notes of one session. `names`: the name of each of its agents. `claims`: by `by` and `path`, because an agent and
     its sub-agent may hold the same file. `denied`: the edits that were denied, until it is known whether the host ran
@@ -67,7 +77,8 @@ class Notes:
     wait for what it holds: the agent, as in `HookCall.agent`, the resource and the version.
 
     `host`: the process that runs the session, as far as it is known. `folder`: where it works. `ended`: the names of
-    agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made."""
+    agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made.
+    `terminals`: where the agents work that are no sub-agents, as in `HookCall.agent`."""
 
     def __init__(
         self,
@@ -86,11 +97,12 @@ class Notes:
         self.folder = ""
         self.ended: list[str] = []
         self.stashes: list[str] = []
+        self.terminals: dict[str, Terminal] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remember."""
-        return not (self.names or self.claims or self.denied or self.ended or self.stashes)
+        return not (self.names or self.claims or self.denied or self.ended or self.stashes or self.terminals)
 
     def note(self, claim: HookClaim) -> None:
         """Note a claim, in place of an earlier one of the same file and agent."""
@@ -123,6 +135,7 @@ class HookFiles:
             notes.folder = str(given.get("folder", ""))
             notes.ended = list(map(str, given.get("ended", [])))
             notes.stashes = list(map(str, given.get("stashes", [])))
+            notes.terminals = {key: _terminal_of(*it) for key, it in given.get("terminals", {}).items()}
             return notes
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return Notes({}, {})
@@ -282,6 +295,11 @@ def _host_of(pid: int, started: str, boot: str, visible: str) -> HostProcess:
 def _ticket_of(agent: str, resource: str, version: int) -> tuple[str, str, int]:
     """A ticket as it was noted. Raises ValueError, TypeError, OverflowError."""
     return str(agent), str(resource), int(version)
+
+
+def _terminal_of(session: str, folder: str, host: str, prompt: str) -> Terminal:
+    """A terminal as it was noted. Raises TypeError."""
+    return Terminal(str(session), str(folder), str(host), str(prompt))
 
 
 def _encoded(notes: Notes) -> bytes:

@@ -20,7 +20,7 @@ from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall,
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.problems import add_problem, is_new_problem
 from holdlog.adapters.hooks.reads import Reads, read_now
-from holdlog.adapters.hooks.session import name_of, session_of
+from holdlog.adapters.hooks.session import main_of, name_of, session_of, terminal_of
 from holdlog.adapters.operating_system.location import find_store, project_root, state_location
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
@@ -83,6 +83,8 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
                 for path in call.real_paths:
                     reads.note(path, read_now(path))
             if _needs_nothing(call, notes, leases, session, reads):
+                if call.prompt:
+                    _note_prompt(call, files, session, Identity(leases.salt))
                 return {}
             is_readable = True
         if call.event == "read" and not is_readable:  # the store is locked or damaged
@@ -121,6 +123,16 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             return True
         case _:
             return False
+
+
+def _note_prompt(call: HookCall, files: HookFiles, session: str, identity: Identity) -> None:
+    """Note the first words of the session's first prompt."""
+    with suppress(OSError):
+        if terminal_of(call, files.read(session), identity) is not None:
+            with files.change(session) as notes:
+                terminal = terminal_of(call, notes, identity)
+                if terminal is not None:
+                    notes.terminals[main_of(call)] = terminal
 
 
 def _has_new_waiters(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
