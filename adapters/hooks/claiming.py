@@ -26,12 +26,13 @@ from holdlog.adapters.hooks.texts import (
     describe_waiting,
     describe_warning,
 )
+from holdlog.adapters.hooks.works import Sessions
 from holdlog.adapters.policy.in_force import FolderRule, project_policy, rule_below, rule_of
 from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.claims.lease import BY_LEASE
 from holdlog.domain.names import allowed_agent_name
-from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
+from holdlog.domain.refusals import BusyError, Hold, HoldlogError, InvalidError
 
 
 def perform(
@@ -285,8 +286,16 @@ class HookWork:
                     self._warnings.append(describe_warning(self._engine, refusal.hold, rule, self._name))
                     continue
                 bound = self._session.server != "" or self._call.client == "codex"
-                return self._denied(path, new, describe_denial(self._engine, refusal.hold, self._name, bound))
+                hold = self._with_end(refusal.hold)
+                return self._denied(path, new, describe_denial(self._engine, hold, self._name, bound))
         return None
+
+    def _with_end(self, hold: Hold) -> Hold:
+        """The hold, as ended if hooks know that its agent has ended."""
+        lease = self._holder.lease_of(hold)
+        if lease is None or lease.session is None or not Sessions(self._files).has_ended(lease.session, lease.agent):
+            return hold
+        return hold._replace(session_ended=True)
 
     def _denied(self, path: str, new: list[str], reason: str) -> str:
         """Release what this call has claimed, and note the denial to see whether the host obeys it."""

@@ -1,6 +1,8 @@
 """Who holds a file and who waits for it, as hooks report it to agents."""
 
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,9 @@ import pytest
 
 from holdlog.adapters.auth.identity import SessionId
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.texts import describe_denial, describe_stale, describe_warning
+from holdlog.adapters.operating_system.ancestry import HostProcess, host_process
 from holdlog.adapters.policy.policy import DEFAULT_RULE
 from holdlog.domain.claims.lease import BY_LEASE, SECOND
 from holdlog.domain.refusals import Hold
@@ -150,3 +154,27 @@ def test_command_of_a_denial_names_any_file(store: Path, name: str) -> None:
 
     words = shlex.split(denial(store, resource=name).partition("run: ")[2].partition(", then")[0])
     assert words == ["holdlog", "claim", name.replace("-x", "./-x"), "--agent", "ann", "--wait", "50"]
+
+
+def test_denial_says_that_the_host_of_the_holder_does_not_run(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def denied() -> str:
+        output = hook(monkeypatch, capsys, edit("PreToolUse", "a.py", "s-2"))["hookSpecificOutput"]
+        return str(output["permissionDecisionReason"])
+
+    hook(monkeypatch, capsys, edit("PreToolUse", "a.py"))
+    (session,) = HookFiles(store).all_sessions()
+    here = this_process()
+    for host, has_ended in ((here, False), (here._replace(started="another process"), True)):
+        with HookFiles(store).change(session) as notes:
+            notes.host = host
+        assert ("whose process has ended; it becomes free in 5 min." in denied()) is has_ended
+
+
+def this_process() -> HostProcess:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        found = host_process(child.pid)
+        child.communicate(b"\n")
+    assert found is not None
+    return found
