@@ -9,6 +9,7 @@ from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.past.responses import PastHeld
 from holdlog.adapters.api.request import Query
+from holdlog.adapters.cli.terminals import Terminals
 from holdlog.adapters.cli.texts import duration, marked, short, table
 from holdlog.domain.ports import Reader
 
@@ -18,16 +19,27 @@ SESSION_CHARACTERS = 6
 
 
 AnyHeld = TypeVar("AnyHeld", bound=claims.Held | PastHeld)
-Facts = tuple[str, str, str, str]
+COLUMNS = 10
+Facts = tuple[str, ...]
 
 
 class BoardWithSessions(claims.Board):
-    """The board, and the sessions of the claims: by resource as shown, and version. JSON leaves them out."""
+    """The board, the sessions of the claims, by resource as shown and version, and where their agents work. JSON leaves
+    them out."""
 
     sessions: dict[tuple[str, int], str] = Field(default={}, exclude=True)
+    terminals: Any = Field(default=Terminals(), exclude=True)
 
 
-def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> Query[BoardWithSessions]:
+class AgentsWithTerminals(claims.AgentSessions):
+    """The agents, and where they work. JSON leaves that out."""
+
+    terminals: Any = Field(default=Terminals(), exclude=True)
+
+
+def board_with_sessions(
+    requests: Any, agent: str | None, after: str | None, terminals: Terminals
+) -> Query[BoardWithSessions]:
     board: Query[claims.Board] = requests.claims.board(agent, PAGE, after)
 
     def answer(reader: Reader) -> BoardWithSessions:
@@ -35,21 +47,23 @@ def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> 
         shown = requests.rules.spell
         grants = [(shown(claim.resource), grant) for claim in reader.claims(None, -1) for grant in claim.grants]
         sessions = {(name, grant.version): grant.session for name, grant in grants if grant.session is not None}
-        return BoardWithSessions(**found.__dict__, sessions=sessions)
+        return BoardWithSessions(**found.__dict__, sessions=sessions, terminals=terminals)
 
     return Query(answer, large=True)
 
 
 def describe_board(board: claims.Board) -> str:
     sessions = board.sessions if isinstance(board, BoardWithSessions) else {}
+    terminals = board.terminals if isinstance(board, BoardWithSessions) else Terminals()
 
     def facts(held: claims.Held) -> Facts:
-        left = f"expires in {duration(held.expires_in_seconds)}"
+        left, session = f"expires in {duration(held.expires_in_seconds)}", sessions.get((held.resource, held.version))
         return (
             left if held.holder_connected else f"{left}, not connected",
             _note(held.holder_note),
             ", ".join(filter(None, (held.agent_name, held.agent_model))),
-            session_start(sessions.get((held.resource, held.version))),
+            session_start(session),
+            *terminals.describe(session, held.held_by),
         )
 
     return board_table(board.claims, board.queues, facts)
@@ -64,8 +78,8 @@ def board_table(board: Iterable[AnyHeld], queues: Iterable[claims.Queue], facts:
         rows.append((marked(held.resource), holder, shared, f"for {duration(held.held_for_seconds)}", *facts(held)))
         rows += _queue(waiters.pop(held.resource, []))
     for resource, line in waiters.items():
-        rows += [(marked(resource), *[""] * 7), *_queue(line)]
-    return table(rows)
+        rows += [(marked(resource),), *_queue(line)]
+    return table([(*row, *[""] * (COLUMNS - len(row))) for row in rows])
 
 
 def _queue(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
@@ -77,8 +91,6 @@ def _queue(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
             f"for {duration(waiter.since_seconds)}",
             "away" if waiter.present is False else "",
             _note(waiter.note),
-            "",
-            "",
         )
         for number, waiter in enumerate(line, start=1)
     ]
@@ -97,6 +109,7 @@ def session_start(session: str | None) -> str:
 
 
 def describe_agents(board: claims.AgentSessions) -> str:
+    terminals = board.terminals if isinstance(board, AgentsWithTerminals) else Terminals()
     last_calls = [
         "" if it.idle_seconds is None else f"last call {duration(it.idle_seconds)} ago" for it in board.agents
     ]
@@ -111,6 +124,7 @@ def describe_agents(board: claims.AgentSessions) -> str:
                 ago,
                 session_start(agent.session),
                 ", ".join(filter(None, (agent.name, agent.model, agent.purpose))),
+                *terminals.describe(agent.session, agent.agent, agent.folder),
             )
             for agent, ago in zip(board.agents, last_calls, strict=True)
         ]

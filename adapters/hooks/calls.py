@@ -9,14 +9,14 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from holdlog.adapters.hooks.files import Targets, named_path, targets
+from holdlog.adapters.hooks.files import Targets, local_path, named_path, targets
 from holdlog.adapters.hooks.git import GitCommand
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
-Client = Literal["claude", "codex", "cursor", "opencode", "agent"]
+Client = Literal["claude", "codex", "cursor", "opencode", "vscode", "agent"]
 
 EVENTS: Final = get_args(Event)
-SHARED_SERVER: Final = frozenset({"cursor", "opencode"})
+SHARED_SERVER: Final = frozenset({"cursor", "opencode", "vscode"})
 """Hosts whose sessions share one server, so that each session is an agent."""
 PLAIN: Final = frozenset({"opencode", "agent"})
 """Clients that read the plain form."""
@@ -25,9 +25,12 @@ MAX_CONTEXT: Final = 300
 LONGEST_PATH: Final = 4096
 """Bytes. No system call takes a longer one (PATH_MAX of Linux)."""
 LONGEST_VERSION: Final = 100
+MAX_PROMPT: Final = 40
+"""Characters of a prompt that a person recognizes a session by."""
 MAX_PATHS: Final = 1_000
 """Paths of one call."""
 
+_MAX_EXAMINED: Final = 10 * MAX_PROMPT
 _EVENT_OF: Final[Mapping[str, Event]] = {
     "pretooluse": "pre-edit",
     "beforeshellexecution": "pre-edit",
@@ -44,8 +47,14 @@ _EVENT_OF: Final[Mapping[str, Event]] = {
     "sessionend": "session-end",
 }
 
-READS: Final = frozenset({"Read", "NotebookRead"})
+READS: Final = frozenset({"Read", "NotebookRead", "read_file", "read"})
 """Tools that read a file."""
+_MARKS: Final = b"\xef\xbb\xbf"
+"""A byte order mark. Some pipes on Windows add one, and some hosts another."""
+_SHELL_EVENTS: Final = frozenset({"beforeShellExecution", "afterShellExecution"})
+"""Events of Cursor that name no tool."""
+_FOREIGN: Final = frozenset({"hookEventName", "sessionId", "toolName", "toolArgs"})
+"""Fields of VS Code and Copilot, which run the hooks of Claude Code, too."""
 _NAMING: Final = ("claim", "release", "register")
 """Ends of the names of our tools whose argument `agent` is the caller; in others it is a filter."""
 
@@ -55,7 +64,7 @@ class HookCall(NamedTuple):
     empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
     of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
     the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
-    Targets."""
+    Targets. `prompt`: the first words of what the user wrote."""
 
     event: Event
     name: str
@@ -71,6 +80,7 @@ class HookCall(NamedTuple):
     git: tuple[GitCommand, ...] = ()
     reports: bool = False
     problem: str = ""
+    prompt: str = ""
 
     @property
     def real_paths(self) -> list[str]:
@@ -108,33 +118,50 @@ class NotAHookCallError(BadInputError):
     """The input is malformed, or names no event or session."""
 
 
+def read_json(text: bytes) -> object:
+    """The JSON of a host; None if it is not JSON."""
+    while text.startswith(_MARKS):
+        text = text[len(_MARKS) :]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def folder_of(given: Mapping[str, Any]) -> str:
+    """The folder in which the agent works; empty if the host names none."""
+    return local_path(_text(given, "cwd") or next(iter(_texts(given.get("workspace_roots"))), ""))
+
+
 def parse(given: object, event: str | None) -> HookCall | None:
-    """Read the host's input; None for an event that needs nothing. `event`: named on the command line. Raises
-    BadInputError."""
+    """Read the host's input; None for an event that needs nothing, and for one of a host that runs the hooks of
+    another one in a form that is not known. `event`: named on the command line. Raises BadInputError."""
     if not isinstance(given, dict):
         raise NotAHookCallError("the input must be a JSON object")
     if event is not None and event not in EVENTS:
         raise BadInputError(f"the event must be one of {', '.join(EVENTS)}")
-    name = _text(given, "hook_event_name")
+    name = _text(given, "hook_event_name", "hookEventName")
     found = event or _EVENT_OF.get(name.lower())
-    if found is None:
-        if name:
+    session = _text(given, "conversation_id", "session_id", "sessionId")
+    if name and found is None:
+        return None
+    if not (found and session):
+        if not _FOREIGN.isdisjoint(given):
             return None
         raise NotAHookCallError(
-            "hook_event_name: is missing; name the event in the command or the URL, such as pre-edit"
+            "session_id: is missing"
+            if found
+            else "hook_event_name: is missing; name the event in the command or the URL, such as pre-edit"
         )
-    session = _text(given, "conversation_id") or _text(given, "session_id")
-    if not session:
-        raise NotAHookCallError("session_id: is missing")
     client = _client_of(given, name)
-    folder = _text(given, "cwd") or next(iter(_texts(given.get("workspace_roots"))), "") or os.getcwd()
+    folder = folder_of(given) or os.getcwd()
     agent = _text(given, "agent_id") or _text(given, "subagent_id")
     if client in SHARED_SERVER and found != "subagent-end":
         agent = agent or session
-    if found == "post-edit" and _text(given, "tool_name") in READS:
+    tool = _text(given, "tool_name", "toolName") or ("Bash" if name in _SHELL_EVENTS else "")
+    if found == "post-edit" and tool in READS:
         found = "read"
-    tool_input = _object(given.get("tool_input")) or given
-    tool = _text(given, "tool_name") or ("Bash" if name in ("beforeShellExecution", "afterShellExecution") else "")
+    tool_input = _object(given.get("tool_input", given.get("toolArgs"))) or given
     called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
     if tool and found != "read":
         changed = targets(tool, tool_input, folder)
@@ -157,22 +184,25 @@ def parse(given: object, event: str | None) -> HookCall | None:
         version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
         resumes=_text(given, "reason") in ("clear", "resume"),
+        prompt=_first_words(_text(given, "prompt")) if found in ("start", "prompt") else "",
     )
 
 
 def denial(call: HookCall, reason: str) -> dict[str, Any]:
     """The output that keeps the host from running the tool."""
-    if call.client == "cursor":
-        return {"permission": "deny", "user_message": reason, "agent_message": reason}
     if call.client in PLAIN:
         return {"decision": "deny", "reason": reason}
-    return {
+    claude = {
         "hookSpecificOutput": {
             "hookEventName": call.name,
             "permissionDecision": "deny",
             "permissionDecisionReason": reason,
         }
     }
+    if call.client == "cursor":  # it also runs the hooks of Claude Code, under their names
+        cursor = {"permission": "deny", "user_message": reason, "agent_message": reason}
+        return cursor | (claude if call.name[:1].isupper() else {})
+    return claude
 
 
 def warning(call: HookCall, text: str) -> dict[str, Any]:
@@ -222,6 +252,8 @@ def add_context(call: HookCall, text: str) -> dict[str, Any]:
 def _client_of(given: Mapping[str, Any], name: str) -> Client:
     if "cursor_version" in given or "workspace_roots" in given or name[:1].islower():
         return "cursor"
+    if "hookEventName" in given or "sessionId" in given:
+        return "vscode"
     if not name:
         return "opencode" if given.get("client") == "opencode" else "agent"
     return "codex" if "turn_id" in given or given.get("tool_name") == "apply_patch" else "claude"
@@ -243,19 +275,29 @@ def _plain_paths(given: Mapping[str, Any]) -> list[str]:
 
 
 def _object(given: object) -> dict[str, Any]:
-    """The input of a tool, which Cursor passes as JSON in a string for MCP."""
+    """The input of a tool, which Cursor passes as JSON in a string for MCP. A text that is not JSON is a patch."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
         except (ValueError, RecursionError):
-            return {}
+            return {"input": given}
     return given if isinstance(given, dict) else {}
 
 
-def _text(given: Mapping[str, Any], name: str) -> str:
-    """A text of the input, empty if it is missing. Characters that neither a path nor UTF-8 can have are replaced."""
-    found = given.get(name)
-    return found.replace("\0", "?").encode(errors="replace").decode() if isinstance(found, str) else ""
+def _text(given: Mapping[str, Any], *names: str) -> str:
+    """The first text of these fields, empty if they are missing. Characters that neither a path nor UTF-8 can have are
+    replaced."""
+    found = next((given[name] for name in names if isinstance(given.get(name), str) and given[name]), "")
+    return str(found).replace("\0", "?").encode(errors="replace").decode()
+
+
+def _first_words(text: str) -> str:
+    """The first words in one line of visible characters, at most `MAX_PROMPT` of them."""
+    words = "".join(it for it in " ".join(text[:_MAX_EXAMINED].split()) if it.isprintable())
+    if len(words) <= MAX_PROMPT:
+        return words
+    cut = words[:MAX_PROMPT]
+    return f"{cut[:-1].rpartition(' ')[0] or cut[:-1]}…"
 
 
 def _is_path(path: str) -> bool:

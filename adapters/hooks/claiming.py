@@ -8,7 +8,7 @@ from typing import Any
 
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
-from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, add_context, ask_person, denial, warning
+from holdlog.adapters.hooks.calls import PLAIN, SHARED_SERVER, HookCall, add_context, ask_person, denial, warning
 from holdlog.adapters.hooks.command_guard import CommandGuard, find_settings, note_process
 from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
@@ -16,7 +16,7 @@ from holdlog.adapters.hooks.dirty import uncommitted
 from holdlog.adapters.hooks.holder import Check, Holder, HookAgent, allow
 from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now
-from holdlog.adapters.hooks.session import HookSession, main_of, name_of, own_session, session_of
+from holdlog.adapters.hooks.session import HookSession, main_of, name_of, own_session, session_of, terminal_of
 from holdlog.adapters.hooks.texts import (
     describe_denial,
     describe_human,
@@ -28,13 +28,14 @@ from holdlog.adapters.hooks.texts import (
     describe_waiting,
     describe_warning,
 )
+from holdlog.adapters.hooks.works import Sessions
 from holdlog.adapters.operating_system.ancestry import HostProcess, host_process
 from holdlog.adapters.policy.in_force import FolderRule, project_policy, rule_below, rule_of
 from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.claims.lease import BY_LEASE
 from holdlog.domain.names import allowed_agent_name
-from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
+from holdlog.domain.refusals import BusyError, Hold, HoldlogError, InvalidError
 
 
 def perform(
@@ -85,6 +86,7 @@ class HookWork:
         if self._is_replaced():
             return {}
         self._note_use()
+        self._note_terminal()
         self._adopt()
         note_process(self._notes, self._call, self._name, self._host)
         self._denials.observe()
@@ -102,6 +104,14 @@ class HookWork:
         """Note that the host's session uses its server now."""
         if self._is_outlived and self._call.event in ("start", "prompt", "pre-edit"):
             self._notes.sessions = list(dict.fromkeys([self._own, *self._notes.sessions]))[:MAX_SESSIONS]
+
+    def _note_terminal(self) -> None:
+        """Note where the agent works, except over HTTP: there, its notes are not those of this machine's user."""
+        if self._call.event not in ("start", "prompt", "pre-edit") or self._session.server == BY_LEASE:
+            return
+        terminal = terminal_of(self._call, self._notes, self._engine.identity)
+        if terminal is not None:
+            self._notes.terminals[self._main] = terminal
 
     def _adopt(self) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what hooks claimed and
@@ -147,6 +157,8 @@ class HookWork:
                 for key in [key for key in names if self._call.is_of_session(key)]:
                     del names[key]
         if self._call.event == "session-end":
+            if not self._call.resumes:
+                self._notes.terminals.pop(self._main, None)
             self._files.remove_old()
 
     def _answer(self) -> dict[str, Any]:
@@ -196,7 +208,9 @@ class HookWork:
         return {}
 
     def _context(self, text: str) -> dict[str, Any]:
-        return add_context(self._call, text) if text else {}
+        """The output after a call."""
+        add = warning if self._call.client in PLAIN else add_context
+        return add(self._call, text) if text else {}
 
     def _report_waiting(self, is_again: bool = False) -> str:
         """Who waits for what the agent holds, once for each waiter, or with `is_again` each time. Empty if the host
@@ -293,8 +307,16 @@ class HookWork:
                     self._warnings.append(describe_warning(self._engine, refusal.hold, rule, self._name))
                     continue
                 bound = self._session.server != "" or self._call.client == "codex"
-                return self._denied(path, new, describe_denial(self._engine, refusal.hold, self._name, bound))
+                hold = self._with_end(refusal.hold)
+                return self._denied(path, new, describe_denial(self._engine, hold, self._name, bound))
         return None
+
+    def _with_end(self, hold: Hold) -> Hold:
+        """The hold, as ended if hooks know that its agent has ended."""
+        lease = self._holder.lease_of(hold)
+        if lease is None or lease.session is None or not Sessions(self._files).has_ended(lease.session, lease.agent):
+            return hold
+        return hold._replace(session_ended=True)
 
     def _denied(self, path: str, new: list[str], reason: str) -> str:
         """Release what this call has claimed, and note the denial to see whether the host obeys it."""

@@ -83,12 +83,16 @@ class Holder:
         ended = found.past.version or 0
         return ended < claim.version or (ended == claim.version and found.past.outcome == "expired")
 
+    def lease_of(self, hold: Hold) -> Lease | None:
+        """The lease that blocks a claim."""
+        resource = hold.covered_by or hold.resource
+        found = self.engine.read_now(lambda reader: reader.leases.of([resource]))
+        return next((it for it in found if it.version == hold.version), None)
+
     def is_own(self, hold: Hold, others: AbstractSet[str]) -> bool:
         """Whether the holder is this very agent under another name or session. `others`: names of the session's other
         agents."""
-        resource, version = hold.covered_by or hold.resource, hold.version
-        found = self.engine.read_now(lambda reader: reader.leases.of([resource]))
-        holder = next((it for it in found if it.version == version), None)
+        holder = self.lease_of(hold)
         if holder is None or holder.principal != self.caller.principal or hold.in_line:
             return False
         if holder.session in self.sessions:

@@ -80,6 +80,16 @@ class BeforeCommand(NamedTuple):
     stashes: dict[str, list[str]]
 
 
+class Terminal(NamedTuple):
+    """Where an agent works, for people: texts of agents and users, which no other agent reads. `session`: the hashed id
+    of the host's session; `host`: the host and its version; `prompt`: the first words of the session's first prompt."""
+
+    session: str
+    folder: str
+    host: str
+    prompt: str
+
+
 class Notes:
     """Notes of one session. `names`: the name of each of its agents. `claims`: by `by` and `path`, because an agent and
     its sub-agent may hold the same file. `denied`: the edits that were denied, until it is known whether the host ran
@@ -89,7 +99,8 @@ class Notes:
 
     `host`: the process that runs the session, as far as it is known. `folder`: where it works. `ended`: the names of
     agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made,
-    with the name of the agent. `before`: by agent, as in `HookCall.agent`."""
+    with the name of the agent. `before`: by agent, as in `HookCall.agent`. `terminals`: where the agents work that are
+    no sub-agents, by agent, too."""
 
     def __init__(
         self,
@@ -109,11 +120,13 @@ class Notes:
         self.ended: list[str] = []
         self.stashes: list[tuple[str, str]] = []
         self.before: dict[str, BeforeCommand] = {}
+        self.terminals: dict[str, Terminal] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remember."""
-        return not (self.names or self.claims or self.denied or self.ended or self.stashes or self.before)
+        lists = (self.names, self.claims, self.denied, self.ended, self.stashes, self.before, self.terminals)
+        return not any(lists)
 
     def note(self, claim: HookClaim) -> None:
         """Note a claim, in place of an earlier one of the same file and agent."""
@@ -147,6 +160,7 @@ class HookFiles:
             notes.ended = list(map(str, given.get("ended", [])))
             notes.stashes = [(str(commit), str(agent)) for commit, agent in given.get("stashes", [])]
             notes.before = {str(agent): _before_of(*before) for agent, before in given.get("before", {}).items()}
+            notes.terminals = {key: _terminal_of(*it) for key, it in given.get("terminals", {}).items()}
             return notes
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return Notes({}, {})
@@ -337,6 +351,11 @@ def _before_of(running: int, at: int, files: dict[str, Any], stashes: dict[str, 
 def _ticket_of(agent: str, resource: str, version: int) -> tuple[str, str, int]:
     """A ticket as it was noted. Raises ValueError, TypeError, OverflowError."""
     return str(agent), str(resource), int(version)
+
+
+def _terminal_of(session: str, folder: str, host: str, prompt: str) -> Terminal:
+    """A terminal as it was noted. Raises TypeError."""
+    return Terminal(str(session), str(folder), str(host), str(prompt))
 
 
 def _encoded(notes: Notes) -> bytes:

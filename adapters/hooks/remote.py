@@ -21,6 +21,7 @@ from holdlog.adapters.hooks.git import GitCommand
 from holdlog.adapters.hooks.guarding import with_named
 from holdlog.adapters.hooks.holder import Check, Holder
 from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.problems import add_problem, is_new_problem
 from holdlog.adapters.hooks.session import own_session, session_of
 from holdlog.adapters.operating_system.location import is_url, state_location
 from holdlog.adapters.operating_system.private import make_private_folder
@@ -62,7 +63,10 @@ def _perform(context: RequestContext, call: HookCall, files: HookFiles, check: C
         session = session_of(call, bound, context.engine.identity).held_by
         source = source_of(call, Holder(context, session, check), own, files, files.read(session))
         if before_command(call, source, session):
-            return output | ask_afterwards(call)
+            output |= ask_afterwards(call)
+    if is_new_problem(call, files):
+        files.record_failure(call.event, f"{call.problem}; the edit is not guarded")
+        return add_problem(call, output)
     return output
 
 

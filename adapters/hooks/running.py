@@ -16,10 +16,20 @@ from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import BoundServer, find_server
-from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall, ask_afterwards, is_denial, parse
+from holdlog.adapters.hooks.calls import (
+    SHARED_SERVER,
+    BadInputError,
+    HookCall,
+    ask_afterwards,
+    folder_of,
+    is_denial,
+    parse,
+    read_json,
+)
 from holdlog.adapters.hooks.notes import HookFiles, Notes
+from holdlog.adapters.hooks.problems import add_problem, is_new_problem
 from holdlog.adapters.hooks.reads import Reads, read_now
-from holdlog.adapters.hooks.session import name_of, session_of
+from holdlog.adapters.hooks.session import main_of, name_of, session_of, terminal_of
 from holdlog.adapters.operating_system.location import find_store, project_root, state_location
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
@@ -59,6 +69,9 @@ def run(words: Sequence[str]) -> int:
                 if call is not None:
                     call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
                     output = _answer(call, store, files)
+                    if is_new_problem(call, files):
+                        output = add_problem(call, output)
+                        _report(call.event, BadInputError(call.problem), files)
             elif not isinstance(given, dict):
                 raise BadInputError("the input must be a JSON object")
     except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
@@ -87,6 +100,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
 
 def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
     if os.path.exists(store):
+        is_readable = False
         with suppress(sqlite3.Error), lease_file(store) as leases:
             session = session_of(call, server, Identity(leases.salt)).held_by
             if server is not None and call.client not in SHARED_SERVER and call.event != "subagent-end":
@@ -95,13 +109,17 @@ def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer |
             if call.event == "read":
                 for path in call.real_paths:
                     reads.note(path, read_now(path))
+            has_news = call.reaches_agent and files.has_news(session)
             if (
-                not _has_news(call, files, notes, leases, session)
+                not has_news
                 and _needs_nothing(call, notes, leases, session, reads)
                 and _is_harmless(call, store, files, leases, session)
             ):
+                if call.prompt:
+                    _note_prompt(call, files, session, Identity(leases.salt))
                 return {}
-        if call.event == "read":  # the store is locked or damaged
+            is_readable = True
+        if call.event == "read" and not is_readable:  # the store is locked or damaged
             return {}
     if server is not None:
         from holdlog.adapters.hooks.asking import HookFailedError, ask
@@ -119,6 +137,8 @@ def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer |
 def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str, reads: Reads) -> bool:
     """Whether the call changes nothing and prints nothing, as far as known without opening the whole store."""
     paths = call.real_paths
+    if _has_new_waiters(call, notes, leases, session):
+        return False
     match call.event:
         case "pre-edit":
             hands_over = call.claiming and session.startswith("hook-")
@@ -131,8 +151,20 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             return not notes.denied and leases.is_idle(session)
         case "turn-end" | "subagent-end":
             return not notes.denied and not notes.claims
-        case event:
-            return event == "read"
+        case "read":
+            return True
+        case _:
+            return False
+
+
+def _note_prompt(call: HookCall, files: HookFiles, session: str, identity: Identity) -> None:
+    """Note the first words of the session's first prompt."""
+    with suppress(OSError):
+        if terminal_of(call, files.read(session), identity) is not None:
+            with files.change(session) as notes:
+                terminal = terminal_of(call, notes, identity)
+                if terminal is not None:
+                    notes.terminals[main_of(call)] = terminal
 
 
 def _is_harmless(call: HookCall, store: Path, files: HookFiles, leases: LeaseFile, session: str) -> bool:
@@ -152,13 +184,9 @@ def _is_harmless(call: HookCall, store: Path, files: HookFiles, leases: LeaseFil
         return False
 
 
-def _has_news(call: HookCall, files: HookFiles, notes: Notes, leases: LeaseFile, session: str) -> bool:
-    """Whether somebody waits for what the agent holds, or changed it, and the agent does not know it."""
-    if not call.reaches_agent:
-        return False
-    if files.has_news(session):
-        return True
-    if not (waiting := leases.waiting(session)):
+def _has_new_waiters(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
+    """Whether somebody waits for what the agent holds, and the agent does not know it."""
+    if not call.reaches_agent or not (waiting := leases.waiting(session)):
         return False
     name = name_of(call, notes)
     return any(
@@ -182,10 +210,7 @@ def _read() -> object:
     text = sys.stdin.buffer.read(MAX_INPUT + 1)
     if len(text) > MAX_INPUT:
         raise BadInputError(f"standard input is larger than {MAX_INPUT // 1024 // 1024} MB")
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    return read_json(text)
 
 
 def _enter(given: object) -> None:
@@ -193,14 +218,11 @@ def _enter(given: object) -> None:
     the one in which the host started the hook. Raises BadInputError for the plain form."""
     if not isinstance(given, dict):
         return
-    folder, roots = given.get("cwd"), given.get("workspace_roots")
-    if not folder and isinstance(roots, list) and roots:
-        folder = roots[0]
-    if isinstance(folder, str) and folder:
+    if folder := folder_of(given):
         try:
             os.chdir(folder)
         except (OSError, ValueError):
-            if not given.get("hook_event_name"):
+            if not given.get("hook_event_name") and not given.get("hookEventName"):
                 raise BadInputError("cwd: must be a folder that exists") from None
 
 

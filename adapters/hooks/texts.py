@@ -67,7 +67,7 @@ def _describe_hold(engine: Engine, hold: Hold, name: str) -> str:
     # A clock that was set back would place the claim in the future.
     since = f" since {utc(hold.claimed_at):%H:%M:%S} UTC ({_duration(held_for)})" if held_for >= 0 else ""
     if hold.session_ended:
-        return f"{what} is held by {who}{since}, whose process has ended; the claim expires in {left}"
+        return f"{what} is held by {who}{since}, whose process has ended; it becomes free in {left}"
     return f"{what} is held by {who}{since}; the claim expires in {left} unless it is renewed"
 
 

@@ -100,6 +100,13 @@ class Sessions:
         self._age = cache(files.age_of)
         self._with_server = cache(with_server or files.sessions_with_server)
 
+    def has_ended(self, session: str, agent: str) -> bool:
+        """Whether an agent is known to have ended, by its last hook or because its host's process does not run."""
+        notes = self.notes(session)
+        if {agent, ALL} & {*notes.ended}:
+            return True
+        return notes.host is not None and is_running(notes.host) is False and session not in self._with_server()
+
     def is_live(self, session: str | None, agent: str, seconds: float, has_ended: bool = False) -> bool:
         """Whether a session still works: its host's process exists, or, where that is not known, it called within
         `LIVE_SECONDS`. So does one that another session continues. `seconds`: since its last known call. `has_ended`:

@@ -58,6 +58,18 @@ def host_of(pid: int) -> int | None:
     return None
 
 
+def version_of_host(pid: int, name: str) -> str:
+    """The version in the path of the program `name` that started a process; empty if unknown."""
+    import re
+
+    try:
+        path = os.readlink(f"/proc/{host_of(pid)}/exe")
+    except OSError:
+        return ""
+    found = re.search(rf"{re.escape(name)}.*/v?(\d+\.\d+\.\d+)(?=/|$)", path)
+    return found[1] if found else ""
+
+
 def ancestors(pid: int) -> list[int]:
     """The pids of the processes that a process comes from, nearest first."""
     found: list[int] = []

@@ -28,7 +28,8 @@ SLACK = 12
 STEPS = 12
 """Of each actor."""
 HELD = re.compile(
-    r"holdlog: (?P<file>\S+) (is held by (?P<holder>\S+) since \d\d:\d\d:\d\d UTC \(.+\)(; the claim|, whose process has ended; the claim) expires in .+"
+    r"holdlog: (?P<file>\S+) (is held by (?P<holder>\S+) since \d\d:\d\d:\d\d UTC \(.+\)"
+    r"(; the claim expires|, whose process has ended; it becomes free) in .+"
     r"|is reserved for (?P<waiter>\S+), who waited for it, for at most .+)"
     r"\. Work on something else first, or (call claim\(resource=.+, agent=.+, wait_seconds=50\) of holdlog"
     r"|run: holdlog claim \S+ --agent \S+ --wait 50), then try again\."
