@@ -40,9 +40,11 @@ _EVENT_OF: Final[Mapping[str, Event]] = {
     "afterfileedit": "post-edit",
     "beforereadfile": "read",
     "userpromptsubmit": "prompt",
+    "userpromptsubmitted": "prompt",
     "beforesubmitprompt": "prompt",
     "sessionstart": "start",
     "stop": "turn-end",
+    "agentstop": "turn-end",
     "subagentstop": "subagent-end",
     "sessionend": "session-end",
 }
@@ -202,6 +204,8 @@ def denial(call: HookCall, reason: str) -> dict[str, Any]:
     if call.client == "cursor":  # it also runs the hooks of Claude Code, under their names
         cursor = {"permission": "deny", "user_message": reason, "agent_message": reason}
         return cursor | (claude if call.name[:1].isupper() else {})
+    if call.client == "vscode":  # Copilot reads it at the top
+        return {"permissionDecision": "deny", "permissionDecisionReason": reason} | claude
     return claude
 
 
@@ -250,10 +254,12 @@ def add_context(call: HookCall, text: str) -> dict[str, Any]:
 
 
 def _client_of(given: Mapping[str, Any], name: str) -> Client:
-    if "cursor_version" in given or "workspace_roots" in given or name[:1].islower():
+    if "cursor_version" in given or "workspace_roots" in given:
         return "cursor"
-    if "hookEventName" in given or "sessionId" in given:
+    if name and not _FOREIGN.union({"timestamp"}).isdisjoint(given):
         return "vscode"
+    if name[:1].islower():
+        return "cursor"
     if not name:
         return "opencode" if given.get("client") == "opencode" else "agent"
     return "codex" if "turn_id" in given or given.get("tool_name") == "apply_patch" else "claude"
