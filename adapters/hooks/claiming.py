@@ -189,7 +189,8 @@ class HookWork:
                 failures, notice = (self._files.take_failures(), self._policy_notice()) if is_start else ([], None)
                 text = describe_session(self._agent, is_start, self._losses, failures, notice)
                 self._report_waiting()
-                return self._context(" ".join(filter(None, [self._commands.news(), text])))
+                text = " ".join(filter(None, [self._commands.news(), text]))
+                return add_context(call, text) if text else {}
             case "post-edit":
                 self._record_changes()
                 changed = self._commands.compare()
