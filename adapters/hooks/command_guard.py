@@ -107,10 +107,12 @@ def note_process(notes: Notes, call: HookCall, name: str, host: HostProcess | No
     if host is not None:
         notes.host, notes.folder = host, call.folder
     match call.event:
-        case "session-end":
-            notes.ended = [name if main_of(call) else ALL, *notes.ended][:MAX_ENDED]
-        case "subagent-end" if call.agent:
+        case "session-end" | "subagent-end" if main_of(call):  # each agent is a session of the host
             notes.ended = [name, *notes.ended][:MAX_ENDED]
+        case "session-end":
+            notes.ended = [ALL]
+        case "subagent-end":
+            pass  # its work is that of the session
         case "turn-end":
             notes.before.pop(call.agent, None)
         case _:
