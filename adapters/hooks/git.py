@@ -481,11 +481,12 @@ def _mv(call: _Call) -> list[GitAction]:
     goals = [goal]
     if os.path.isdir(os.path.join(folder, goal)):
         goals = [os.path.join(goal, os.path.basename((source or "").rstrip("/"))) for source in sources]
+    names = (*names, *call.repository.names(goals, with_folders=True))
     if not call.has("force", "k") and any(os.path.lexists(os.path.join(folder, path)) for path in goals):
-        return []  # git refuses
+        return [call.action("discards", names=names)]  # git refuses, unless a command before it removes the file
     kinds = "scui" if any(map(os.path.isdir, names)) else "sc"
     words = [f":(literal){word}" if _PATTERN & set(word) else word for word in (*filter(None, sources), *goals)]
-    return [call.action("discards", kinds, words, names=(*names, *call.repository.names(goals, with_folders=True)))]
+    return [call.action("discards", kinds, words, names=names)]
 
 
 def _reset(call: _Call) -> list[GitAction]:
