@@ -152,7 +152,7 @@ def test_moving_head_below_work_of_others_is_a_warning(sides: Terminals) -> None
     assert "src/a.py (claude-" in output["additionalContext"]
 
 
-def test_files_of_an_ended_session_deny_nothing_and_a_commit_says_so(sides: Terminals) -> None:
+def test_files_of_an_ended_session_deny_nothing_and_a_commit_names_them(sides: Terminals) -> None:
     sides.edit("s-1", "src/a.py", "x = 2\n")
     sides.hook("s-1", "SessionEnd", reason="other")
     assert sides.bash("s-2", "git stash") == {}
