@@ -23,6 +23,8 @@ LONG_TEXT: Final = 200
 MAX_STEPS: Final = 5_000
 """Simple commands, counting those of a loop each time."""
 MAX_DEPTH: Final = 100
+NESTED_READ: Final = 10
+"""How much a command within a text, such as that of `bash -c`, adds to the depth."""
 MAX_WORDS: Final = 500
 """Words that braces or a glob result in."""
 MAX_PATHS: Final = 1_000
@@ -173,7 +175,7 @@ _GIT_PROGRAMS: Final = _set("apply bisect filter-branch submodule")
 """Git commands that write what a patch or a program says."""
 _ACTIVATIONS: Final = _set("activate .bashrc .zshrc .profile nvm.sh")
 """Scripts that set a shell up and change no file."""
-_NO_FILES: Final = re.compile(r"/dev/(?!shm/)|/proc/")
+_NO_FILES: Final = r"/dev/(?!shm/)|/proc/"
 _TOPLEVEL: Final = "__toplevel"
 _WRITES: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
 _MARK: Final = "\x01"
@@ -183,33 +185,31 @@ _TO_NOWHERE: Final = re.compile(r"(?:\d|&)?>>?\s*/dev/null(?![\w./-])|\d?>&\d(?!
 _SIMPLE_QUOTES: Final = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
 _HEADS: Final = re.compile(r"[;&|\n(){}`]+")
 _PREFIX: Final = re.compile(r"\s*(?:(?:\w+=[\w./:-]*|uv run|poetry run|npx|time|python3? -m)\s+)+(?=[\w.-]+(?:\s|$))")
-_CODE: Final = re.compile(
-    r"""\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|"[^"$`\\]*"|\$?"|`|\$?\(\(|[$<>]?\(|\)|\$\{|\}|<<<[ \t]*|<<-?|<>|\n"""
+_CODE: Final = (
+    r"""(?s)\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|"[^"$`\\]*"|\$?"|`|\$?\(\(|[$<>]?\(|\)|\$\{|\}|<<<[ \t]*|<<-?|<>|\n"""
     r"""|(?<![^\s;&|()])\#[^\n]*"""
     r"""|(?<![^\s;&|(])(?:(?:time(?:[ \t]+-p)?|coproc)[ \t]+(?=\{\s|\(|(?:for|while|if|until|case|select)\s)"""
     r"""|![ \t]+(?=\{\s))""",
-    re.DOTALL,
 )
 """What matters outside of double quotes: the last ones are keywords that the grammar does not know there."""
-_IN_QUOTES: Final = re.compile(r"""\\.|"|`|\$\(\(?|\$\{|\}""", re.DOTALL)
-_DELIMITER: Final = re.compile(r"""[ \t]*((?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s;&|<>()'"\\`])+)""")
-_BRACE: Final = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\$\{[^}]*\}|\.\.|[{},]""", re.DOTALL)
-_KNOWN: Final = re.compile(r"\$\(\s*(pwd|git rev-parse --show-toplevel)\s*\)")
-_PIECE: Final = re.compile(
-    r"""\\(?P<escaped>.)|'(?P<single>[^']*)'|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\`$]|\\.|\$(?!\())*)\""""
+_IN_QUOTES: Final = r"""(?s)\\.|"|`|\$\(\(?|\$\{|\}"""
+_DELIMITER: Final = r"""[ \t]*((?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s;&|<>()'"\\`])+)"""
+_BRACE: Final = r"""(?s)\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\$\{[^}]*\}|\.\.|[{},]"""
+_KNOWN: Final = r"\$\(\s*(pwd|git rev-parse --show-toplevel)\s*\)"
+_PIECE: Final = (
+    r"""(?s)\\(?P<escaped>.)|'(?P<single>[^']*)'|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\`$]|\\.|\$(?!\())*)\""""
     r"""|\$(?P<name>\w+|[@*\#?$!-])|\$\{(?P<braced>\w+|[@*])\}|(?P<glob>[*?\[])|(?P<plain>[^\\'"$`*?\[()]+|\$(?![\w({]))""",
-    re.DOTALL,
 )
-_EXPANSION: Final = re.compile(r"""\\([$`"\\\n])|\$(\w+|[@*\#?$!-])|\$\{(\w+)\}|(\$\{)""")
-_ANSI: Final = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
+_EXPANSION: Final = r"""\\([$`"\\\n])|\$(\w+|[@*\#?$!-])|\$\{(\w+)\}|(\$\{)"""
+_ANSI: Final = r"(?s)\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))"
 _ANSI_LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\033"}
-_ODD_GLOB: Final = re.compile(r"\[\^|\[\[|\[:|\*\*")
+_ODD_GLOB: Final = r"\[\^|\[\[|\[:|\*\*"
 """What Python reads in another way than a shell, or what depends on options of the shell."""
-_SED_SUBSTITUTE: Final = re.compile(r"[sy](\W)(?:\\.|(?!\1).)*\1(?:\\.|(?!\1).)*\1(\w*)|/(?:\\.|[^/\\])*/", re.DOTALL)
-_SED_WRITES: Final = re.compile(r"(?:^|[\s;{}\d$!,])[weW]\s+\S")
-_AWK_WRITES: Final = re.compile(r'>>?\s*["(a-zA-Z$]|system\s*\(|\|\s*"')
-_PERL_FLAGS: Final = re.compile(r"-(?:[acnpsStTuUwWXh]|0x[0-9a-fA-F]+|[0l][0-7]*)*(?:(i)(.*)|([eE])(.*))?")
-_DIFF: Final = re.compile(r"^--- ([^\t\r\n]+).*\n\+\+\+ ([^\t\r\n]+)", re.MULTILINE)
+_SED_SUBSTITUTE: Final = r"(?s)[sy](\W)(?:\\.|(?!\1).)*\1(?:\\.|(?!\1).)*\1(\w*)|/(?:\\.|[^/\\])*/"
+_SED_WRITES: Final = r"(?:^|[\s;{}\d$!,])[weW]\s+\S"
+_AWK_WRITES: Final = r'>>?\s*["(a-zA-Z$]|system\s*\(|\|\s*"'
+_PERL_FLAGS: Final = r"-(?:[acnpsStTuUwWXh]|0x[0-9a-fA-F]+|[0l][0-7]*)*(?:(i)(.*)|([eE])(.*))?"
+_DIFF: Final = r"(?m)^--- ([^\t\r\n]+).*\n\+\+\+ ([^\t\r\n]+)"
 
 
 class ShellReading(NamedTuple):
@@ -326,16 +326,17 @@ def _has(words: Iterable[str | None], *beginnings: str) -> bool:
 def _take_texts(command: str, texts: list[tuple[str, bool]]) -> str:
     """Replace here-documents and long quoted texts by marks, because the grammar knows few forms of here-documents and
     the parser is fast on short input. Adds to `texts` what is replaced, and whether the shell expands nothing in it."""
+    code, in_quotes, delimiters = re.compile(_CODE), re.compile(_IN_QUOTES), re.compile(_DELIMITER)
     pieces, stack, at = list[str](), list[str](), 0
     pending: list[tuple[int, bool, str]] = []
     while True:
         is_quoted = stack[-1:] == ['"'] or stack[-2:] == ['"', "}"]
-        match = (_IN_QUOTES if is_quoted else _CODE).search(command, at)
+        match = (in_quotes if is_quoted else code).search(command, at)
         if match is None:
             return "".join(pieces) + command[at:]
         pieces.append(command[at : match.start()])
         token, at = match.group(), match.end()
-        delimiter = _DELIMITER.match(command, at) if token in ("<<", "<<-") and "((" not in stack else None
+        delimiter = delimiters.match(command, at) if token in ("<<", "<<-") and "((" not in stack else None
         if delimiter is not None:
             word, at = delimiter.group(1), delimiter.end()
             name = re.sub(r"['\"\\]", "", word)
@@ -419,7 +420,7 @@ def _toplevel(folder: str | None) -> str | None:
 def _braces(word: str) -> list[str]:
     """Expand the braces of a word. Raises _UnknownWordError."""
     depth, start, cuts = 0, 0, list[int]()
-    for match in _BRACE.finditer(word):
+    for match in re.finditer(_BRACE, word):
         token, at = match.group(), match.start()
         if token == "{":
             depth += 1
@@ -486,27 +487,27 @@ class _Words:
         import glob  # only globs need it
 
         pattern = "".join(glob.escape(part) if is_quoted else part for part, is_quoted in field)
-        is_known = self.has_plain_globs and not _ODD_GLOB.search(pattern)
+        is_known = self.has_plain_globs and not re.search(_ODD_GLOB, pattern)
         if not is_known or (shell.folder is None and not pattern.startswith("/")):
             raise _UnknownWordError
-        names: list[str | None] = []
+        names: list[str] = []
         for name in glob.iglob(pattern, root_dir=shell.folder):
             names.append(name)
             if len(names) > MAX_WORDS:
                 raise _UnknownWordError
-        return names or [text]
+        return [*(sorted(names) or [text])]
 
     def _pieces(self, word: str, shell: _Shell) -> list[tuple[str, bool]]:
         """The parts of a word with whether they are quoted. Raises _UnknownWordError."""
-        word = _KNOWN.sub(lambda match: "${PWD}" if match[1] == "pwd" else f"${{{_TOPLEVEL}}}", word)
+        word = re.sub(_KNOWN, lambda match: "${PWD}" if match[1] == "pwd" else f"${{{_TOPLEVEL}}}", word)
         if _TOPLEVEL in word:
             shell = shell.assign(_TOPLEVEL, _toplevel(shell.folder))
-        pieces, at = list[tuple[str, bool]](), 0
+        pieces, at, pattern = list[tuple[str, bool]](), 0, re.compile(_PIECE)
         if word.startswith("~"):
             home = word.partition("/")[0]
             pieces, at = [(os.path.expanduser(home), True)], len(home)
         while at < len(word):
-            match = _PIECE.match(word, at)
+            match = pattern.match(word, at)
             if match is None or match.lastgroup is None or word.startswith(("~+", "~-")):
                 raise _UnknownWordError
             at, kind = match.end(), match.lastgroup
@@ -520,9 +521,9 @@ class _Words:
             case "single" if text.startswith(_MARK):
                 return self.texts[int(text[1:])][0]
             case "ansi":
-                return _ANSI.sub(_unescape, text)
+                return re.sub(_ANSI, _unescape, text)
             case "double":
-                return _EXPANSION.sub(lambda match: _expand(match, shell), text)
+                return re.sub(_EXPANSION, lambda match: _expand(match, shell), text)
             case "name" | "braced":
                 return _require(shell.value(text))
             case _:
@@ -560,7 +561,7 @@ class _Reader:
         """Folders that the command itself makes."""
         self._output: str | None = None
         """What the last command printed, if that is known."""
-        self._calling: list[str] = []
+        self._calling: list[int] = []
         self._is_broken = False
         self._depth = self._steps = 0
 
@@ -572,7 +573,9 @@ class _Reader:
         if len(code) > MAX_CODE or "\0" in command or _MARK in command:
             raise _UnreadableError(TOO_COMPLEX)
         root, was_broken = _parse(code), self._is_broken
+        self._depth += NESTED_READ
         ends = self.run(root, shell)
+        self._depth -= NESTED_READ
         self.reports |= root.has_error
         is_broken, self._is_broken = self._is_broken, was_broken
         return _Ends(shell, shell) if is_broken else ends
@@ -631,14 +634,23 @@ class _Reader:
         self._redirect([*own, *redirects], shell)
         return _Ends(shell, shell)
 
-    def _list(self, node: "Node", shell: _Shell, redirects: Sequence["Node"], stdin: str | None) -> _Ends:
-        chain: list[tuple[str, Node, Sequence[Node]]] = []
+    def _list(
+        self,
+        node: "Node",
+        shell: _Shell,
+        redirects: Sequence["Node"],
+        stdin: str | None,
+        rest: Sequence[tuple["Node", Sequence["Node"]]] = (),
+    ) -> _Ends:
+        """Commands with `&&` and `||`. `rest`: commands to which the last one is piped."""
+        chain: list[tuple[str, Node]] = []
         while node.type == "list":
-            chain.append((node.children[1].type, node.children[-1], () if chain else redirects))
+            chain.append((node.children[1].type, node.children[-1]))
             node = node.children[0]
         ends = self.run(node, shell)
-        for operator, right, files in reversed(chain):
-            after = self.run(right, ends.succeeded if operator == "&&" else ends.failed, files)
+        for index, (operator, right) in reversed([*enumerate(chain)]):
+            before = ends.succeeded if operator == "&&" else ends.failed
+            after = self.run(right, before) if index else self._pipe([(right, redirects), *rest], before, None)
             if operator == "&&":
                 ends = _Ends(after.succeeded, _join(ends.failed, after.failed))
             else:
@@ -646,12 +658,22 @@ class _Reader:
         return ends
 
     def _pipeline(self, node: "Node", shell: _Shell, redirects: Sequence["Node"], stdin: str | None) -> _Ends:
-        parts = [child for child in node.children if child.is_named and child.type != "comment"]
-        for part in parts:
+        first, *rest = [child for child in node.children if child.is_named and child.type != "comment"]
+        parts: list[tuple[Node, Sequence[Node]]] = [(part, redirects if part is rest[-1] else ()) for part in rest]
+        own: list[Node] = []
+        while first.type == "redirected_statement" and first.children[0].type in ("list", "redirected_statement"):
+            first, own = first.children[0], [*first.children[1:], *own]
+        if first.type == "list":  # as the grammar reads `a && b > c | d`
+            return self._list(first, shell, own, stdin, parts)
+        return self._pipe([(first, own), *parts], shell, stdin)
+
+    def _pipe(self, parts: Sequence[tuple["Node", Sequence["Node"]]], shell: _Shell | None, stdin: str | None) -> _Ends:
+        ends = _Ends(shell, shell)
+        for part, redirects in parts:
             self._output = None
-            self.run(part, shell, redirects if part is parts[-1] else (), stdin)
+            ends = self.run(part, shell, redirects, stdin)
             stdin = self._output
-        return _Ends(shell, shell)
+        return ends if len(parts) == 1 else _Ends(shell, shell)
 
     def _negated_command(self, node: "Node", shell: _Shell, redirects: Sequence["Node"], stdin: str | None) -> _Ends:
         ends = self.run(node.children[-1], shell, redirects, stdin)
@@ -717,9 +739,9 @@ class _Reader:
     def _run_function(self, call: _Call) -> _Ends:
         """Run a function. What it assigns may be local, and is unknown afterwards."""
         node, shell = call.shell.functions[call.program], call.shell
-        if call.program in self._calling:
+        if node.id in self._calling:
             return _Ends(shell, shell)
-        self._calling.append(call.program)
+        self._calling.append(node.id)
         self._redirect(node.children_by_field_name("redirect"), shell)
         body = node.children_by_field_name("body")
         after = self._sequence(body, shell._replace(arguments=tuple(call.words))).either
@@ -878,7 +900,7 @@ class _Reader:
         path = self.path(word, shell)
         if path is None:
             self.reports |= word != ""
-        elif not _NO_FILES.match(path):
+        elif not re.match(_NO_FILES, path):
             self.paths[path] = None
 
     def is_folder(self, path: str | None) -> bool:
@@ -1140,8 +1162,8 @@ def _read_sed(reader: _Reader, call: _Call) -> None:
     has_option = _has_option(options, "-e --expression -f --file")
     scripts = [options.get("-e"), options.get("--expression")] if has_option else files[:1]
     for script in filter(None, scripts):
-        rest = _SED_SUBSTITUTE.sub(lambda match: " w x " if set(match[2] or "") & set("we") else " ", script)
-        reader.reports |= _SED_WRITES.search(rest) is not None
+        rest = re.sub(_SED_SUBSTITUTE, lambda match: " w x " if set(match[2] or "") & set("we") else " ", script)
+        reader.reports |= re.search(_SED_WRITES, rest) is not None
     suffix = _first(options, "-i --in-place") or ""
     for word in (files if has_option else files[1:]) if _has_option(options, "-i --in-place") else []:
         reader.write(word, call.shell)
@@ -1154,7 +1176,7 @@ def _read_perl(reader: _Reader, call: _Call) -> None:
     """`perl -pi -e` and `ruby -i`; other programs in these languages may write what they like."""
     words, has_code, suffix = list(call.words), False, None
     while words and (words[0] or "").startswith("-"):
-        flags = _PERL_FLAGS.match(words.pop(0) or "")
+        flags = re.match(_PERL_FLAGS, words.pop(0) or "")
         if flags and flags[1]:
             suffix = flags[2]
         elif flags and flags[3]:
@@ -1173,7 +1195,7 @@ def _read_awk(reader: _Reader, call: _Call) -> None:
     if _first(options, "-i --include") == "inplace":
         for word in operands if has_file else operands[1:]:
             reader.write(word, call.shell)
-    reader.reports |= has_file or _AWK_WRITES.search(next(iter(operands), None) or "") is not None
+    reader.reports |= has_file or re.search(_AWK_WRITES, next(iter(operands), None) or "") is not None
 
 
 def _read_dd(reader: _Reader, call: _Call) -> None:
@@ -1207,7 +1229,7 @@ def _read_patch(reader: _Reader, call: _Call) -> None:
     shell = call.shell if folder == "" else call.shell._replace(folder=reader.path(folder, call.shell))
     named = [options[name] for name in ("-o", "--output") if name in options] or operands[:1]
     if not named and call.stdin is not None:
-        names = {name for pair in _DIFF.findall(call.stdin) for name in pair} - {"/dev/null"}
+        names = {name for pair in re.findall(_DIFF, call.stdin) for name in pair} - {"/dev/null"}
         named = ["/".join(name.split("/")[int(strip) if strip.isdecimal() else -1 :]) for name in names]
     reader.reports |= not named and "--dry-run" not in options
     for word in named if "--dry-run" not in options else []:
