@@ -189,7 +189,7 @@ _CODE: Final = (
     r"""(?s)\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|"[^"$`\\]*"|\$?"|`|\$?\(\(|[$<>]?\(|\)|\$\{|\}|<<<[ \t]*|<<-?|<>|\n"""
     r"""|(?<![^\s;&|()])\#[^\n]*"""
     r"""|(?<![^\s;&|(])(?:(?:time(?:[ \t]+-p)?|coproc)[ \t]+(?=\{\s|\(|(?:for|while|if|until|case|select)\s)"""
-    r"""|![ \t]+(?=\{\s))""",
+    r"""|![ \t]+(?=\{\s))"""
 )
 """What matters outside of double quotes: the last ones are keywords that the grammar does not know there."""
 _IN_QUOTES: Final = r"""(?s)\\.|"|`|\$\(\(?|\$\{|\}"""
@@ -198,7 +198,7 @@ _BRACE: Final = r"""(?s)\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\$\{[^}]*\}|\.\.|[{},]"""
 _KNOWN: Final = r"\$\(\s*(pwd|git rev-parse --show-toplevel)\s*\)"
 _PIECE: Final = (
     r"""(?s)\\(?P<escaped>.)|'(?P<single>[^']*)'|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\`$]|\\.|\$(?!\())*)\""""
-    r"""|\$(?P<name>\w+|[@*\#?$!-])|\$\{(?P<braced>\w+|[@*])\}|(?P<glob>[*?\[])|(?P<plain>[^\\'"$`*?\[()]+|\$(?![\w({]))""",
+    r"""|\$(?P<name>\w+|[@*\#?$!-])|\$\{(?P<braced>\w+|[@*])\}|(?P<glob>[*?\[])|(?P<plain>[^\\'"$`*?\[()]+|\$(?![\w({]))"""
 )
 _EXPANSION: Final = r"""\\([$`"\\\n])|\$(\w+|[@*\#?$!-])|\$\{(\w+)\}|(\$\{)"""
 _ANSI: Final = r"(?s)\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))"
