@@ -137,6 +137,7 @@ _WRITERS: Final = {
     "gcc": _COMPILER,
     "gunzip": _COMPRESSOR,
     "gzip": _COMPRESSOR,
+    "json.tool": _Program("--indent", first=1),
     "rm": _Program(first=0),
     "rustc": _COMPILER,
     "shred": _Program("-n -s --size --iterations", first=0),
@@ -213,9 +214,9 @@ _DIFF: Final = r"(?m)^--- ([^\t\r\n]+).*\n\+\+\+ ([^\t\r\n]+)"
 
 
 class ShellReading(NamedTuple):
-    """What a shell command does to files. `paths`: that it certainly changes, absolute. `git`: its git commands.
-    `reports`: it may change files that nobody can name beforehand, so they are compared afterwards. `problem`: why it
-    could not be read, in one line."""
+    """What a shell command does to files. `paths`: that it certainly changes, absolute. `git`: its git commands, but for
+    those that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so they
+    are compared afterwards. `problem`: why it could not be read, in one line."""
 
     paths: tuple[str, ...] = ()
     git: tuple[GitCommand, ...] = ()
@@ -1089,10 +1090,9 @@ def _read_git(reader: _Reader, call: _Call) -> None:
     verb = operands[0] if operands else ""
     reader.reports |= verb is None or _has(operands, "--output", "--exec=")
     reader.reports |= verb in _GIT_PROGRAMS and {"--check", "--stat", "--numstat"}.isdisjoint(operands)
-    if shell.folder is not None:
-        reader.git.append(GitCommand(tuple(words), shell.folder))
-    else:
-        reader.reports |= not _is_harmless("git", operands)
+    if not _is_harmless("git", operands):
+        reader.reports |= shell.folder is None
+        reader.git += [GitCommand(tuple(words), shell.folder)] if shell.folder is not None else []
 
 
 def _read_writer(reader: _Reader, call: _Call) -> None:
@@ -1144,13 +1144,13 @@ def _read_transfer(reader: _Reader, call: _Call) -> None:
         name = os.path.basename((source or "").rstrip("/"))
         target = os.path.join(goal or "", name) if is_folder and name and goal is not None else goal
         origin, path = reader.path(source, shell), reader.path(target, shell)
+        if program == "mv" and not is_careful:
+            reader.write(source, shell)
         is_deep = program in ("cp", "rsync") and (source is None or reader.is_folder(origin))
         if is_careful or (is_folder and not name) or (is_deep and (program == "rsync" or reader.is_folder(path))):
             reader.reports = True  # which files of a folder change depends on those in the other one
         elif program != "ln" or _has_option(options, "-f --force") or not os.path.lexists(path or ""):
             reader.write(target, shell)
-        if program == "mv" and not is_careful:
-            reader.write(source, shell)
         if path is not None and reader.is_folder(origin) and program in ("cp", "mv"):
             reader.made.add(path)
 

@@ -36,12 +36,16 @@ class Commands:
 
     def file(self) -> str:
         name = self.random.choice(FILES)
-        return self.quote(name if self.random.random() < 0.7 else self.random.choice([os.path.basename(name), "new.txt"]))
+        return self.quote(
+            name if self.random.random() < 0.7 else self.random.choice([os.path.basename(name), "new.txt"])
+        )
 
     def files(self) -> str:
         choice = self.random.random()
         if choice < 0.15:
-            return self.random.choice(["*.txt", "src/*.txt", "?.txt", "[ab].txt", "{a,b}.txt", "src/{a,b}.txt", "$V", '"$V"'])
+            return self.random.choice(
+                ["*.txt", "src/*.txt", "?.txt", "[ab].txt", "{a,b}.txt", "src/{a,b}.txt", "$V", '"$V"']
+            )
         return " ".join(self.file() for _ in range(1 if choice < 0.7 else 2))
 
     def folder(self) -> str:
@@ -82,7 +86,7 @@ class Commands:
             lambda: "popd",
             lambda: f"mkdir -p {self.folder()}/made",
             lambda: f"V={self.file()}",
-            lambda: f"find . -name 'a*' -exec rm {{}} +",
+            lambda: "find . -name 'a*' -exec rm {} +",
             lambda: f"ls src | xargs -I{{}} cp {{}} {self.folder()}",
             lambda: f"dd if=/dev/null of={self.file()} 2>/dev/null",
             lambda: f"sort -o {self.file()} {self.file()}",
@@ -105,9 +109,9 @@ class Commands:
             lambda: f"cd {self.folder()} & {one()}",
             lambda: f"if {one()}; then {two()}; else {one()}; fi",
             lambda: f"if ! {self.simple()}; then {two()}; fi",
-            lambda: f"for f in {self.files()}; do rm \"$f\"; {one()}; done",
+            lambda: f'for f in {self.files()}; do rm "$f"; {one()}; done',
             lambda: f"for d in src out; do cd $d; {one()}; cd ..; done",
-            lambda: f"ls *.txt | while read f; do cp \"$f\" out; {one()}; done",
+            lambda: f'ls *.txt | while read f; do cp "$f" out; {one()}; done',
             lambda: f"case x in y) {one()};; *) {two()};; esac",
             lambda: f"f() {{ {one()}; }}; {two()}; f",
             lambda: f"f() {{ local V=$1; rm $V; }}; f {self.file()}; {two()}",
@@ -115,7 +119,7 @@ class Commands:
             lambda: f"time {one()}",
             lambda: f"X=1 {self.simple()}",
             lambda: f"env X=1 {self.simple()}" if depth else "",
-            lambda: f"echo \"$({one()})\"",
+            lambda: f'echo "$({one()})"',
             lambda: f"diff <({self.simple()}) {self.file()}",
             lambda: f"exit 0; {one()}",
             lambda: f"V={self.file()}; {one()}",
