@@ -13,9 +13,37 @@ from holdlog.adapters.hooks.shell import MAX_COMMAND, TOO_COMPLEX, TOO_LONG, UNP
 
 FIXTURES = Path(__file__).parents[2] / "support" / "fixtures" / "shell"
 CHARACTERS = "(){}[]'\"`$<>|&;#!*?~=\\ \n\té日\x01"
-WORDS = (
-    ["<<", "EOF", "rm", "a", "if", "then", "fi", "do", "done", "for", "in", "case", "esac", "$(", "$((", "((", "[[", "]]", "${", "cd", "git", "sed", "-i", "<<<", "<>", ">&", "-c", "bash", "eval"]
-)
+WORDS = [
+    "<<",
+    "EOF",
+    "rm",
+    "a",
+    "if",
+    "then",
+    "fi",
+    "do",
+    "done",
+    "for",
+    "in",
+    "case",
+    "esac",
+    "$(",
+    "$((",
+    "((",
+    "[[",
+    "]]",
+    "${",
+    "cd",
+    "git",
+    "sed",
+    "-i",
+    "<<<",
+    "<>",
+    ">&",
+    "-c",
+    "bash",
+    "eval",
+]
 GIT_NAMING = ("mv", "rm", "checkout", "restore")
 """Git commands of the tables that name what they change."""
 
