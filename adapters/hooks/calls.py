@@ -36,12 +36,15 @@ _EVENT_OF: Final[Mapping[str, Event]] = {
     "beforeshellexecution": "pre-edit",
     "beforemcpexecution": "pre-edit",
     "posttooluse": "post-edit",
+    "aftershellexecution": "post-edit",
     "afterfileedit": "post-edit",
     "beforereadfile": "read",
     "userpromptsubmit": "prompt",
+    "userpromptsubmitted": "prompt",
     "beforesubmitprompt": "prompt",
     "sessionstart": "start",
     "stop": "turn-end",
+    "agentstop": "turn-end",
     "subagentstop": "subagent-end",
     "sessionend": "session-end",
 }
@@ -50,6 +53,8 @@ READS: Final = frozenset({"Read", "NotebookRead", "read_file", "read"})
 """Tools that read a file."""
 _MARKS: Final = b"\xef\xbb\xbf"
 """A byte order mark. Some pipes on Windows add one, and some hosts another."""
+_SHELL_EVENTS: Final = frozenset({"beforeShellExecution", "afterShellExecution"})
+"""Events of Cursor that name no tool."""
 _FOREIGN: Final = frozenset({"hookEventName", "sessionId", "toolName", "toolArgs"})
 """Fields of VS Code and Copilot, which run the hooks of Claude Code, too."""
 _NAMING: Final = ("claim", "release", "register")
@@ -155,7 +160,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
     agent = _text(given, "agent_id") or _text(given, "subagent_id")
     if client in SHARED_SERVER and found != "subagent-end":
         agent = agent or session
-    tool = _text(given, "tool_name", "toolName") or ("Bash" if name == "beforeShellExecution" else "")
+    tool = _text(given, "tool_name", "toolName") or ("Bash" if name in _SHELL_EVENTS else "")
     if found == "post-edit" and tool in READS:
         found = "read"
     tool_input = _object(given.get("tool_input", given.get("toolArgs"))) or given
@@ -199,6 +204,8 @@ def denial(call: HookCall, reason: str) -> dict[str, Any]:
     if call.client == "cursor":  # it also runs the hooks of Claude Code, under their names
         cursor = {"permission": "deny", "user_message": reason, "agent_message": reason}
         return cursor | (claude if call.name[:1].isupper() else {})
+    if call.client == "vscode":  # Copilot reads it at the top
+        return {"permissionDecision": "deny", "permissionDecisionReason": reason} | claude
     return claude
 
 
@@ -213,6 +220,29 @@ def warning(call: HookCall, text: str) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
 
 
+def ask_person(call: HookCall, text: str) -> dict[str, Any]:
+    """The output that lets a person decide. Codex cannot ask, so it shows the text; a plain client denies the call."""
+    if call.client == "cursor":
+        return {"permission": "ask", "user_message": text, "agent_message": text}
+    if call.client in PLAIN:
+        return denial(call, f"{text} Ask your user to make it.")
+    if call.client == "codex":
+        return {"systemMessage": text}
+    asked = {"hookEventName": call.name, "permissionDecision": "ask", "permissionDecisionReason": text}
+    return {"hookSpecificOutput": asked}
+
+
+def ask_afterwards(call: HookCall) -> dict[str, Any]:
+    """The output that lets a plain client report the end of a shell command, too: other hosts always do."""
+    return {"after": True} if call.client in PLAIN else {}
+
+
+def is_denial(output: Mapping[str, Any]) -> bool:
+    """Whether an output keeps the host from running the tool."""
+    inner = output.get("hookSpecificOutput", {})
+    return "deny" in (output.get("permission"), output.get("decision"), inner.get("permissionDecision"))
+
+
 def add_context(call: HookCall, text: str) -> dict[str, Any]:
     """The output that adds text to the agent's context."""
     text = text if len(text) <= MAX_CONTEXT else f"{text[: MAX_CONTEXT - 1]}…"
@@ -224,10 +254,12 @@ def add_context(call: HookCall, text: str) -> dict[str, Any]:
 
 
 def _client_of(given: Mapping[str, Any], name: str) -> Client:
-    if "cursor_version" in given or "workspace_roots" in given or name[:1].islower():
+    if "cursor_version" in given or "workspace_roots" in given:
         return "cursor"
-    if "hookEventName" in given or "sessionId" in given:
+    if name and not _FOREIGN.union({"timestamp"}).isdisjoint(given):
         return "vscode"
+    if name[:1].islower():
+        return "cursor"
     if not name:
         return "opencode" if given.get("client") == "opencode" else "agent"
     return "codex" if "turn_id" in given or given.get("tool_name") == "apply_patch" else "claude"

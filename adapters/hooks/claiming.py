@@ -8,7 +8,8 @@ from typing import Any
 
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
-from holdlog.adapters.hooks.calls import PLAIN, SHARED_SERVER, HookCall, add_context, denial, warning
+from holdlog.adapters.hooks.calls import PLAIN, SHARED_SERVER, HookCall, add_context, ask_person, denial, warning
+from holdlog.adapters.hooks.command_guard import CommandGuard, find_settings, note_process
 from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import uncommitted
@@ -21,12 +22,14 @@ from holdlog.adapters.hooks.texts import (
     describe_human,
     describe_losses,
     describe_session,
+    describe_settings,
     describe_stale,
     describe_unexamined,
     describe_waiting,
     describe_warning,
 )
 from holdlog.adapters.hooks.works import Sessions
+from holdlog.adapters.operating_system.ancestry import HostProcess, host_process
 from holdlog.adapters.policy.in_force import FolderRule, project_policy, rule_below, rule_of
 from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
 from holdlog.adapters.runtime.request_context import RequestContext
@@ -41,15 +44,24 @@ def perform(
     """Do what the event requires, and return the output for the host. The engine of `context`, or the server of its
     caller, keeps the session of the hook alive. `check`: as for Holder. Raises HoldlogError and OSError."""
     session = session_of(call, server, context.engine.identity)
+    host = None if server is not None and server.server == BY_LEASE else host_process(os.getpid())
     with files.change(session.held_by) as notes:
         holder = Holder(context, session.held_by, check)
-        return HookWork(call, holder, session, files, notes).run()
+        return HookWork(call, holder, session, files, notes, host).run()
 
 
 class HookWork:
-    """The work of one hook call, while no other hook of its session runs."""
+    """The work of one hook call, while no other hook of its session runs. `host`: the process that runs the session."""
 
-    def __init__(self, call: HookCall, holder: Holder, session: HookSession, files: HookFiles, notes: Notes) -> None:
+    def __init__(
+        self,
+        call: HookCall,
+        holder: Holder,
+        session: HookSession,
+        files: HookFiles,
+        notes: Notes,
+        host: HostProcess | None = None,
+    ) -> None:
         self._call = call
         self._files = files
         self._reads = Reads(files, session.held_by, call.agent)
@@ -64,6 +76,8 @@ class HookWork:
         self._denied_before = {it.path for it in notes.denied if it.agent == call.agent}
         """Files whose edit was denied just before: the agent may have queued for them since, only to edit them."""
         self._own = own_session(call, holder.engine.identity)
+        self._host = host
+        self._commands = CommandGuard(call, holder, self._own, files, notes)
         self._is_outlived = self._own != session.held_by and call.client not in SHARED_SERVER
         """Whether the session that holds the claims stays when the host's session is replaced by another one."""
 
@@ -74,6 +88,7 @@ class HookWork:
         self._note_use()
         self._note_terminal()
         self._adopt()
+        note_process(self._notes, self._call, self._name, self._host)
         self._denials.observe()
         output = self._answer()
         self._finish()
@@ -137,6 +152,7 @@ class HookWork:
             with self._files.change(self._own) as host:
                 host.names = {self._main: names[self._main]}
                 host.sessions = self._sessions
+                note_process(host, self._call, self._name, self._host)
             if self._call.event == "session-end" and not self._call.resumes:
                 for key in [key for key in names if self._call.is_of_session(key)]:
                     del names[key]
@@ -152,14 +168,17 @@ class HookWork:
                 if call.called_name is not None:
                     self._rename(call.called_name)
                     self._hand_over()
-                reason = self._claim_all() or self._check_reads()
+                reason = self._commands.judge(self._warnings) or self._claim_all() or self._check_reads()
                 lost, waiting = (
                     describe_losses(self._agent, self._losses),
                     self._report_waiting(is_again=bool(call.paths)),
                 )
                 if reason is not None:
                     return denial(call, " ".join(filter(None, [reason, lost, waiting])))
-                text = " ".join(filter(None, [*self._warnings, lost, waiting]))
+                text = " ".join(filter(None, [*self._warnings, self._commands.news(), lost, waiting]))
+                if (settings := find_settings(call.paths)) is not None:
+                    asked = describe_settings(os.path.relpath(settings, call.folder))
+                    return ask_person(call, f"{asked} {text}".rstrip())
                 return warning(call, text) if text else {}
             case "prompt" if call.client == "cursor":  # it adds nothing to the context: the next edit reports losses
                 self._renew()
@@ -170,14 +189,16 @@ class HookWork:
                 failures, notice = (self._files.take_failures(), self._policy_notice()) if is_start else ([], None)
                 text = describe_session(self._agent, is_start, self._losses, failures, notice)
                 self._report_waiting()
+                text = " ".join(filter(None, [self._commands.news(), text]))
                 return add_context(call, text) if text else {}
             case "post-edit":
                 self._record_changes()
-                return self._context(self._report_waiting())
+                changed = self._commands.compare()
+                return self._context(" ".join(filter(None, [changed, self._commands.news(), self._report_waiting()])))
             case "read":
                 for path in self._call.real_paths:
                     self._reads.note(path, read_now(path))
-                return self._context(self._report_waiting())
+                return self._context(" ".join(filter(None, [self._commands.news(), self._report_waiting()])))
             case "turn-end":
                 self._release_unchanged()
             case "subagent-end":
@@ -214,6 +235,7 @@ class HookWork:
 
     @property
     def _main(self) -> str:
+        """The main agent, as in `HookCall.agent`."""
         return main_of(self._call)
 
     def _policy_notice(self) -> str | None:

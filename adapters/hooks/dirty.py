@@ -14,7 +14,7 @@ MAX_ARGUMENTS: Final = 250
 """Paths of one call of git: the arguments of a process have at most 2 MB (execve(2))."""
 
 
-class GitFailedError(Exception):
+class GitFailedError(OSError):
     """Git could not be asked. The message is one line."""
 
 
@@ -35,6 +35,19 @@ class DirtyWorktree(NamedTuple):
     files: tuple[DirtyFile, ...]
 
 
+def worktree_at(folder: str, options: Sequence[str] = ()) -> DirtyWorktree | None:
+    """The worktree in which git runs in `folder` with these global options, without its dirty files; None outside of
+    every worktree. Raises GitFailedError."""
+    folders = ask_git(folder, options, *_FOLDERS)
+    if folders is None:
+        return None
+    lines = [os.path.realpath(os.fsdecode(it)) for it in folders.splitlines()]
+    if len(lines) != len(_FOLDERS) - 2:
+        raise GitFailedError("git is older than 2.31, or a folder has a line break in its name")
+    root, git_folder, common = lines
+    return DirtyWorktree(root, git_folder, common, ())
+
+
 def dirty_worktree(
     folder: str,
     options: Sequence[str] = (),
@@ -42,29 +55,16 @@ def dirty_worktree(
     ignored: bool = False,
     untracked: str = "normal",
 ) -> DirtyWorktree | None:
-    """The worktree in which git runs in `folder` with these global options, and its dirty files below `pathspecs`; None
-    outside of every worktree. `ignored`: also the files that git ignores. `untracked`: `normal` for folders in place of
-    the files in them, `all` for the files. Raises GitFailedError."""
-    folders = _ask(folder, options, *_FOLDERS)
-    if folders is None:
+    """The worktree as in `worktree_at`, and its dirty files below `pathspecs`. `ignored`: also the files that git
+    ignores. `untracked`: `no`, `normal` for folders in place of the files in them, or `all`. Raises GitFailedError."""
+    worktree = worktree_at(folder, options)
+    if worktree is None:
         return None
-    lines = [os.path.realpath(os.fsdecode(it)) for it in folders.splitlines()]
-    if len(lines) != len(_FOLDERS) - 2:
-        raise GitFailedError("git rev-parse is older than 2.31, or a folder has a line break in its name")
-    root, git_folder, common = lines
-    words = [
-        "status",
-        "--porcelain",
-        "-z",
-        "--no-renames",
-        "--ignore-submodules=dirty",
-        f"--untracked-files={untracked}",
-    ]
-    words += ["--ignored=traditional"] if ignored else []
-    found = _ask(folder, options, *words, "--", *pathspecs)
-    entries = filter(None, (found or b"").split(b"\0"))
-    files = (DirtyFile(os.path.join(root, os.fsdecode(it[3:])), os.fsdecode(it[:2])) for it in entries)
-    return DirtyWorktree(root, git_folder, common, tuple(files))
+    words = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]
+    words += [f"--untracked-files={untracked}", *(["--ignored=traditional"] if ignored else [])]
+    entries = filter(None, (ask_git(folder, options, *words, "--", *pathspecs) or b"").split(b"\0"))
+    files = (DirtyFile(os.path.join(worktree.root, os.fsdecode(it[3:])), os.fsdecode(it[:2])) for it in entries)
+    return worktree._replace(files=tuple(files))
 
 
 def committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -> set[str]:
@@ -74,7 +74,7 @@ def committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -> set
         return set()
     since = f"--since=@{int(min(at for at, _ in changes.values()))}"
     words = ["log", since, "-z", "--format=%x01%ct", "--name-only", "--no-renames", "--diff-merges=first-parent"]
-    listed = _ask(root, ["--literal-pathspecs"], *words, "--", *changes)
+    listed = ask_git(root, ["--literal-pathspecs"], *words, "--", *changes)
     at, latest = 0, dict[str, int]()
     for token in (listed or b"").split(b"\0"):
         if token.startswith(b"\1"):
@@ -92,13 +92,14 @@ def committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -> set
 def _is_in_head(root: str, path: str, sha256: str | None) -> bool:
     import hashlib
 
-    content = _ask(root, (), "cat-file", "blob", f"HEAD:{os.path.relpath(path, root)}")
+    content = ask_git(root, (), "cat-file", "blob", f"HEAD:{os.path.relpath(path, root)}")
     return (None if content is None else hashlib.sha256(content).hexdigest()) == sha256
 
 
-def _ask(folder: str, options: Sequence[str], *words: str) -> bytes | None:
-    """The output of git; None if it refuses, as outside of a repository. Raises GitFailedError."""
-    command = ["git", "--no-optional-locks", *options, *words]
+def ask_git(folder: str, options: Sequence[str], *words: str) -> bytes | None:
+    """The output of git in a folder, with global options; None if it refuses, as outside of a repository. Raises
+    GitFailedError."""
+    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *options, *words]
     try:
         done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS)
     except subprocess.TimeoutExpired:

@@ -15,9 +15,12 @@ MAX_TOOL: Final = 60
 """Characters of a tool's name in a problem."""
 
 _EDITS: Final = frozenset(
-    "edit write multiedit notebookedit strreplace searchreplace delete editnotebook editfile editfiles writefile"
-    " writetofile create createfile deletefile movefile renamefile replace replaceinfile replacestringinfile applydiff"
-    " multireplacestringinfile inserteditintofile editnotebookfile strreplaceeditor strreplacebasededittool".split()
+    (
+        *("edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook"),
+        *("editfile", "editfiles", "writefile", "writetofile", "create", "createfile", "deletefile", "movefile"),
+        *("renamefile", "replace", "replaceinfile", "replacestringinfile", "multireplacestringinfile", "applydiff"),
+        *("inserteditintofile", "editnotebookfile", "strreplaceeditor", "strreplacebasededittool"),
+    )
 )
 """Editing tools of hosts: the letters of their names, in lower case."""
 _MCP_EDITS: Final = re.compile(
@@ -38,13 +41,15 @@ _PATHS: Final = (
 _MOVES: Final = ("source", "destination", "old_path", "new_path", "oldPath", "newPath")
 _LISTS: Final = ("edits", "replacements", "files", "paths", "file_paths", "filePaths")
 _PATCHES: Final = ("patch", "patchText", "diff", "input")
-_CONTENTS: Final = frozenset("content contents file_text new_string newString new_str new_source code text".split())
-_REMOTE: Final = frozenset("owner repo repository url bucket host branch".split())
+_CONTENTS: Final = frozenset(
+    ("content", "contents", "file_text", "new_string", "newString", "new_str", "new_source", "code", "text")
+)
+_REMOTE: Final = frozenset(["owner", "repo", "repository", "url", "bucket", "host", "branch"])
 """Arguments of tools whose paths are on another machine."""
 _FOLDERS: Final = ("workdir", "working_directory", "workingDirectory", "cwd")
 _COMMANDS: Final = ("command", "cmd")
 
-_MARKED: Final = re.compile(r"\*\*\* (?:(?:Add|Update|Delete) File|Move to):(.*)")
+_MARKED: Final = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to):(.*)")
 _DIFFED: Final = re.compile(r"^--- (.+)\n\+\+\+ (.+)$|^rename (?:from|to) (.+)$", re.MULTILINE)
 
 
@@ -75,11 +80,17 @@ def targets(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
     return Targets(problem=_doubt(tool, kind, given))
 
 
-def patched(patch: str) -> list[str]:
-    """The files that a patch adds, updates, deletes or moves: one in the form of `apply_patch`, whose marker lines may
-    be padded, or a unified diff."""
-    marked = [found[1].strip() for line in patch.split("\n") if (found := _MARKED.match(line.strip()))]
-    if "*** " not in patch or not marked:
+def patched(patch: str, has_padded_context: bool = False) -> list[str]:
+    """The files that a patch adds, updates, deletes or moves: one in the form of `apply_patch`, or a unified diff.
+    `has_padded_context`: OpenCode takes padded marker lines of a file that is open as context; Codex takes each marker
+    line."""
+    marked, is_open = list[str](), False
+    for line in patch.split("\n"):
+        found = _MARKED.match(line.strip())
+        if found and not (has_padded_context and is_open and line[:1].isspace()):
+            marked.append(found[2].strip())
+            is_open = found[1] != "Delete File"
+    if not marked:
         marked = [path for found in _DIFFED.finditer(patch.replace("\r", "")) for path in _of_diff(*found.groups())]
     return list(dict.fromkeys(filter(None, marked)))
 
@@ -134,9 +145,9 @@ def _named(given: Mapping[str, Any]) -> list[str]:
 
 def _patched_files(given: Mapping[str, Any]) -> list[str]:
     """The files of the patch in an input: a text, or a command of words whose last one is the text."""
-    texts = [given.get(it) for it in (*_PATCHES, *_COMMANDS)]
-    texts = [it[-1] if isinstance(it, list) and it else it for it in texts]
-    return [local_path(path) for it in texts if isinstance(it, str) for path in patched(it)]
+    texts = {name: given.get(name) for name in (*_PATCHES, *_COMMANDS)}
+    texts = {name: it[-1] if isinstance(it, list) and it else it for name, it in texts.items()}
+    return [path for name, it in texts.items() if isinstance(it, str) for path in patched(it, name == "patchText")]
 
 
 def _of_diff(old: str | None, new: str | None, renamed: str | None) -> Iterator[str]:

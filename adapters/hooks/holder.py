@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from holdlog.adapters.api.claims.files import FileChange, change_by_another
+from holdlog.adapters.api.claims.files import BY_COMMAND, FileChange, change_by_another
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.notes import HookClaim
 from holdlog.adapters.runtime.engine import Engine
@@ -101,14 +101,16 @@ class Holder:
         is_over_http = holder.session is None or holder.session.startswith(("mcp-", "meta-"))
         return hold.same_name and self.session.startswith("hook-") and is_over_http
 
-    def record_change(self, path: str, agent: str, sha256: str | None) -> None:
-        """Record that the agent changed a file. Raises InvalidError for a path outside of every workspace."""
+    def record_change(self, path: str, agent: str, sha256: str | None, by_command: bool = False) -> None:
+        """Record that the agent changed a file. `by_command`: by a shell command that does not name it. Raises
+        InvalidError for a path outside of every workspace."""
         rules = self._context.requests.rules
         resource = rules.claimable(path)
         rules.require("claim", resource)
         command = RecordFileChange(resource=resource, agent=agent, sha256=sha256)
-        self._check(command, self.caller)
-        self.engine.writer.run(command, self.caller)
+        caller = self.caller.model_copy(update={"reason": BY_COMMAND}) if by_command else self.caller
+        self._check(command, caller)
+        self.engine.writer.run(command, caller)
 
     def change_by_another(self, resource: str, since: int, name: str | None) -> FileChange | None:
         """The last change of a file by another session after `since` (microseconds UTC). `name`: as for

@@ -23,7 +23,7 @@ class ReaderLedger:
     def names(self, path: str) -> Sequence[str]:
         """The resource that an absolute path is; none outside of every workspace."""
         try:
-            return (self._engine.requests.rules.claimable(path),)
+            return tuple(filter(None, [self._engine.requests.rules.file(path)]))
         except InvalidError:
             return ()
 

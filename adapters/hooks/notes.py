@@ -8,10 +8,10 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.binding import sessions_with_server
 from holdlog.adapters.operating_system.ancestry import HostProcess
@@ -59,6 +59,27 @@ class Denial(NamedTuple):
     at: int
 
 
+class WatchedFile(NamedTuple):
+    """A file that another session holds, as it was before a shell command. `session`, `agent`: of the holder. `stamp`,
+    `digest`: as in digests.py."""
+
+    resource: str
+    session: str
+    agent: str
+    stamp: str
+    digest: str
+
+
+class BeforeCommand(NamedTuple):
+    """What an agent's shell commands found that have not ended. `open`: how many these are; `at`: microseconds UTC, of
+    the first one. `files`: by path. `stashes`: the commits of git's stash, by the common folder of the repository."""
+
+    open: int
+    at: int
+    files: dict[str, WatchedFile]
+    stashes: dict[str, list[str]]
+
+
 class Terminal(NamedTuple):
     """Where an agent works, for people: texts of agents and users, which no other agent reads. `session`: the hashed id
     of the host's session; `host`: the host and its version; `prompt`: the first words of the session's first prompt."""
@@ -77,8 +98,9 @@ class Notes:
     wait for what it holds: the agent, as in `HookCall.agent`, the resource and the version.
 
     `host`: the process that runs the session, as far as it is known. `folder`: where it works. `ended`: the names of
-    agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made.
-    `terminals`: where the agents work that are no sub-agents, as in `HookCall.agent`."""
+    agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made,
+    with the name of the agent. `before`: by agent, as in `HookCall.agent`. `terminals`: where the agents work that are
+    no sub-agents, by agent, too."""
 
     def __init__(
         self,
@@ -96,13 +118,15 @@ class Notes:
         self.host: HostProcess | None = None
         self.folder = ""
         self.ended: list[str] = []
-        self.stashes: list[str] = []
+        self.stashes: list[tuple[str, str]] = []
+        self.before: dict[str, BeforeCommand] = {}
         self.terminals: dict[str, Terminal] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remember."""
-        return not (self.names or self.claims or self.denied or self.ended or self.stashes or self.terminals)
+        lists = (self.names, self.claims, self.denied, self.ended, self.stashes, self.before, self.terminals)
+        return not any(lists)
 
     def note(self, claim: HookClaim) -> None:
         """Note a claim, in place of an earlier one of the same file and agent."""
@@ -134,7 +158,8 @@ class HookFiles:
             notes.host = _host_of(*given["host"]) if given.get("host") else None
             notes.folder = str(given.get("folder", ""))
             notes.ended = list(map(str, given.get("ended", [])))
-            notes.stashes = list(map(str, given.get("stashes", [])))
+            notes.stashes = [(str(commit), str(agent)) for commit, agent in given.get("stashes", [])]
+            notes.before = {str(agent): _before_of(*before) for agent, before in given.get("before", {}).items()}
             notes.terminals = {key: _terminal_of(*it) for key, it in given.get("terminals", {}).items()}
             return notes
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
@@ -216,6 +241,31 @@ class HookFiles:
         finally:
             os.close(descriptor)
 
+    def tell(self, session: str, agent: str, path: str, by: str) -> None:
+        """Note for an agent of another session that a command of the agent `by` changed a file that it holds. Raises
+        OSError."""
+        self.append(f"{session}.told", json.dumps([agent, path, by]) + "\n")
+
+    def has_news(self, session: str) -> bool:
+        """Whether there are such notes for a session."""
+        return os.path.exists(self.folder / f"{session}.told")
+
+    def take_news(self, session: str, is_read: Callable[[str], bool]) -> list[tuple[str, str]]:
+        """Return and remove these notes, path and agent, for the agents with the names that are read."""
+        name, news, kept = f"{session}.told", list[tuple[str, str]](), ""
+        for line in self.text_of(name, MAX_NOTES).splitlines(keepends=True):
+            with suppress(ValueError, TypeError):
+                agent, path, by = map(str, json.loads(line))
+                if is_read(agent):
+                    news.append((path, by))
+                else:
+                    kept += line
+        if news and kept:
+            self.replace_text(name, kept)
+        elif news:
+            (self.folder / name).unlink(missing_ok=True)
+        return list(dict.fromkeys(news))
+
     def text_of(self, name: str, most: int) -> str:
         """The text of a file; empty if it cannot be read."""
         try:
@@ -290,6 +340,12 @@ def _denial_of(agent: str, path: str, digest: str, at: int) -> Denial:
 def _host_of(pid: int, started: str, boot: str, visible: str) -> HostProcess:
     """A process as it was noted. Raises ValueError, TypeError, OverflowError."""
     return HostProcess(int(pid), str(started), str(boot), str(visible))
+
+
+def _before_of(running: int, at: int, files: dict[str, Any], stashes: dict[str, Any]) -> BeforeCommand:
+    """What was found before a command, as it was noted. Raises ValueError, TypeError, AttributeError."""
+    watched = {path: WatchedFile(*map(str, file)) for path, file in files.items()}
+    return BeforeCommand(int(running), int(at), watched, {folder: list(map(str, it)) for folder, it in stashes.items()})
 
 
 def _ticket_of(agent: str, resource: str, version: int) -> tuple[str, str, int]:

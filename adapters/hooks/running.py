@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
-from holdlog.adapters.hooks.binding import find_server
-from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall, folder_of, parse, read_json
+from holdlog.adapters.hooks.binding import BoundServer, find_server
+from holdlog.adapters.hooks.calls import (
+    SHARED_SERVER,
+    BadInputError,
+    HookCall,
+    ask_afterwards,
+    folder_of,
+    is_denial,
+    parse,
+    read_json,
+)
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.problems import add_problem, is_new_problem
 from holdlog.adapters.hooks.reads import Reads, read_now
@@ -53,6 +62,10 @@ def run(words: Sequence[str]) -> int:
             if store is not None:
                 files = HookFiles(store)
                 call = parse(given, event)
+                if call is not None and call.git:
+                    from holdlog.adapters.hooks.guarding import with_named
+
+                    call = with_named(call)
                 if call is not None:
                     call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
                     output = _answer(call, store, files)
@@ -72,6 +85,20 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     server = find_server(store)
     if server is not None and not call.version:
         call = call._replace(version=server.version)
+    output = _output(call, store, files, server)
+    if call.event == "pre-edit" and (call.reports or call.git) and not is_denial(output) and os.path.exists(store):
+        from holdlog.adapters.hooks.commands import before_command
+        from holdlog.adapters.hooks.dirty import GitFailedError
+        from holdlog.adapters.hooks.guarding import quick_source
+
+        with suppress(sqlite3.Error, GitFailedError), lease_file(store) as leases:
+            session = session_of(call, server, Identity(leases.salt)).held_by
+            if before_command(call, quick_source(call, store, files, leases, session), session):
+                return output | ask_afterwards(call)
+    return output
+
+
+def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
     if os.path.exists(store):
         is_readable = False
         with suppress(sqlite3.Error), lease_file(store) as leases:
@@ -82,7 +109,12 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
             if call.event == "read":
                 for path in call.real_paths:
                     reads.note(path, read_now(path))
-            if _needs_nothing(call, notes, leases, session, reads):
+            has_news = call.reaches_agent and files.has_news(session)
+            if (
+                not has_news
+                and _needs_nothing(call, notes, leases, session, reads)
+                and _is_harmless(call, store, files, leases, session)
+            ):
                 if call.prompt:
                     _note_prompt(call, files, session, Identity(leases.salt))
                 return {}
@@ -133,6 +165,23 @@ def _note_prompt(call: HookCall, files: HookFiles, session: str, identity: Ident
                 terminal = terminal_of(call, notes, identity)
                 if terminal is not None:
                     notes.terminals[main_of(call)] = terminal
+
+
+def _is_harmless(call: HookCall, store: Path, files: HookFiles, leases: LeaseFile, session: str) -> bool:
+    """Whether a shell command neither will concern the work of other sessions nor has, as far as known without opening
+    the whole store."""
+    if not (call.git or call.reports) or call.event not in ("pre-edit", "post-edit"):
+        return True
+    from holdlog.adapters.hooks.commands import after_unchanged
+    from holdlog.adapters.hooks.dirty import GitFailedError
+    from holdlog.adapters.hooks.guarding import findings, quick_source
+
+    if call.event == "post-edit":
+        return after_unchanged(call, files, session)
+    try:
+        return not call.git or not findings(call, quick_source(call, store, files, leases, session))
+    except GitFailedError:  # the agent is told
+        return False
 
 
 def _has_new_waiters(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:

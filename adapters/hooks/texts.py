@@ -90,6 +90,27 @@ def describe_stale(engine: Engine, resource: str, change: FileChange | None, nam
     )
 
 
+def describe_changed(engine: Engine, changed: Sequence[tuple[str, str]]) -> str:
+    """That files of others changed while a command ran. `changed`: resources and their holders."""
+    if not changed:
+        return ""
+    names = _listed([f"{_shown(engine.requests.rules.spell(it))} (held by {_shown(agent)})" for it, agent in changed])
+    return f"holdlog: {names} changed while your command ran. The holder is informed; do not change it again."
+
+
+def describe_news(engine: Engine, news: Sequence[tuple[str, str]]) -> str:
+    """That commands of others changed what the agent holds. `news`: resources, and the agents of the commands."""
+    if not news:
+        return ""
+    names = _listed([f"{_shown(engine.requests.rules.spell(it))} (by {_shown(agent)})" for it, agent in news])
+    return f"holdlog: while you hold it, a command of another session changed {names}; read it again."
+
+
+def describe_settings(name: str) -> str:
+    """That a file runs hooks. `name`: its path as the agent knows it."""
+    return f"holdlog: {_shown(name)} runs the hooks that guard files, so a person must agree to this change."
+
+
 def describe_session(
     agent: HookAgent, is_start: bool, losses: Sequence[Lost], failures: Sequence[str], notice: str | None
 ) -> str:

@@ -51,11 +51,14 @@ class Party(NamedTuple):
         is_over_http = held.session is None or held.session.startswith(_OVER_HTTP)
         return held.agent == self.agent and is_over_http and any(it.startswith("hook-") for it in self.sessions)
 
+    def is_own(self, session: str, agent: str) -> bool:
+        """Whether the agent of a session belongs to the party."""
+        return session in self.sessions and (not self.is_shared or agent == self.agent)
+
     def made(self, change: ChangedResource) -> bool:
         """Whether a change is the party's own, sub-agents included."""
-        if change.session not in self.sessions or change.principal != self.principal:
-            return False
-        return not self.is_shared or change.agent == self.agent
+        is_own = change.session is not None and self.is_own(change.session, change.agent)
+        return is_own and change.principal == self.principal
 
 
 NOBODY: Final = Party(frozenset(), "")
@@ -91,6 +94,8 @@ class Sessions:
     """Which sessions of a store are live. Reads each session's notes once."""
 
     def __init__(self, files: HookFiles, with_server: Callable[[], set[str]] | None = None) -> None:
+        self._files = files
+        self._heirs = cache(self._find_heirs)
         self.notes = cache(files.read)
         self._age = cache(files.age_of)
         self._with_server = cache(with_server or files.sessions_with_server)
@@ -104,18 +109,38 @@ class Sessions:
 
     def is_live(self, session: str | None, agent: str, seconds: float, has_ended: bool = False) -> bool:
         """Whether a session still works: its host's process exists, or, where that is not known, it called within
-        `LIVE_SECONDS`. `seconds`: since its last known call. `has_ended`: the store knows that it ended."""
+        `LIVE_SECONDS`. So does one that another session continues. `seconds`: since its last known call. `has_ended`:
+        the store knows that it ended."""
         if session is None:
             return seconds < LIVE_SECONDS
+        known, due = {session}, [session]
+        if self._runs(session, agent, LIVE_SECONDS if has_ended else seconds):
+            return True
+        while due:
+            heirs = [it for it in self._heirs().get(due.pop(), ()) if it not in known]
+            if any(self._runs(it, agent, LIVE_SECONDS) for it in heirs):
+                return True
+            known |= {*heirs}
+            due += heirs
+        return False
+
+    def _runs(self, session: str, agent: str, seconds: float) -> bool:
         notes = self.notes(session)
         if {agent, ALL} & {*notes.ended}:
             return False
         if session in self._with_server():
             return True
         runs = None if notes.host is None else is_running(notes.host)
-        if runs is not None:
-            return runs
-        return not has_ended and min(seconds, self._age(session)) < LIVE_SECONDS
+        return min(seconds, self._age(session)) < LIVE_SECONDS if runs is None else runs
+
+    def _find_heirs(self) -> dict[str, list[str]]:
+        """The sessions that continue each former one: after a restart of its server, or resumed in another process."""
+        heirs: dict[str, list[str]] = {}
+        for session in self._files.all_sessions():
+            for former in self.notes(session).sessions:
+                if former != session:
+                    heirs.setdefault(former, []).append(session)
+        return heirs
 
 
 def works(
@@ -130,6 +155,13 @@ def works(
     for path in committed(worktree.root, changes):
         del by_path[path]
     return [by_path[path] for path in sorted(by_path)]
+
+
+def held_work(sessions: Sessions, path: str, status: str, resource: str, held: HeldResource) -> FileWork:
+    """The work of the session that holds a file."""
+    seconds = max(0, time.time_ns() // 1000 - held.since) / 1_000_000
+    is_live = sessions.is_live(held.session, held.agent, held.idle, held.server == "")
+    return FileWork(path, status, resource, held.agent, held.session, seconds, True, is_live)
 
 
 class _Works:
@@ -164,12 +196,12 @@ class _Works:
                     if work is not None:
                         yield work
             if covered is not None and not self._party.holds(covered):
-                yield self._held(file, folder, covered)
+                yield held_work(self._sessions, file.path, file.status, folder, covered)
 
     def _of_resource(self, file: DirtyFile, resource: str) -> FileWork | None:
         held = self._files.get(resource) or self._cover(resource)
         if held is not None and not self._party.holds(held):
-            return self._held(file, resource, held)
+            return held_work(self._sessions, file.path, file.status, resource, held)
         change = self._ledger.last_change(resource)
         if change is None or change.session is None or self._party.made(change):
             return None
@@ -177,11 +209,6 @@ class _Works:
         is_live = self._sessions.is_live(change.session, change.agent, seconds)
         self.changes[file.path] = (change.at / 1_000_000, change.sha256)
         return FileWork(file.path, file.status, resource, change.agent, change.session, seconds, False, is_live)
-
-    def _held(self, file: DirtyFile, resource: str, held: HeldResource) -> FileWork:
-        seconds = max(0, self._now - held.since) / 1_000_000
-        is_live = self._sessions.is_live(held.session, held.agent, held.idle, held.server == "")
-        return FileWork(file.path, file.status, resource, held.agent, held.session, seconds, True, is_live)
 
     def _cover(self, resource: str) -> HeldResource | None:
         """The claim of a folder that contains a resource."""

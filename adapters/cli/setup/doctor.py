@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,8 @@ from holdlog.adapters.cli.setup.hosts import HOSTS, Project
 from holdlog.adapters.cli.setup.live_test import test_live
 from holdlog.adapters.cli.setup.plan import project_here
 from holdlog.adapters.cli.setup.report import command_for, configured, started
+from holdlog.adapters.cli.setup.switched_off import switched_off
+from holdlog.adapters.cli.setup.versions import unknown_versions
 from holdlog.adapters.cli.store import finding_line, print_line
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import Observed, observations
@@ -29,6 +31,12 @@ def examine_client(name: str, live_test: bool, as_json: bool) -> int:
         test_live(name, project, store)
     findings = list(_findings(name, project, store))
     sound = all(it.level != "bad" for it in findings)
+    if not sound and findings[-1].level == "ok":  # the last line is what people read
+        wrong = sum(it.level == "bad" for it in findings)
+        line = (
+            f"not guarded as it should be: {wrong} of the lines above {'says' if wrong == 1 else 'say'} what is wrong"
+        )
+        findings.append(Finding("result", "bad", line))
     if as_json:
         print_line(
             json.dumps({"client": name, "sound": sound, "findings": [it._asdict() for it in findings]}, indent=2)
@@ -53,11 +61,21 @@ def _findings(name: str, project: Project, store: Path | str) -> Iterator[Findin
             yield Finding("file", "ok", where)
     line, starts = started(name, project)
     yield Finding("server", "ok" if starts else "bad", line)
+    seen = _observed(name, store)
+    yield from switched_off(name, project)
+    yield from unknown_versions(name, _CLIENT_OF.get(name, name), project, seen)
     is_set_up = not any(file.missing or file.problem for file in found)
-    yield _guard(name, store, is_set_up)
+    yield _guard(name, store, seen, is_set_up)
 
 
-def _guard(name: str, store: Path | str, is_set_up: bool) -> Finding:
+def _observed(name: str, store: Path | str) -> dict[str, Observed]:
+    """What was seen of a host, by its name in hooks and its version; the last one was seen last."""
+    client = _CLIENT_OF.get(name, name)
+    found = observations(HookFiles(store)) if isinstance(store, Path) else {}
+    return {it: seen for it, seen in found.items() if it.partition(" ")[0] == client}
+
+
+def _guard(name: str, store: Path | str, seen: Mapping[str, Observed], is_set_up: bool) -> Finding:
     """Whether the host was seen to obey a denial, in the version that was seen last."""
     if not isinstance(store, Path):
         line = "not guarded: holdlog hook needs a store in a file, but HOLDLOG_DB names a database"
@@ -66,7 +84,6 @@ def _guard(name: str, store: Path | str, is_set_up: bool) -> Finding:
         line = f"not guarded: holdlog init sets up no hooks for {HOSTS[name].title}; its agents must call claim"
         return Finding("guard", "warn", line)
     client = _CLIENT_OF.get(name, name)
-    seen = {it: found for it, found in observations(HookFiles(store)).items() if it.partition(" ")[0] == client}
     version, found = list(seen.items())[-1] if seen else (client, Observed())
     version = version.replace(" unknown", " (version unknown)")
     match found.state:

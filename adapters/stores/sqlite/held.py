@@ -18,6 +18,7 @@ from holdlog.adapters.operating_system import platform
 BUSY_SECONDS: Final = 0.2
 
 _CLAIM: Final = "claim:"
+_FILE: Final = "file://"
 _SELECT_META: Final = "SELECT name, value FROM meta WHERE name IN ('session_salt', 'boot_id')"
 _SELECT_HELD: Final = (
     "SELECT 1 FROM leases WHERE resource = ? AND version = ? AND kind = 'held' AND agent = ? AND session = ?"
@@ -35,10 +36,12 @@ _SELECT_CHANGE: Final = (
 _SELECT_BELOW: Final = (
     "SELECT DISTINCT originator_id FROM stored_events WHERE originator_id > ? AND originator_id < ? LIMIT ?"
 )
+_SELECT_NEXT: Final = (
+    "SELECT originator_id FROM stored_events WHERE originator_id > ? AND originator_id < ? ORDER BY originator_id"
+    " LIMIT 1"
+)
 MAX_BELOW: Final = 10_000
 """Resources below one folder."""
-
-
 _SELECT_WAITING: Final = """SELECT held.agent, ticket.resource, ticket.version, ticket.agent, ticket.session
     FROM leases AS ticket CROSS JOIN leases AS held ON held.session = :session AND held.kind = 'held'
     AND held.principal IS NULL AND held.deadline > :now
@@ -130,6 +133,16 @@ class LeaseFile:
         stream = _stream_of(folder)
         rows = self._connection.execute(_SELECT_BELOW, (stream, f"{stream[:-1]}0", MAX_BELOW)).fetchall()  # 0 follows /
         return [unquote(row[0].removeprefix(_CLAIM)) for row in rows]
+
+    def workspaces(self) -> list[str]:
+        """The names of the workspaces, other than the default one, in which something was ever claimed or changed."""
+        found, start = list[str](), _stream_of(_FILE)
+        after, end = start, f"{start[:-1]}0"
+        while (row := self._connection.execute(_SELECT_NEXT, (after, end)).fetchone()) is not None:
+            name = row[0].removeprefix(start).partition("/")[0]
+            found.append(unquote(name))
+            after = f"{start}{name}0"
+        return found
 
 
 def _stream_of(resource: str) -> str:

@@ -62,7 +62,7 @@ def test_shell_command_with_an_uncertain_part_has_no_targets(command: str) -> No
         ("Read", {"file_path": "a"}, []),
         ("Edit", {"file_path": 1}, []),
         ("apply_patch", {"command": "*** Update File: a b.py\n*** Move to: c.py\n"}, ["a b.py", "c.py"]),
-        ("apply_patch", {"command": ["apply_patch", "*** Delete File: a.py"]}, []),
+        ("apply_patch", {"command": ["apply_patch", "*** Delete File: a.py"]}, ["a.py"]),
         ("apply_patch", {}, []),
         ("Bash", {"command": 1}, []),
         ("shell", {"command": ["rm", "a b"]}, ["a b"]),
