@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.hooks.dirty import DirtyWorktree
 
-LOCK_SECONDS: Final = 2.0
-"""How long another git process of the worktree is waited for."""
+LOCK_SECONDS: Final = 10.0
+"""How long another git process of the worktree is waited for: it keeps the index locked while its hooks run."""
 _IN_PROGRESS: Final = {
     "MERGE_HEAD": ("a merge", "git merge"),
     "rebase-merge": ("a rebase", "git rebase"),
@@ -56,7 +56,6 @@ def commit_only(worktree: DirtyWorktree, paths: Sequence[str], messages: Sequenc
 
     Git itself builds the commit in an index of its own, in which its hooks run. It must know new files for that: they
     are added without their content, and removed again if nothing is committed."""
-    _wait_for_lock(worktree)
     before, untracked = _head(worktree), {it.path for it in worktree.files if it.status == "??"}
     new = [path for path in paths if path in untracked]
     if new:
@@ -74,10 +73,15 @@ def commit_only(worktree: DirtyWorktree, paths: Sequence[str], messages: Sequenc
             _forget(worktree, new)
 
 
-def _wait_for_lock(worktree: DirtyWorktree) -> None:
+def _run_unlocked(worktree: DirtyWorktree, words: Sequence[str], given: bytes) -> "subprocess.CompletedProcess[bytes]":
+    """Run a git command that writes the index, when no other git process does. Raises CommitFailedError."""
     deadline = time.monotonic() + LOCK_SECONDS
     lock = Path(worktree.git_folder, "index.lock")
-    while lock.exists():
+    while True:
+        if not lock.exists():
+            done = _run(worktree, words, given)
+            if done.returncode == 0 or b"index.lock" not in done.stderr:
+                return done
         if time.monotonic() > deadline:
             raise CommitFailedError(f"another git process uses the index; if none runs, remove {lock}")
         time.sleep(0.05)
@@ -86,17 +90,14 @@ def _wait_for_lock(worktree: DirtyWorktree) -> None:
 def _forget(worktree: DirtyWorktree, paths: Sequence[str]) -> None:
     """Remove entries from the index that were not there before."""
     names = b"\0".join(os.fsencode(os.path.relpath(path, worktree.root)) for path in paths)
-    for _ in range(5):
-        with suppress(CommitFailedError):
-            _wait_for_lock(worktree)
-            if _run(worktree, ["update-index", "--force-remove", "-z", "--stdin"], names).returncode == 0:
-                return
+    with suppress(CommitFailedError):
+        _run_unlocked(worktree, ["update-index", "--force-remove", "-z", "--stdin"], names)
 
 
 def _git(worktree: DirtyWorktree, *words: str, paths: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
     """Run a git command for literal paths. The option --literal-pathspecs would apply to the commands of hooks, too."""
     specs = (b":(top,literal)" + os.fsencode(os.path.relpath(path, worktree.root)) for path in paths)
-    return _run(worktree, words, b"\0".join(specs))
+    return _run_unlocked(worktree, words, b"\0".join(specs))
 
 
 def _run(worktree: DirtyWorktree, words: Sequence[str], given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":

@@ -2,10 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -116,11 +116,12 @@ def test_commit_takes_files_that_others_have_staged_in_part_and_renames(project:
     project.git("add", "b.py", "b2.py")
     project.edit("s-1", "c.py", None)
     project.git("rm", "--cached", "-q", "c.py")
-    project.edit("s-1", "*.py", "a name that is a pattern\n")
+    project.edit("s-1", "[cd].py", "a name that is a pattern\n")
+    project.write("d.py", "by a person\n")
     assert project.commit()[0] == 0
-    assert project.committed() == ["*.py", "a.py", "b.py", "b2.py", "c.py"]
+    assert project.committed() == ["[cd].py", "a.py", "b.py", "b2.py", "c.py"]
     assert project.git("show", "HEAD:a.py") == "whole\n"
-    assert project.git("status", "--porcelain") == ""
+    assert project.git("status", "--porcelain") == " M d.py\n"
 
 
 def test_paths_narrow_the_commit_and_are_relative_to_the_folder(
@@ -328,5 +329,36 @@ def test_commit_outside_of_a_repository_is_refused(
     assert project.commit()[0] == 2
 
 
-def dirty(project: Project) -> Any:
-    return {it.pop("path"): it for it in json.loads(project.run("claims", "--dirty", "--json")[1])["files"]}
+def test_dirty_files_are_listed_with_whose_they_are(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.edit("s-1", "a.py", "by one\n")
+    project.edit("s-2", "b.py", "by two\n")
+    project.edit("s-3", "src/new.py", "by three\n")
+    project.edit("s-3", "src/e.py", None)
+    project.end("s-3")
+    project.write("d.py", "by a person\n")
+    monkeypatch.chdir(project.root / "src")
+    files = {it.pop("path"): it for it in json.loads(project.run("claims", "--dirty", "--json")[1])["files"]}
+    owners = {name: (it["git_status"], it.get("held"), it.get("live")) for name, it in files.items()}
+    assert owners == {
+        "../a.py": (" M", True, True),
+        "../b.py": (" M", True, True),
+        "../d.py": (" M", None, None),
+        "e.py": (" D", False, False),
+        "new.py": ("??", False, False),
+    }
+    assert files["../a.py"]["agent"] != files["../b.py"]["agent"]
+    code, out, _ = project.run("claims", "--dirty")
+    assert code == 0
+    assert re.search(r"^\.\./a\.py +M +claude-\w{6} +held for \d+ s +live$", out, re.M)
+    assert re.search(r"^e\.py +D +claude-\w{6} +changed \d+ s ago +ended$", out, re.M)
+    assert re.search(r"^\.\./d\.py +M +no hook recorded who changed it$", out, re.M)
+    project.git("stash", "-uq")
+    assert project.run("claims", "--dirty")[1] == "no file of this worktree has uncommitted changes\n"
+
+
+@pytest.mark.parametrize("option", ["--agent", "--after"])
+def test_options_that_do_not_apply_to_dirty_files_are_refused(option: str, project: Project) -> None:
+    code, _, err = project.run("claims", "--dirty", option, "x")
+    assert (code, err) == (2, f"holdlog: --dirty: cannot be combined with {option}\n")
