@@ -54,7 +54,7 @@ def commit_only(worktree: DirtyWorktree, paths: Sequence[str], messages: Sequenc
     """Commit these absolute paths as they are in the worktree. What is staged of other paths stays staged, also if it
     fails. Raises CommitFailedError.
 
-    Git itself builds the commit in an index of its own, in which its hooks run. It must know new files for that: they
+    Git itself builds the commit in a separate index, in which its hooks run. It must know new files for that: they
     are added without their content, and removed again if nothing is committed."""
     before, untracked = _head(worktree), {it.path for it in worktree.files if it.status == "??"}
     new = [path for path in paths if path in untracked]

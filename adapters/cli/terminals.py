@@ -41,9 +41,9 @@ class Terminals:
         found = self.of(session, agent)
         if found is None:
             return "", ""
-        place = f"in {found.folder}" if found.folder and found.folder != folder else ""
+        where = f"in {found.folder}" if found.folder and found.folder != folder else ""
         prompt = short(found.prompt) if found.prompt and self._shows_prompts else ""
-        return " ".join(filter(None, (found.host, place))), prompt
+        return " ".join(filter(None, (found.host, where))), prompt
 
 
 def terminals_of(engine: "Engine") -> Terminals:
