@@ -45,7 +45,12 @@ def add_commit(commands: Commands, store: argparse.ArgumentParser, locations: ar
         "paths", nargs="*", metavar="PATH", help="commit only this file, or what is below this folder (default: all)"
     )
     parser.add_argument(
-        "-m", "--message", action="append", default=[], metavar="TEXT", help="the message, needed unless with --dry-run; repeatable, as for git (default: none)"
+        "-m",
+        "--message",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="the message, needed unless with --dry-run; repeatable, as for git (default: none)",
     )
     parser.add_argument(
         "--agent",
