@@ -228,8 +228,8 @@ def ask_person(call: HookCall, text: str) -> dict[str, Any]:
         return denial(call, f"{text} Ask your user to make it.")
     if call.client == "codex":
         return {"systemMessage": text}
-    asked = {"hookEventName": call.name, "permissionDecision": "ask", "permissionDecisionReason": text}
-    return {"hookSpecificOutput": asked}
+    decision = {"hookEventName": call.name, "permissionDecision": "ask", "permissionDecisionReason": text}
+    return {"hookSpecificOutput": decision}
 
 
 def ask_afterwards(call: HookCall) -> dict[str, Any]:

@@ -177,8 +177,8 @@ class HookWork:
                     return denial(call, " ".join(filter(None, [reason, lost, waiting])))
                 text = " ".join(filter(None, [*self._warnings, self._commands.news(), lost, waiting]))
                 if (settings := find_settings(call.paths)) is not None:
-                    asked = describe_settings(os.path.relpath(settings, call.folder))
-                    return ask_person(call, f"{asked} {text}".rstrip())
+                    question = describe_settings(os.path.relpath(settings, call.folder))
+                    return ask_person(call, f"{question} {text}".rstrip())
                 return warning(call, text) if text else {}
             case "prompt" if call.client == "cursor":  # it adds nothing to the context: the next edit reports losses
                 self._renew()

@@ -13,7 +13,7 @@ from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.hooks.commands import after_command
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import GitFailedError
-from holdlog.adapters.hooks.guarding import Finding, Source, findings, party_of_call
+from holdlog.adapters.hooks.guarding import GitFinding, Source, findings, party_of_call
 from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.hooks.ledger import ReaderLedger
 from holdlog.adapters.hooks.notes import ALL, HookFiles, Notes
@@ -76,7 +76,7 @@ class CommandGuard:
             if now == MISSING or len(now) == SHA256_LENGTH:
                 with suppress(InvalidError):
                     self._holder.record_change(path, name, None if now == MISSING else now, by_command=True)
-            self._files.tell(file.session, file.agent, file.resource, name)
+            self._files.note_news(file.session, file.agent, file.resource, name)
             changed.append((file.resource, file.agent))
         return describe_changed(self._holder.engine, changed)
 
@@ -98,7 +98,7 @@ def source_of(call: HookCall, holder: Holder, own: str, files: HookFiles, notes:
     return Source(store, files, ledger, ledger.names, Sessions(files), party)
 
 
-def _warn(finding: Finding) -> str:
+def _warn(finding: GitFinding) -> str:
     return finding.judgement.text + (f" {FILE} only warns." if finding.judgement.denies else "")
 
 
@@ -107,10 +107,12 @@ def note_process(notes: Notes, call: HookCall, name: str, host: HostProcess | No
     if host is not None:
         notes.host, notes.folder = host, call.folder
     match call.event:
-        case "session-end":
-            notes.ended = [name if main_of(call) else ALL, *notes.ended][:MAX_ENDED]
-        case "subagent-end" if call.agent:
+        case "session-end" | "subagent-end" if main_of(call):  # each agent is a session of the host
             notes.ended = [name, *notes.ended][:MAX_ENDED]
+        case "session-end":
+            notes.ended = [ALL]
+        case "subagent-end":
+            pass  # its work is that of the session
         case "turn-end":
             notes.before.pop(call.agent, None)
         case _:

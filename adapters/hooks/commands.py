@@ -33,6 +33,8 @@ MAX_STASHES: Final = 100
 def before_command(call: HookCall, source: Source, session: str) -> bool:
     """Note what the call's shell command finds. Returns whether there is something to compare afterwards. `session`:
     holds the agent's claims. Raises GitFailedError, sqlite3.Error, OSError."""
+    if call.client == "cursor" and call.name == "preToolUse":
+        return False  # its beforeShellExecution follows
     files = dict(_watched(call, source)) if call.reports else {}
     stashes = {it: stash_entries(read_log(_stash_log(it))) for it in _stashing(call)}
     if not (files or stashes):

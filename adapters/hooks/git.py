@@ -1,8 +1,7 @@
 """What a git command does to uncommitted work, and whether that is the work of another session.
 
-Pure, standard library only: functions over the words of a command, a list of dirty files and whose they are. Only whether
-a word is a path is looked up below the folder of the command. docs/git.md has the table of commands, and
-docs/decisions/0062-git-commands.md the reasons.
+Pure, standard library only: functions over the words of a command, a list of dirty files and whose they are. Only
+whether a word is a path is looked up below the folder of the command. docs/git.md has the table of commands.
 """
 
 import os
@@ -18,60 +17,60 @@ MAX_LISTED: Final = 3
 MAX_TEXT: Final = 400
 """Characters of a text, unless its names are very long."""
 MAX_PATHSPECS: Final = 100_000
-"""Bytes of a file with pathspecs that are read."""
+"""Bytes that are read of a file with pathspecs or submodules."""
 MAX_ALIASES: Final = 10
 """Aliases of aliases that are followed."""
 
 _KINDS: Final[dict[str, Kind]] = {"s": "staged", "c": "changed", "u": "untracked", "i": "ignored"}
 _HEADS: Final = ("", "HEAD", "@")
+_FALSE: Final = ("false", "no", "off", "0")
 _PATTERN: Final = frozenset("*?[\\")
 _EXCLUDING: Final = (":!", ":^", ":(exclude")
 _VALUED: Final = ("--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source")
 """Global options with a value that may be the next word."""
 _SELECTING: Final = ("--bare", "--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs")
-_MESSAGES: Final = "m/message= F/file= C/reuse-message= c/reedit-message= fixup= squash= author= date= t/template="
-_PATHSPECS: Final = " pathspec-from-file= pathspec-file-nul"
-_BRANCHES: Final = (
-    " f/force m/merge conflict= d/detach t/track? orphan= recurse-submodules? overwrite-ignore ours theirs"
-)
+_PATHS: Final = " pathspec-from-file= pathspec-file-nul"
+_BRANCHES: Final = " f/force m/merge conflict= d/detach t/track? orphan= recurse-submodules? overwrite-ignore theirs"
 _OPTIONS: Final = {
-    "add": "A/all u/update n/dry-run p/patch i/interactive e/edit f/force renormalize refresh chmod=" + _PATHSPECS,
-    "branch": "d/delete f/force r/remotes a/all D m/move M c/copy C u/set-upstream-to= contains= merged= sort= format=",
-    "checkout": "b= B= p/patch 2/ours 3/theirs" + _BRANCHES + _PATHSPECS,
+    "add": "A/all u/update n/dry-run p/patch i/interactive e/edit f/force renormalize refresh chmod=" + _PATHS,
+    "branch": "d/delete f/force r/remotes a/all D m/move c/copy u/set-upstream-to= contains= merged= sort= format=",
+    "checkout": "b= B= p/patch 2/ours 3/theirs" + _BRANCHES + _PATHS,
     "checkout-index": "a/all f/force prefix= stage= temp stdin",
-    "clean": "n/dry-run f/force i/interactive d e/exclude= x X",
-    "commit": _MESSAGES + " a/all i/include o/only p/patch interactive amend dry-run short porcelain long z/null"
-    " cleanup= trailer= S/gpg-sign? u/untracked-files?" + _PATHSPECS,
+    "clean": "n/dry-run f/force i/interactive e/exclude=",
+    "commit": "m/message= F/file= C/reuse-message= c/reedit-message= fixup= squash= author= date= t/template= cleanup="
+    " a/all i/include o/only p/patch interactive amend dry-run short porcelain long z/null trailer= S/gpg-sign?"
+    " u/untracked-files?" + _PATHS,
     "merge-file": "p/stdout L= marker-size=",
-    "mv": "n/dry-run f/force k",
+    "mv": "n/dry-run f/force",
     "pull": "r/rebase? autostash dry-run",
-    "read-tree": "u m i n/dry-run reset empty prefix= index-output= exclude-per-directory=",
+    "read-tree": "n/dry-run reset empty prefix= index-output= exclude-per-directory=",
     "rebase": "abort skip quit continue autostash edit-todo show-current-patch x/exec= s/strategy= X/strategy-option=",
     "reflog": "all n/dry-run expire= expire-unreachable=",
-    "reset": "hard merge keep soft mixed p/patch recurse-submodules?" + _PATHSPECS,
-    "restore": "s/source= S/staged W/worktree p/patch conflict=" + _PATHSPECS,
-    "rm": "n/dry-run f/force r cached" + _PATHSPECS,
-    "stash": "p/patch S/staged k/keep-index u/include-untracked a/all m/message= q/quiet index" + _PATHSPECS,
+    "reset": "hard merge keep soft mixed p/patch recurse-submodules?" + _PATHS,
+    "restore": "s/source= S/staged W/worktree p/patch conflict=" + _PATHS,
+    "rm": "n/dry-run f/force cached" + _PATHS,
+    "stash": "p/patch S/staged k/keep-index u/include-untracked a/all m/message= q/quiet index" + _PATHS,
     "submodule": "f/force all recursive reference= filter= depth= j/jobs= b/branch= name=",
     "switch": "c/create= C/force-create= discard-changes" + _BRANCHES,
     "update-index": "add remove force-remove refresh really-refresh cacheinfo= chmod= index-version= stdin index-info",
-    "update-ref": "d m= stdin create-reflog no-deref z",
-    "worktree": "f/force n/dry-run",
+    "update-ref": "m= stdin create-reflog no-deref",
+    "worktree": "f/force",
 }
 """The options that matter, and all that have a value (`=`, or `?`: only if attached), as short/long."""
 _STEPS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch"
-_READS: Final = frozenset(
-    "annotate archive bitmap blame bugreport bundle cat-file check-attr check-ignore check-mailmap check-ref-format cherry"
-    " clone column commit-graph commit-tree config count-objects credential daemon describe diagnose diff diff-files"
-    " diff-index diff-tree fast-export fast-import fetch fetch-pack fmt-merge-msg for-each-ref format-patch fsck gc"
-    " get-tar-commit-id grep gui gitk hash-object help index-pack init init-db instaweb interpret-trailers log ls-files"
-    " ls-remote ls-tree mailinfo mailsplit maintenance merge-base merge-tree mktag mktree multi-pack-index name-rev notes"
-    " pack-objects pack-redundant pack-refs patch-id prune prune-packed push range-diff remote repack replace request-pull"
-    " rerere rev-list rev-parse send-email send-pack shortlog show show-branch show-index show-ref status stripspace tag"
-    " unpack-file unpack-objects update-server-info upload-pack var verify-commit verify-pack verify-tag version"
-    " whatchanged write-tree apply".split()
-)
-"""Commands that leave worktree and index alone, except for `--output`. The shell reads `apply`, which is *report*."""
+_RARE: Final = """
+bisect branch checkout-index filter-branch merge-file read-tree reflog sparse-checkout symbolic-ref update-index
+update-ref worktree
+"""
+_READS: Final = """
+annotate apply archive blame bugreport bundle cat-file check-attr check-ignore check-ref-format cherry citool clone
+commit-graph commit-tree config count-objects describe diagnose diff diff-files diff-index diff-tree difftool
+fast-export fetch for-each-ref format-patch fsck gc grep gui hash-object help init instaweb interpret-trailers log
+ls-files ls-remote ls-tree maintenance merge-base merge-tree mktree name-rev notes prune push range-diff remote repack
+replace request-pull rerere rev-list rev-parse send-email shortlog show show-branch show-ref status tag var
+verify-commit verify-tag version whatchanged write-tree
+"""
+"""Commands that leave worktree and index alone, but for `--output`. The shell part reads `apply`."""
 
 
 class GitCommand(NamedTuple):
@@ -86,15 +85,16 @@ class GitAction(NamedTuple):
     """What one git command does.
 
     `name`: as people call it, such as `git reset --hard`. `effect`: it takes changes away (`discards`), takes them into
-    a commit or the index (`includes`), or moves HEAD or the index below them (`moves`). `kinds`: of which dirty files;
-    see `status_arguments` and `concerns`. `folder`, `options`: where git runs, and the global options that select
-    repository and worktree. `pathspecs`: what limits it, empty: the whole worktree. `names`: paths that the command
-    itself names and changes, absolute, without patterns. `stash`: the entry that it takes away, such as `stash@{0}`,
-    or `*` for all. `worktree`: the one that it removes or moves, absolute if the folder exists, else as given: git
-    also takes the end of its path. `branch`: the one that it deletes. `narrower`: the command that does the same
-    without others' files, with `{paths}` for the rest; empty if there is none. `tree`: a commit whose files it writes
-    by force: untracked and ignored files that this commit contains are lost, too (`git ls-tree -r -z --name-only
-    --full-tree TREE -- PATHS`). `shallow`: it leaves files in untracked folders alone.
+    a commit or the index (`includes`), or moves HEAD or the index below them (`moves`). `kinds`: of which dirty files:
+    `concerns` selects them among those that git lists for `pathspecs`. `folder`, `options`: where git runs, and the
+    global options that select repository and worktree. `pathspecs`: what limits it, empty: the whole worktree. `names`:
+    paths that the command itself names and changes, absolute, without patterns. `stash`: the entry that it takes away,
+    such as `stash@{0}`, or `*` for all. `worktree`: the one that it removes or moves, absolute if the folder exists,
+    else as given: git also takes the end of its path. `branch`: the one that it deletes. `narrower`: the command that
+    does the same without others' files, with `{paths}` for the rest, `{own}` if it must name them; empty if there is
+    none. `tree`: a commit whose files it writes by force: of the files in its limits, those that this commit contains
+    are lost, too, if they are untracked, ignored, or added since HEAD. `shallow`: it leaves files in untracked folders
+    alone. `keeps_added`: it leaves files alone that are added since HEAD.
 
     An action without kinds, names, stash, worktree and branch is one that nobody can know beforehand, such as
     `git add $FILES` or an unknown command: `is_unknown`. It is of the class *report*.
@@ -113,6 +113,7 @@ class GitAction(NamedTuple):
     narrower: str = ""
     tree: str = ""
     shallow: bool = False
+    keeps_added: bool = False
 
     @property
     def is_unknown(self) -> bool:
@@ -150,7 +151,7 @@ def read_git(command: GitCommand, config: Mapping[str, str]) -> tuple[GitAction,
 
 
 class _Repository:
-    """Where git runs, as its global options select it."""
+    """Where git runs, as its global options select it. `typed`: those that a narrower command needs, too."""
 
     def __init__(self, folder: str, config: Mapping[str, str]) -> None:
         self.folder = folder
@@ -173,10 +174,11 @@ class _Repository:
                 setting, equals, text = value.partition("=")
                 self._settings[setting.lower()] = text if equals else "true"
                 self.options += ("-c", value) * (setting.lower() in ("core.worktree", "core.excludesfile"))
-            elif name in _VALUED or word in _SELECTING:
-                option = f"{name}={value}" if name in _VALUED else word
-                self.options += (option,)
-                self.typed += [option] * (name in _VALUED)
+            elif name in _VALUED:
+                self.options += (f"{name}={value}",)
+                self.typed.append(f"{name}={value}")
+            elif word in _SELECTING:
+                self.options += (word,)
             elif word in ("-h", "--help", "-v", "--version"):
                 return False
         return bool(words)
@@ -185,30 +187,19 @@ class _Repository:
         return self._settings.get(name) or self._config.get(name, "")
 
     def is_set(self, name: str) -> bool:
-        return self.setting(name).lower() in ("true", "yes", "on", "1")
-
-    def spell(self, command: str) -> str:
-        """As a command for a shell. `command`: without `git`, with placeholders in braces."""
-        return " ".join([*(_quote(word).replace("{", "{{").replace("}", "}}") for word in self.typed), command])
+        return self.setting(name).lower() not in ("", *_FALSE)
 
     def top(self) -> str:
         """The top of the worktree, as far as the file system shows it."""
         folder = self.folder
-        while not os.path.lexists(os.path.join(folder, ".git")):
-            if os.path.dirname(folder) == folder:
-                return self.folder
+        while not os.path.lexists(os.path.join(folder, ".git")) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)
-        return folder
+        return folder if folder != os.path.dirname(folder) else self.folder
 
     def is_path(self, word: str) -> bool:
         """Whether a word can only be a path: git's rule, without the names of branches."""
-        return (
-            word.startswith(":")
-            or bool(_PATTERN & set(word))
-            or word in (".", "..")
-            or word.startswith(("./", "../"))
-            or os.path.lexists(os.path.join(self.folder, word))
-        )
+        is_spelled = word in (".", "..") or word.startswith((":", "./", "../")) or bool(_PATTERN & set(word))
+        return is_spelled or os.path.lexists(os.path.join(self.folder, word))
 
     def names(self, words: Sequence[str | None], with_folders: bool = False) -> tuple[str, ...]:
         """The words that name one file, or one folder, as absolute paths."""
@@ -220,17 +211,12 @@ class _Repository:
                 names.append(path)
         return tuple(names)
 
-    def submodules(self, names: Sequence[str]) -> list["_Repository"]:
-        """Those with these paths; all without paths."""
-        top = self.top()
-        try:
-            with open(os.path.join(top, ".gitmodules"), encoding="utf-8", errors="replace") as file:
-                lines = [line.partition("=") for line in file.read(MAX_PATHSPECS).splitlines()]
-        except OSError:
-            return []
+    def submodules(self, words: Sequence[str | None] = ()) -> list["_Repository"]:
+        """Those that the words name; all without words."""
+        top, names = self.top(), self.names(words, with_folders=True)
+        lines = (line.partition("=") for line in _read_file(os.path.join(top, ".gitmodules")).split("\n"))
         paths = [os.path.join(top, value.strip()) for key, _, value in lines if key.strip() == "path"]
-        wanted = self.names(names, with_folders=True)
-        return [_Repository(path, self._config) for path in paths if path in wanted or not wanted]
+        return [_Repository(path, self._config) for path in paths if path in names or not names]
 
 
 class _UnknownError(Exception):
@@ -241,6 +227,16 @@ def _known(word: str | None) -> str:
     if word is None:
         raise _UnknownError
     return word
+
+
+def _read_file(path: str) -> str:
+    """Its text; empty if it cannot be read, or is too long."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MAX_PATHSPECS + 1)
+    except OSError:
+        return ""
+    return os.fsdecode(content) if len(content) <= MAX_PATHSPECS else ""
 
 
 class _Call:
@@ -267,29 +263,27 @@ class _Call:
                 self._take_shorts(word[1:], queue)
 
     def _take_long(self, word: str, queue: list[str | None]) -> None:
-        name, equals, value = word.partition("=")
-        is_negative = name.startswith("no-")
-        name = self._complete(name.removeprefix("no-"))
-        if is_negative:
+        typed, equals, value = word.partition("=")
+        name = self._complete(typed.removeprefix("no-"))
+        self.flags.pop(f"no-{name}", None)
+        if typed.startswith("no-"):
             self.flags.pop(name, None)
             self.flags[f"no-{name}"] = [None]
-            return
-        self.flags.pop(f"no-{name}", None)
-        has_value = not equals and self._longs.get(name) == "="
-        self._set(name, (queue.pop(0) if queue else "") if has_value else value)
+        elif self._longs.get(name) == "=" and not equals:
+            self._set(name, queue.pop(0) if queue else "")
+        else:
+            self._set(name, value)
 
     def _take_shorts(self, letters: str, queue: list[str | None]) -> None:
         for at, letter in enumerate(letters, 1):
             name, mode = self._shorts.get(letter, (letter, ""))
-            attached: str | None = letters[at:]
-            if mode == "=" and not attached:
-                attached = queue.pop(0) if queue else ""
-            self._set(name, attached if mode else "")
             if mode:
+                self._set(name, queue.pop(0) if mode == "=" and not letters[at:] and queue else letters[at:])
                 break
+            self._set(name, "")
 
     def _set(self, name: str, value: str | None) -> None:
-        self.flags[name] = [*self.flags.pop(name, ()), value]  # the last one counts
+        self.flags[name] = [*self.flags.pop(name, ()), value]  # the last option is the last key
 
     def _complete(self, name: str) -> str:
         """The long option that git takes this abbreviation for."""
@@ -299,8 +293,13 @@ class _Call:
     def has(self, *names: str) -> bool:
         return any(name in self.flags for name in names)
 
-    def value(self, name: str) -> str:
-        return _known(self.flags[name][-1]) if name in self.flags else ""
+    def value(self, *names: str) -> str:
+        """Of the first of these options that there is. Raises _UnknownError."""
+        return next((_known(self.flags[name][-1]) for name in names if name in self.flags), "")
+
+    def flag(self, *names: str) -> str:
+        """The first of these options that there is, for the name of an action."""
+        return next((f" --{name}" for name in names if name in self.flags), "")
 
     def words(self) -> list[str | None]:
         return [*self.operands, *(self.rest or ())]
@@ -313,54 +312,34 @@ class _Call:
     ) -> GitAction:
         """`kinds`: their first letters. `narrower`: without `git`. `flag`: what the name of the command ends with."""
         name, repository = f"git {self.verb}{more.pop('flag', '')}", self.repository
-        return GitAction(
-            name,
-            effect,
-            frozenset(_KINDS[letter] for letter in kinds),
-            repository.folder,
-            repository.options,
-            tuple(pathspecs),
-            narrower=repository.spell(narrower) if narrower else "",
-            **more,
-        )
+        named = frozenset(_KINDS[letter] for letter in kinds)
+        more["narrower"] = narrower and f"{' '.join(map(_quote, repository.typed))} {narrower}"
+        return GitAction(name, effect, named, repository.folder, repository.options, tuple(pathspecs), **more)
 
     def unknown(self) -> GitAction:
         return self.action("moves")
 
     def limited(
-        self, words: Sequence[str | None], effect: Effect, kinds: str, narrower: str, **more: Any
+        self, words: Sequence[str | None], effect: Effect, kinds: str, narrower: str = "", **more: Any
     ) -> list[GitAction]:
         """An action over these pathspecs and those of a file; what only a shell knows is unknown."""
         pathspecs = [word for word in words if word is not None]
         is_complete = len(pathspecs) == len(words)
-        if self.has("pathspec-from-file"):
-            listed = self._listed()
-            pathspecs, is_complete = pathspecs + (listed or []), is_complete and listed is not None
-        if is_complete:
-            return [self.action(effect, kinds, pathspecs, narrower, **more)]
-        if all(spec.startswith(_EXCLUDING) for spec in pathspecs):
-            return [self.unknown()]
-        return [self.action(effect, kinds, pathspecs, narrower, **more), self.unknown()]
-
-    def _listed(self) -> list[str] | None:
-        """The lines of the file with pathspecs; None if they cannot be read."""
-        path = self.flags["pathspec-from-file"][-1]
-        try:
-            with open(os.path.join(self.repository.folder, path or "-"), "rb") as file:
-                text = os.fsdecode(file.read(MAX_PATHSPECS + 1))
-        except OSError:  # also of `-`, the standard input
-            return None
-        separator = "\0" if self.has("pathspec-file-nul") else "\n"
-        lines = [line.removesuffix("\r") for line in text.split(separator) if line]
-        is_plain = len(text) <= MAX_PATHSPECS and not any(line.startswith('"') for line in lines)
-        return lines if is_plain else None
+        if self.has("pathspec-from-file"):  # of which `-` is the standard input
+            text = _read_file(os.path.join(self.repository.folder, self.flags["pathspec-from-file"][-1] or "-"))
+            lines = text.split("\0" if self.has("pathspec-file-nul") else "\n")
+            pathspecs += [line.removesuffix("\r") for line in lines if line]
+            is_complete = is_complete and bool(text) and not any(line.startswith('"') for line in lines)
+        actions = [] if is_complete else [self.unknown()]
+        if is_complete or not all(spec.startswith(_EXCLUDING) for spec in pathspecs):
+            actions.insert(0, self.action(effect, kinds, pathspecs, narrower, **more))
+        return actions
 
     def worktree(self, target: str, new: str = "") -> str:
         """The command that makes a worktree for a branch or commit; `new`: for a branch with this name."""
-        top, name = self.repository.top(), new or target or "new"
-        path = f"{top}-{''.join(letter if letter.isalnum() else '-' for letter in name).strip('-')}"
-        words = ["-b", new, path, target] if new else [path, target]
-        return "worktree add " + " ".join(_quote(word) for word in words if word).replace("{", "{{").replace("}", "}}")
+        name = "".join(letter if letter.isalnum() else "-" for letter in new or target).strip("-")
+        words = [*(("-b", new) if new else ()), f"{self.repository.top()}-{name or 'new'}", target]
+        return "worktree add " + " ".join(_quote(word) for word in words if word)
 
 
 def _specify(options: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
@@ -368,242 +347,175 @@ def _specify(options: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
     shorts, longs = {}, {}
     for option in options.split():
         mode = option[-1] if option[-1] in "=?" else ""
-        short, _, long = option.removesuffix(mode).rpartition("/")
-        if len(long) == 1:
-            shorts[long] = (long, mode)
-        else:
-            longs[long] = mode
-            if short:
-                shorts[short] = (long, mode)
+        short, _, name = option.removesuffix(mode).rpartition("/")
+        shorts[short or name] = (name, mode)
+        longs[name] = mode
     return shorts, longs
 
 
 def _read(words: list[str | None], repository: _Repository, aliases: int) -> list[GitAction]:
+    call = _Call("", (), "", repository)
     try:
         if not repository.take(words):
             return []
+        verb = _known(words[0])
+        call = _Call(verb, words[1:], _OPTIONS.get("add" if verb == "stage" else verb, _STEPS), repository)
+        if call.has("help"):
+            return []
+        if verb in _READS.split():
+            names = repository.names(call.flags.get("output", ()))
+            return [call.action("discards", names=names, flag=" --output")] if names else []
+        if verb in _READERS:
+            return _READERS[verb](call)
+        if verb in _RARE.split():
+            return _read_rare(call)
     except _UnknownError:
-        return [_Call("", (), "", repository).unknown()]
-    verb = words[0] or ""
-    call = _Call(verb, words[1:], _OPTIONS.get("add" if verb == "stage" else verb, _STEPS), repository)
-    reader = _READERS.get(verb)
-    if call.has("help") or (verb in _READS and not call.has("output")):
-        return []
-    if verb in _READS:
-        return [call.action("discards", names=repository.names(call.flags["output"]), flag=" --output")]
-    if reader is not None:
-        try:
-            return reader(call)
-        except _UnknownError:
-            return [call.unknown()]
+        return [call.unknown()]
     alias = repository.setting(f"alias.{verb.lower()}")
     if not alias or alias.startswith("!") or not aliases:
         return [call.unknown()]
-    import shlex
-
-    try:
-        return _read([*shlex.split(alias), *words[1:]], repository, aliases - 1)
-    except ValueError:
-        return []
+    return _read([*_split(alias), *words[1:]], repository, aliases - 1)
 
 
 def _add(call: _Call) -> list[GitAction]:
-    chooses = call.has("patch", "interactive", "edit")
-    if call.has("dry-run", "refresh") or not (call.is_limited() or chooses or call.has("all", "update", "renormalize")):
+    is_whole = call.has("all", "update", "renormalize", "patch", "interactive", "edit")
+    if call.has("dry-run", "refresh") or not (call.is_limited() or is_whole):
         return []
-    kinds = "c" if call.has("update", "renormalize", "patch", "edit") else "cui" if call.has("force") else "cu"
-    force = " -f" if call.has("force") else ""
-    return call.limited(call.words(), "includes", kinds, f"add{force} -- {{paths}}", flag=_flag(call, "all", "update"))
-
-
-def _branch(call: _Call) -> list[GitAction]:
-    forced = call.has("D") or (call.has("delete") and call.has("force"))
-    if not forced or call.has("remotes", "all"):
-        return []
-    return [
-        call.unknown() if name is None else call.action("discards", branch=name, flag=" -D") for name in call.words()
-    ]
+    force, update = call.has("force"), call.has("update", "renormalize", "patch", "edit")
+    narrower = f"add{' -f' * force}{' -u' * update} -- {{paths}}"
+    kinds = "c" if update else "cui" if force else "cu"
+    return call.limited(call.words(), "includes", kinds, narrower, flag=call.flag("all", "update"))
 
 
 def _checkout(call: _Call) -> list[GitAction]:
     operands, rest = call.operands, call.rest
-    if rest or call.has("pathspec-from-file"):
-        return _checkout_paths(call, operands[:1], rest or [])
-    if rest is None and operands and not call.has("b", "B", "orphan", "detach", "track"):
-        first = operands[0]
-        if first is None:
-            return [call.unknown(), *(_checkout_paths(call, [None], operands[1:]) if operands[1:] else ())]
-        if call.repository.is_path(first):
-            return _checkout_paths(call, [], operands)
-        if len(operands) > 1:
-            return _checkout_paths(call, [first], operands)
-    if call.has("patch"):
-        return _checkout_paths(call, operands[:1], [])
+    is_plain = rest is None and bool(operands) and not call.has("b", "B", "orphan", "detach", "track")
+    if rest or call.has("pathspec-from-file", "patch"):
+        is_tree = bool(rest) or not (operands and call.repository.is_path(_known(operands[0])))
+        return _checkout_paths(call, operands[:1] if is_tree else [], rest or operands[is_tree:])
+    if is_plain and operands[0] and call.repository.is_path(operands[0]):
+        return _checkout_paths(call, [], operands)
+    if is_plain and len(operands) > 1:
+        return _checkout_paths(call, operands[:1], operands)
     target = _known(operands[0]) if operands else ""
-    actions = _switch_to(call, target, call.value("b") or call.value("B") or call.value("orphan"))
-    is_maybe_deleted = rest is None and len(operands) == 1 and not call.has("b", "B", "orphan", "detach", "track")
-    if is_maybe_deleted and target not in ("-", *_HEADS) and not call.has("force", "merge"):
+    actions = _switch_to(call, target, call.value("b", "B", "orphan"))
+    if is_plain and target not in ("-", *_HEADS) and not call.has("force", "merge"):
         actions += call.limited(operands, "discards", "c", "checkout -- {paths}")
     return actions
 
 
-def _checkout_paths(call: _Call, tree: Sequence[str | None], words: Sequence[str | None]) -> list[GitAction]:
-    """`tree`: empty for the index. It may be the first of the words, too: one that is a commit or a deleted file."""
-    commit = tree[0] if tree else ""
-    source = "TREE" if commit is None else commit
-    names = call.repository.names(words if call.rest else [word for word in words if word != source])
-    narrower = "" if commit is None else f"checkout {_escape(source)} -- {{paths}}".replace("  ", " ")
-    more = {"names": names, "tree": source if commit and commit not in _HEADS else ""}
-    return call.limited(words, "discards", "sc" if tree else "c", narrower, **more)
+def _checkout_paths(call: _Call, trees: Sequence[str | None], words: Sequence[str | None]) -> list[GitAction]:
+    """`trees`: empty for the index. It may be the first of the words, too: then it is a commit or a deleted file."""
+    tree = trees[0] if trees else ""
+    if tree is None and words and words[0] is None:
+        words = words[1:]
+    source = f"{_quote(tree)} " if tree else ""
+    narrower = f"checkout {source}-- {{{'own' if tree in words else 'paths'}}}"
+    return call.limited(
+        words,
+        "discards",
+        "sc" if trees else "c",
+        "" if tree is None else narrower,
+        names=call.repository.names([word for word in words if word != tree]),
+        tree="" if tree is None or tree in _HEADS else tree,
+        keeps_added=bool(trees),
+    )
 
 
 def _switch(call: _Call) -> list[GitAction]:
-    new = call.value("create") or call.value("force-create") or call.value("orphan")
+    new = call.value("create", "force-create", "orphan")
     if not call.operands and not new and not call.has("detach"):
         return []
+    if new and not call.operands:
+        for name in ("force", "discard-changes"):
+            call.flags.pop(name, None)  # git keeps the changes
     return _switch_to(call, _known(call.operands[0]) if call.operands else "", new)
 
 
 def _switch_to(call: _Call, target: str, new: str) -> list[GitAction]:
     """To a branch or commit, or to a new branch from it."""
-    narrower = call.worktree("" if target in _HEADS else target, new)
-    flag = _flag(call, "force", "discard-changes", "merge")
+    tree, flag = "" if target in _HEADS else target, call.flag("force", "discard-changes", "merge")
+    narrower = call.worktree(tree, new) if target or new else "restore --staged --worktree -- {paths}"
     if flag:
-        tree = "" if target in _HEADS else target
-        if not (target or new):
-            narrower = "restore --staged --worktree -- {paths}"
-        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree), *_with_submodules(call, "sc")]
+        kinds = "c" if flag == " --merge" else "sc"  # it refuses over staged files
+        return [call.action("discards", kinds, (), narrower, flag=flag, tree=tree), *_in_submodules(call)]
     return [call.action("moves", "scu", (), narrower)] if target or new or call.has("detach") else []
 
 
-def _checkout_index(call: _Call) -> list[GitAction]:
-    if not call.has("force") or call.has("prefix", "temp"):
-        return []
-    if call.has("stdin"):
-        return [call.unknown()]
-    words = [] if call.has("all") else call.words()
-    if not words and not call.has("all"):
-        return []
-    return call.limited(
-        words, "discards", "c", "checkout-index -f -- {own}", names=call.repository.names(words), flag=" -f"
-    )
-
-
 def _clean(call: _Call) -> list[GitAction]:
-    repository = call.repository
-    is_free = repository.setting("clean.requireforce").lower() in ("false", "no", "off", "0")
+    is_free = call.repository.setting("clean.requireforce").lower() in _FALSE
     if call.has("dry-run") or not (is_free or call.has("force", "interactive")):
         return []
     kinds = "i" if call.has("X") else "ui" if call.has("x") else "u"
-    words, is_at_top = call.words(), repository.top() == repository.folder
-    shallow = not words and is_at_top and not call.has("d")
-    words = words or ([] if is_at_top else ["."])
-    for pattern in call.flags.get("exclude", ()):
-        words += _excluded(_known(pattern))
-    letters = "".join(letter for letter in "xX" if call.has(letter))
-    return call.limited(words, "discards", kinds, f"clean -f{letters} -- {{paths}}", flag=" -f", shallow=shallow)
-
-
-def _excluded(pattern: str) -> list[str | None]:
-    """The pathspecs that leave out what a pattern of .gitignore matches."""
-    name = pattern.strip("/")
-    deep = "" if "/" in pattern.rstrip("/") else "**/"
-    return [f":(exclude,top,glob){deep}{name}", f":(exclude,top,glob){deep}{name}/**"]
+    words = [word for word in call.words() if not (word or "").startswith(_EXCLUDING)]  # git may remove their folder
+    words = words or ([] if call.repository.top() == call.repository.folder else ["."])
+    for pattern in map(_known, call.flags.get("exclude", ())):  # of .gitignore
+        name = f"{'' if '/' in pattern.rstrip('/') else '**/'}{pattern.strip('/')}"
+        words += [f":(exclude,top,glob){name}", f":(exclude,top,glob){name}/**"]
+    narrower = f"clean -f{'x' * call.has('x')}{'X' * call.has('X')} -- {{own}}"
+    shallow = not call.words() and not call.has("d")
+    return call.limited(words, "discards", kinds, narrower, flag=" -f", shallow=shallow)
 
 
 def _commit(call: _Call) -> list[GitAction]:
-    if call.has("dry-run", "short", "porcelain", "long", "null"):
+    is_limited, includes = call.is_limited(), call.has("include")
+    is_message = call.has("amend") and call.has("only") and not is_limited
+    if call.has("dry-run", "short", "porcelain", "long", "null") or is_message:
         return []
-    amend = " --amend" if call.has("amend") else " -m …"
-    narrower = f"commit{amend} --only -- {{own}}"
-    if call.is_limited() and not call.has("include"):
-        return call.limited(call.words(), "includes", "sc", narrower, flag=" PATHS")
-    if call.is_limited():
-        staged = call.action("includes", "s", (), narrower, flag=" --include")
-        return [staged, *call.limited(call.words(), "includes", "c", narrower, flag=" --include")]
-    if call.has("amend") and call.has("only"):
-        return []
-    kinds = "sc" if call.has("all", "patch", "interactive") else "s"
-    return [call.action("includes", kinds, (), narrower, flag=_flag(call, "all", "amend"))]
-
-
-def _merge_file(call: _Call) -> list[GitAction]:
-    names = call.repository.names(call.words()[:1])
-    return [call.action("discards", names=names)] if not call.has("stdout") else []
+    narrower = f"commit{' --amend' if call.has('amend') else ' -m …'} --only -- {{own}}"
+    if not is_limited or includes:
+        kinds = "sc" if call.has("all", "patch", "interactive") else "s"
+        flag = call.flag("all", "amend", "include")
+        staged = [call.action("includes", kinds, (), narrower, flag=flag)]
+        return staged + call.limited(call.words(), "includes", "c", narrower, flag=flag) if is_limited else staged
+    return call.limited(call.words(), "includes", "sc", narrower)
 
 
 def _mv(call: _Call) -> list[GitAction]:
-    *sources, goal = call.words() or [None]
-    if call.has("dry-run") or not call.words():
+    if call.has("dry-run") or len(call.words()) < 2:
         return []
+    *sources, goal = call.words()
+    folder, names = call.repository.folder, call.repository.names(sources, with_folders=True)
     if goal is None or None in sources:
-        names = call.repository.names(sources, with_folders=True)
         return [*([call.action("discards", names=names)] if names else []), call.unknown()]
-    folder = call.repository.folder
-    target = os.path.join(folder, goal)
-    goals = [os.path.join(goal, os.path.basename(_known(source).rstrip("/"))) for source in sources]
-    if not os.path.isdir(target):
-        goals = [goal]
-        if os.path.lexists(target) and not call.has("force"):
-            return []  # git refuses
-    has_folder = any(os.path.isdir(os.path.join(folder, _known(source))) for source in sources)
-    words = [f":(literal){word}" if _PATTERN & set(word) else word for word in (*map(_known, sources), *goals)]
-    names = call.repository.names([*sources, *goals], with_folders=True)
-    return [call.action("discards", "scui" if has_folder else "sc", words, names=names)]
-
-
-def _read_tree(call: _Call) -> list[GitAction]:
-    if call.has("dry-run", "index-output"):
-        return []
-    if call.has("u") and call.has("reset"):
-        return [call.action("discards", "sc", flag=" --reset -u", tree=_known((*call.words(), "")[0]))]
-    return [call.action("moves", "scu" if call.has("u") else "s")]
-
-
-def _reflog(call: _Call) -> list[GitAction]:
-    verb, *words = call.words() or ["show"]
-    call.verb = f"reflog {verb}"
-    if verb not in ("delete", "expire") or call.has("dry-run"):
-        return []
-    if verb == "delete":
-        return [call.action("discards", stash=entry) for entry in map(_entry, words) if entry]
-    concerned = call.has("all") or any(word in ("stash", "refs/stash") for word in words)
-    return [call.action("discards", stash="*")] if concerned and call.has("expire", "expire-unreachable") else []
+    goals = [goal]
+    if os.path.isdir(os.path.join(folder, goal)):
+        goals = [os.path.join(goal, os.path.basename((source or "").rstrip("/"))) for source in sources]
+    names = (*names, *call.repository.names(goals, with_folders=True))
+    if not call.has("force", "k") and any(os.path.lexists(os.path.join(folder, path)) for path in goals):
+        return [call.action("discards", names=names)]  # git refuses, unless a command before it removes the file
+    kinds = "scui" if any(map(os.path.isdir, names)) else "sc"
+    words = [f":(literal){word}" if _PATTERN & set(word) else word for word in (*filter(None, sources), *goals)]
+    return [call.action("discards", kinds, words, names=names)]
 
 
 def _reset(call: _Call) -> list[GitAction]:
-    mode = ([name for name in call.flags if name in ("hard", "merge", "keep", "soft", "mixed")] or [""])[-1]
-    operands, rest = call.operands, call.rest
-    if mode not in ("hard", "merge", "keep"):
+    modes = [name for name in call.flags if name in ("hard", "merge", "keep", "soft", "mixed")] or ["mixed"]
+    operands, mode, rest = call.operands, modes[-1], call.rest
+    if mode in ("soft", "mixed"):
         return _reset_index(call, mode)
     if rest or len(operands) > 1 or call.has("patch", "pathspec-from-file"):
         return []  # git refuses
-    target = operands[0] if operands else ""
-    is_head, flag = target in _HEADS, f" --{mode}"
+    is_head, tree = not operands or operands[0] in _HEADS, (operands or [""])[0] or ""
+    narrower = f"restore --staged{' --worktree' * (mode != 'keep')} -- {{{'paths' if mode == 'hard' else 'own'}}}"
     if mode == "hard":
-        narrower = (
-            "restore --staged --worktree -- {paths}" if is_head or target is None else call.worktree(target or "")
-        )
-        tree = "" if is_head or target is None else target
-        actions = [call.action("discards", "sc", (), narrower, flag=flag, tree=tree)]
-        return actions + _with_submodules(call, "sc")
-    narrower = f"restore --staged{' --worktree' if mode == 'merge' else ''} -- {{paths}}"
-    actions = [call.action("discards", "s", (), narrower, flag=flag)]
-    return actions if is_head else [*actions, call.action("moves", "scu", flag=flag)]
+        narrower, tree = (narrower, "") if is_head or not tree else (call.worktree(tree), tree)
+        return [call.action("discards", "sc", (), narrower, flag=" --hard", tree=tree), *_in_submodules(call)]
+    action = call.action("discards", "s", (), narrower, flag=f" --{mode}")
+    return [action] if is_head else [action, call.action("moves", "scu", flag=f" --{mode}")]
 
 
 def _reset_index(call: _Call, mode: str) -> list[GitAction]:
-    """Without changes of files: HEAD moves, or files are unstaged."""
-    words, narrower = call.words(), "restore --staged -- {paths}"
+    """Files stay as they are: HEAD moves, or files are unstaged."""
+    operands, narrower = call.operands, "restore --staged -- {paths}"
     if mode == "soft":
-        return [call.action("moves", "scu", flag=" --soft")] if words and words[0] not in _HEADS else []
+        return [call.action("moves", "scu", flag=" --soft")] if operands and operands[0] not in _HEADS else []
     if call.rest or call.has("pathspec-from-file"):
         return call.limited(call.rest or [], "moves", "s", narrower)
-    if not call.operands or call.operands == ["HEAD"] or call.has("patch"):
+    if not operands or operands == ["HEAD"] or call.has("patch"):
         return [call.action("moves", "s", (), narrower)]
-    first = _known(call.operands[0])
-    if call.repository.is_path(first) or len(call.operands) > 1:
-        return call.limited(call.operands, "moves", "s", narrower)
+    if len(operands) > 1 or call.repository.is_path(_known(operands[0])):
+        return call.limited(operands, "moves", "s", narrower)
     return [call.action("moves", "scu")]
 
 
@@ -614,54 +526,53 @@ def _restore(call: _Call) -> list[GitAction]:
     if call.has("staged") and not call.has("worktree"):
         return call.limited(words, "moves", "s", "restore --staged -- {paths}", flag=" --staged")
     flags = [f"--source={source}"] * bool(source) + ["--staged", "--worktree"] * call.has("staged")
-    narrower = " ".join(["restore", *map(_escape, flags), "-- {paths}"])
-    more = {"names": call.repository.names(words), "tree": "" if source in _HEADS else source}
-    return call.limited(words, "discards", "sc" if source or call.has("staged") else "c", narrower, **more)
+    narrower = " ".join(["restore", *map(_quote, flags), "-- {paths}"])
+    kinds, tree = "sc" if flags else "c", "" if source in _HEADS else source
+    return call.limited(words, "discards", kinds, narrower, names=call.repository.names(words), tree=tree)
 
 
 def _rm(call: _Call) -> list[GitAction]:
-    words = call.words()
+    words, force = call.words(), call.has("force")
     if call.has("dry-run") or not call.is_limited():
         return []
     if call.has("cached"):
-        return call.limited(words, "includes", "sc", "rm --cached -- {paths}", flag=" --cached")
-    names, force = call.repository.names(words, with_folders=True), call.has("force")
-    return call.limited(words, "discards", "sc" * force, "rm -f -- {paths}", names=names, flag=" -f" * force)
+        return call.limited(words, "includes", "sc", "rm --cached -- {own}", flag=" --cached")
+    names = call.repository.names(words, with_folders=True)  # without force, git refuses over changes
+    return call.limited(words, "discards", "sc" * force, "rm -f -- {own}" * force, names=names)
 
 
 def _stash(call: _Call) -> list[GitAction]:
-    verb = call.operands[0] if call.operands else "push"
-    is_whole = verb == "push" and not call.operands
-    words = call.words()[1:] if call.operands else call.words()
-    call.verb = "stash" if is_whole else f"stash {verb}"
-    if verb in ("pop", "drop", "clear", "branch", "apply"):
-        entry = (words[1:] if verb == "branch" else words)[:1] or ["0"]
-        stash = "" if verb == "apply" else "*" if verb == "clear" else _entry(entry[0])
-        moves = [call.unknown()] if verb in ("pop", "branch", "apply") else []
-        return [*([call.action("discards", stash=stash)] if stash else []), *moves]
-    if verb == "save":
-        words = []  # they are the message
-    elif verb != "push":
-        if not call.has("patch") or verb in ("list", "show", "create", "store"):
-            return [] if verb is not None else [call.unknown()]
-        words = call.words()
-    has_index = call.has("keep-index") and not call.has("no-keep-index")
-    kinds = "s" if call.has("staged") else "c" if has_index else "sc"
+    verb, words = _known((call.operands or [""])[0]), call.words()[bool(call.operands) :]
+    call.verb = f"stash {verb}".rstrip()
+    match verb:
+        case "clear":
+            return [call.action("discards", stash="*")]
+        case "pop" | "drop" | "branch":
+            entry = _entry((*words[verb == "branch" :], "0")[0])
+            return [call.action("discards", stash=entry)] * bool(entry) + [call.unknown()] * (verb != "drop")
+        case "apply":
+            return [call.unknown()]
+        case "save":
+            words = []  # they are the message
+        case "" | "push":
+            pass
+        case _ if not call.has("patch") or verb in ("list", "show", "create", "store"):
+            return []
+        case _:
+            words = call.words()
+    kinds = "s" if call.has("staged") else "c" if call.has("keep-index") else "sc"
     kinds += "ui" if call.has("all") else "u" if call.has("include-untracked") else ""
-    flags = "".join(
-        f" --{flag}" for flag in ("patch", "staged", "keep-index", "include-untracked", "all") if call.has(flag)
-    )
-    return call.limited(words, "discards", kinds, f"stash push{flags} -- {{paths}}")
+    names = ("patch", "staged", "keep-index", "include-untracked", "all")
+    return call.limited(words, "discards", kinds, f"stash push{''.join(map(call.flag, names))} -- {{paths}}")
 
 
 def _entry(word: str | None) -> str:
     """An entry of the stash in the form stash@{0}; empty if it is none. Raises _UnknownError."""
-    number = _known(word).removeprefix("refs/").removeprefix("stash").removeprefix("@{").removesuffix("}") or "0"
-    if number.isdecimal():
-        return f"stash@{{{int(number)}}}"
-    if "@{" in _known(word) and "stash" in _known(word):
+    text = _known(word).removeprefix("refs/")
+    number = text.removeprefix("stash").removeprefix("@{").removesuffix("}") or "0"
+    if text.startswith("stash@{") and not number.isdecimal():
         raise _UnknownError  # such as stash@{yesterday}
-    return ""
+    return f"stash@{{{int(number)}}}" if number.isdecimal() else ""
 
 
 def _step(call: _Call) -> list[GitAction]:
@@ -670,141 +581,113 @@ def _step(call: _Call) -> list[GitAction]:
     if call.has("quit", "edit-todo", "show-current-patch", "dry-run"):
         return []
     if call.has("abort", "skip"):
-        return [call.action("discards", "sc" if verb == "rebase" else "s", flag=_flag(call, "abort", "skip"))]
+        return [call.action("discards", "sc" if verb == "rebase" else "s", flag=call.flag("abort", "skip"))]
     if call.has("continue", "resolved"):
         return [call.action("includes", "s", flag=" --continue")]
-    rebases = (
-        verb == "rebase"
-        or call.value("rebase") not in ("", "false")
-        or (call.has("rebase") and not call.value("rebase"))
-    )
+    rebases = verb == "rebase" or (call.has("rebase") and call.value("rebase") not in _FALSE)
     if verb == "pull" and not call.has("rebase", "no-rebase"):
-        rebases = repository.setting("pull.rebase").lower() not in ("", "false", "no", "off", "0")
-    stashes = verb in ("rebase", "pull", "merge") and not call.has("no-autostash")
-    if stashes and (call.has("autostash") or repository.is_set(f"{'rebase' if rebases else 'merge'}.autostash")):
+        rebases = repository.is_set("pull.rebase")
+    stashes = call.has("autostash") or repository.is_set(f"{'rebase' if rebases else 'merge'}.autostash")
+    if stashes and verb in ("rebase", "pull", "merge") and not call.has("no-autostash"):
         return [call.action("discards", "sc", flag=" --autostash")]
-    unknown = [call.unknown()] if call.has("exec") else []
-    return [call.action("moves", "scu"), *unknown]
-
-
-def _bisect(call: _Call) -> list[GitAction]:
-    verb = call.operands[0] if call.operands else "help"
-    if verb in ("log", "view", "visualize", "help", "terms"):
-        return []
-    return [call.action("moves", "scu"), *([call.unknown()] if verb == "run" else [])]
-
-
-def _move(call: _Call) -> list[GitAction]:
-    """What moves HEAD or the files of HEAD, and git refuses over changes."""
-    if call.verb == "symbolic-ref" and (len(call.words()) < 2 or call.words()[0] != "HEAD"):
-        return []
-    return [] if call.words()[:1] in ([], ["list"]) else [call.action("moves", "scu")]
+    return [call.action("moves", "scu"), *([call.unknown()] if call.has("exec") else [])]
 
 
 def _submodule(call: _Call) -> list[GitAction]:
     verb, *words = call.operands or ["status"]
     call.verb = f"submodule {verb}"
     if verb == "foreach":
-        return _for_each(call, words)
-    if verb not in ("update", "deinit"):
+        inner = _split(_known(words[0])) if len(words) == 1 else words
+        if inner[:1] != ["git"] or {"&&", "||", ";", "|"} & set(inner):
+            return [call.unknown()]
+        modules = call.repository.submodules()
+        return [action for module in modules for action in _read(list(inner[1:]), module, MAX_ALIASES)]
+    if verb not in ("update", "deinit") or not (call.has("force") or verb == "update"):
         return []
-    modules = call.repository.submodules([word for word in words if word])
-    actions = [_Call(call.verb, (), "", module) for module in modules]
-    if not call.has("force"):
-        return [action.action("moves", "scu") for action in actions] if verb == "update" else []
-    return [action.action("discards", "scui" if verb == "deinit" else "sc", flag=" --force") for action in actions]
+    kinds = "scui" if verb == "deinit" else "sc"
+    effect: Effect = "discards" if call.has("force") else "moves"
+    return _in_submodules(call, effect, kinds, words + (call.rest or []))
 
 
-def _for_each(call: _Call, words: Sequence[str | None]) -> list[GitAction]:
-    """A command in each submodule: certain if it is one of git."""
-    import shlex
-
-    inner = shlex.split(_known(words[0])) if len(words) == 1 else words
-    if inner[:1] != ["git"] or {"&&", "||", ";", "|"} & set(inner):
-        return [call.unknown()]
-    modules = call.repository.submodules(())
-    return [action for module in modules for action in _read(list(inner[1:]), module, MAX_ALIASES)]
-
-
-def _with_submodules(call: _Call, kinds: str) -> list[GitAction]:
-    """What a forced command does in submodules, too."""
-    if call.has("no-recurse-submodules") or not (
-        call.has("recurse-submodules") or call.repository.is_set("submodule.recurse")
-    ):
+def _in_submodules(
+    call: _Call, effect: Effect = "discards", kinds: str = "sc", words: Sequence[str | None] | None = None
+) -> list[GitAction]:
+    """What a command does in submodules. `words`: those that it names, None: a command that reaches them by option."""
+    is_recursive = call.has("recurse-submodules") or call.repository.is_set("submodule.recurse")
+    if words is None and (call.has("no-recurse-submodules") or not is_recursive):
         return []
-    modules = call.repository.submodules(())
-    return [_Call(call.verb, (), "", module).action("discards", kinds) for module in modules]
+    return [_Call(call.verb, (), "", it).action(effect, kinds) for it in call.repository.submodules(words or ())]
 
 
-def _update_index(call: _Call) -> list[GitAction]:
-    if call.has("stdin", "index-info"):
+def _read_rare(call: _Call) -> list[GitAction]:
+    """Commands that are rare in what agents type."""
+    words, moves = call.words(), call.action("moves", "scu")
+    first = words[0] if words else ""
+    match call.verb:
+        case "bisect":
+            reads = first in ("", "log", "view", "visualize", "help", "terms")
+            return [] if reads else [moves, *([call.unknown()] if first == "run" else [])]
+        case "branch" if call.has("D") or (call.has("delete") and call.has("force")):
+            branches = [call.action("discards", branch=name, flag=" -D") for name in words if name]
+            return [] if call.has("remotes", "all") else branches + [call.unknown()] * (None in words)
+        case "checkout-index" if call.has("force") and not call.has("prefix", "temp"):
+            limits, names = [] if call.has("all") else words, call.repository.names(words)
+            is_some = bool(words) or call.has("all")
+            return (
+                call.limited(limits, "discards", "c", "checkout -- {own}", names=names) if is_some else [call.unknown()]
+            )
+        case "filter-branch":
+            return [moves]
+        case "merge-file" if not call.has("stdout"):
+            return [call.action("discards", names=call.repository.names(words[:1]))]
+        case "read-tree" if not call.has("dry-run", "index-output"):
+            if call.has("u") and call.has("reset"):
+                return [call.action("discards", "sc", flag=" --reset -u", tree=_known(first))]
+            return [moves if call.has("u") else call.action("moves", "sc")]
+        case "reflog" if first == "delete" and not call.has("dry-run"):
+            return [call.action("discards", stash=entry) for entry in map(_entry, words[1:]) if entry]
+        case "reflog" if first == "expire" and call.has("expire", "expire-unreachable") and not call.has("dry-run"):
+            is_stash = call.has("all") or not {"stash", "refs/stash"}.isdisjoint(words)
+            return [call.action("discards", stash="*")] if is_stash else []
+        case "sparse-checkout" if first not in ("", "list"):  # set removes files that are as in the index
+            return [call.action("discards", "s")] if first in ("set", "init", "reapply") else [moves]
+        case "symbolic-ref" if first == "HEAD" and len(words) > 1:
+            return [moves]
+        case "update-index" if words or call.has("stdin", "index-info"):
+            kinds = "cu" if call.has("add") else "c"
+            return call.limited(words or [None], "includes", kinds)
+        case "update-ref":
+            return _update_ref(call, "" if first is None or call.has("stdin") else first)
+        case "worktree" if first in ("remove", "move") and words[1:]:
+            word, (path, *_) = _known(words[1]), call.repository.names(words[1:2], with_folders=True)
+            return [call.action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {first}")]
+    return []
+
+
+def _update_ref(call: _Call, ref: str) -> list[GitAction]:
+    if not ref:
         return [call.unknown()]
-    words = call.words()
-    return call.limited(words, "includes", "cu" if call.has("add") else "c", "") if words else []
-
-
-def _update_ref(call: _Call) -> list[GitAction]:
-    if call.has("stdin"):
-        return [call.unknown()]
-    ref, *values = map(_known, call.words() or [""])
     if call.has("d") and ref == "refs/stash":
         return [call.action("discards", stash="*", flag=" -d")]
     if call.has("d") and ref.startswith("refs/heads/"):
         return [call.action("discards", branch=ref.removeprefix("refs/heads/"), flag=" -d")]
-    return [call.action("moves", "scu")] if ref == "HEAD" and values else []
-
-
-def _worktree(call: _Call) -> list[GitAction]:
-    verb, *words = call.words() or ["list"]
-    call.verb = f"worktree {verb}"
-    if verb not in ("remove", "move") or not words:
-        return []
-    path = os.path.normpath(os.path.join(call.repository.folder, _known(words[0])))
-    return [call.action("discards", worktree=path if os.path.isdir(path) else _known(words[0]))]
+    return [call.action("moves", "scu")] if ref == "HEAD" else []
 
 
 _READERS: Final[dict[str, Callable[[_Call], list[GitAction]]]] = {
     **dict.fromkeys(("add", "stage"), _add),
     **dict.fromkeys(("am", "cherry-pick", "merge", "pull", "rebase", "revert"), _step),
-    **dict.fromkeys(("filter-branch", "sparse-checkout", "symbolic-ref"), _move),
-    "bisect": _bisect,
-    "branch": _branch,
     "checkout": _checkout,
-    "checkout-index": _checkout_index,
     "clean": _clean,
     "commit": _commit,
-    "merge-file": _merge_file,
     "mv": _mv,
-    "read-tree": _read_tree,
-    "reflog": _reflog,
     "reset": _reset,
     "restore": _restore,
     "rm": _rm,
     "stash": _stash,
     "submodule": _submodule,
     "switch": _switch,
-    "update-index": _update_index,
-    "update-ref": _update_ref,
-    "worktree": _worktree,
 }
-
-
-def _flag(call: _Call, *names: str) -> str:
-    return next((f" --{name}" for name in names if call.has(name)), "")
-
-
-def status_arguments(action: GitAction) -> tuple[str, ...]:
-    """The arguments of git, run in `action.folder`, that list the dirty files which the action may concern."""
-    lists = "no" if action.kinds <= {"staged", "changed"} else "normal" if action.shallow else "all"
-    ignored = ("--ignored",) * ("ignored" in action.kinds)
-    options = ("--porcelain", "-z", "--no-renames", f"-u{lists}", *ignored)
-    return ("--no-optional-locks", *action.options, "status", *options, "--", *action.pathspecs)
-
-
-def parse_status(output: bytes) -> list[tuple[str, str]]:
-    """Path, relative to the top of the worktree, and the two letters of each file in what `status_arguments` print."""
-    entries = [entry for entry in os.fsdecode(output).split("\0") if entry and not entry.endswith("/")]
-    return [(entry[3:], entry[:2]) for entry in entries]
 
 
 def concerns(action: GitAction, status: str) -> bool:
@@ -813,6 +696,8 @@ def concerns(action: GitAction, status: str) -> bool:
         return ("untracked" if status == "??" else "ignored") in action.kinds
     if "U" in status or status in ("AA", "DD"):
         return bool(action.kinds & {"staged", "changed"})
+    if action.keeps_added and status[0] == "A":
+        return False
     return ("staged" in action.kinds and status[0] != " ") or ("changed" in action.kinds and status[1] != " ")
 
 
@@ -832,51 +717,44 @@ def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str]) ->
     files that remain for it, among those that the action concerns. Paths are best absolute: they are shown, and named
     in commands, relative to the folder of the command."""
     live = [work for work in works if work.is_live]
+    start, listed = f"holdlog: {_shown(action.name)}", _list(live or works, action.folder)
     if not live:
-        if action.effect != "includes" or not works:
-            return None
-        listed = _list(works, action.folder)
-        return Judgement(False, f"holdlog: {_shown(action.name)} takes in changes of an ended session: {listed}.")
-    start, listed = f"holdlog: {_shown(action.name)}", _list(live, action.folder)
+        text = f"{start} takes in changes of an ended session: {listed}."
+        return Judgement(False, text) if works and action.effect == "includes" else None
     if action.effect == "moves":
         return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.")
     start += f" would take {'away' if action.effect == 'discards' else 'in'} work of another session: {listed}."
-    end = "A person can run this in a terminal."
-    for remedy in _remedies(action, live, own):
-        text = f"{start} {remedy} {end}"
-        if len(text) <= MAX_TEXT:
-            break
-    return Judgement(True, text)
+    texts = [f"{start} {remedy} A person can run this in a terminal." for remedy in _remedies(action, live, own)]
+    return Judgement(True, next((text for text in texts if len(text) <= MAX_TEXT), texts[-1]))
 
 
 def _remedies(action: GitAction, live: Sequence[OthersWork], own: Sequence[str]) -> list[str]:
     """What the agent can do instead, the best first; the last one is short."""
-    narrower, last = action.narrower, "Wait until it is committed."
-    if "{paths}" not in narrower and "{own}" not in narrower:
-        return [f"Run instead: {_fill(narrower, [])}", last] if narrower else [last]
+    narrower = action.narrower
+    if "{" not in narrower:
+        return [*([f"Run `{narrower}` instead."] if narrower else []), "Wait until it is committed."]
     if not own:
-        return ["It concerns nothing of yours."]
-    own = [_relative(path, action.folder) for path in own]
-    others = [_relative(work.path, action.folder) for work in live]
-    commands = [_fill(narrower, [_spec(path) for path in own])]
+        return ["It concerns no change of yours."]
+    paths, others = ([_relative(path, action.folder) for path in each] for each in (own, [it.path for it in live]))
+    choices = [[_spec(path) for path in paths]]
     if "{paths}" in narrower:
-        commands.append(_fill(narrower, [*action.pathspecs, *(_spec(path, True) for path in others)]))
-    is_plain = all(path.isprintable() for path in (*own, *others))
+        choices.append([*action.pathspecs, *(_spec(path, excludes=True) for path in others)])
+    specs = sorted((" ".join(map(_quote, words)) for words in choices), key=len)
+    is_plain = all(path.isprintable() for path in (*paths, *others))
+    commands = [narrower.replace("{paths}", each).replace("{own}", each) for each in specs if is_plain]
     last = "Name only your own files; holdlog claims --dirty lists them."
-    return [*(f"Run instead: {command}" for command in sorted(commands, key=len) if is_plain), last]
-
-
-def _fill(narrower: str, words: Sequence[str]) -> str:
-    paths = " ".join(map(_quote, words))
-    return narrower.format(paths=paths, own=paths)
+    if " commit " in narrower:
+        last = "Run `holdlog commit -m …` instead, which commits your files only."
+    return [*(f"Run `{command}` instead." for command in commands), last]
 
 
 def _spec(path: str, excludes: bool = False) -> str:
     """A pathspec for this path, or for all but this path."""
-    is_plain = (path[0].isalnum() or path[0] == ".") and not _PATTERN & set(path)
-    if excludes:
-        return f":!{path}" if is_plain else f":(exclude,literal){path}"
-    return path if is_plain or (path[0] != ":" and not _PATTERN & set(path)) else f":(literal){path}"
+    is_pattern = bool(_PATTERN & set(path))
+    if not excludes:
+        return f":(literal){path}" if is_pattern or path.startswith(":") else path
+    is_short = (path[0].isalnum() or path[0] == ".") and not is_pattern
+    return f":!{path}" if is_short else f":(exclude,literal){path}"
 
 
 def _list(works: Sequence[OthersWork], folder: str) -> str:
@@ -891,15 +769,20 @@ def _relative(path: str, folder: str) -> str:
     return os.path.relpath(path, folder) if os.path.isabs(path) else path
 
 
-def _escape(word: str) -> str:
-    """For a shell, within a text with placeholders."""
-    return _quote(word).replace("{", "{{").replace("}", "}}") if word else ""
-
-
 def _quote(word: str) -> str:
-    import shlex
+    import shlex  # only few commands need it
 
     return shlex.quote(word)
+
+
+def _split(text: str) -> list[str | None]:
+    """The words of a text, or none if it cannot be split. Raises _UnknownError."""
+    import shlex
+
+    try:
+        return list(shlex.split(text))
+    except ValueError as error:
+        raise _UnknownError from error
 
 
 def _shown(text: str) -> str:

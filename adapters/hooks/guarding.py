@@ -109,26 +109,26 @@ class Source(NamedTuple):
     party: Party
 
 
-class Finding(NamedTuple):
+class GitFinding(NamedTuple):
     """What a git command means for others. `root`: of the worktree that it concerns."""
 
     judgement: Judgement
     root: str
 
 
-def findings(call: HookCall, source: Source) -> list[Finding]:
+def findings(call: HookCall, source: Source) -> list[GitFinding]:
     """What the git commands of a call mean for others: nothing is empty. Raises GitFailedError, sqlite3.Error."""
-    found, pushed = list[Finding](), 0
+    found, pushed = list[GitFinding](), 0
     for action in actions_of(call.git):
         worktree = worktree_at(action.folder, action.options)
         if worktree is None:
             continue  # git refuses
-        with _source_at(worktree, source, call) as place:
-            examined = _Examined(action, worktree, place, pushed)
+        with _source_at(worktree, source, call) as local:
+            examined = _Examined(action, worktree, local, pushed)
             judgement = examined.judge()
         pushed += examined.pushes
         if judgement is not None:
-            found.append(Finding(judgement, worktree.root))
+            found.append(GitFinding(judgement, worktree.root))
     return found
 
 

@@ -32,6 +32,7 @@ ALL: Final = "*"
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """A pipe in place of a file must not block."""
 _FAILURES: Final = "failures"
+_NEWS: Final = ".news"
 OBSERVED: Final = "clients.json"
 """See observed.py."""
 
@@ -241,18 +242,18 @@ class HookFiles:
         finally:
             os.close(descriptor)
 
-    def tell(self, session: str, agent: str, path: str, by: str) -> None:
+    def note_news(self, session: str, agent: str, path: str, by: str) -> None:
         """Note for an agent of another session that a command of the agent `by` changed a file that it holds. Raises
         OSError."""
-        self.append(f"{session}.told", json.dumps([agent, path, by]) + "\n")
+        self.append(f"{session}{_NEWS}", json.dumps([agent, path, by]) + "\n")
 
     def has_news(self, session: str) -> bool:
         """Whether there are such notes for a session."""
-        return os.path.exists(self.folder / f"{session}.told")
+        return os.path.exists(self.folder / f"{session}{_NEWS}")
 
     def take_news(self, session: str, is_read: Callable[[str], bool]) -> list[tuple[str, str]]:
         """Return and remove these notes, path and agent, for the agents with the names that are read."""
-        name, news, kept = f"{session}.told", list[tuple[str, str]](), ""
+        name, news, kept = f"{session}{_NEWS}", list[tuple[str, str]](), ""
         for line in self.text_of(name, MAX_NOTES).splitlines(keepends=True):
             with suppress(ValueError, TypeError):
                 agent, path, by = map(str, json.loads(line))

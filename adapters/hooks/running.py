@@ -180,7 +180,7 @@ def _is_harmless(call: HookCall, store: Path, files: HookFiles, leases: LeaseFil
         return after_unchanged(call, files, session)
     try:
         return not call.git or not findings(call, quick_source(call, store, files, leases, session))
-    except GitFailedError:  # the agent is told
+    except GitFailedError:  # the agent is warned
         return False
 
 

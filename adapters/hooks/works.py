@@ -18,6 +18,8 @@ LIVE_SECONDS: Final = 300
 """A session whose host is not known is live for this long after its last call."""
 _UNKNOWN: Final = ("??", "!!")
 """Files that git does not know."""
+_OF_COMMANDS: Final = ("shell-", "option-")
+"""How the sessions of commands begin: no process of holdlog keeps them alive."""
 _OVER_HTTP: Final = ("mcp-", "meta-")
 """How the sessions of agents begin whose tools are reached over HTTP."""
 
@@ -160,7 +162,8 @@ def works(
 def held_work(sessions: Sessions, path: str, status: str, resource: str, held: HeldResource) -> FileWork:
     """The work of the session that holds a file."""
     seconds = max(0, time.time_ns() // 1000 - held.since) / 1_000_000
-    is_live = sessions.is_live(held.session, held.agent, held.idle, held.server == "")
+    has_ended = held.server == "" and not (held.session or "").startswith(_OF_COMMANDS)
+    is_live = sessions.is_live(held.session, held.agent, held.idle, has_ended)
     return FileWork(path, status, resource, held.agent, held.session, seconds, True, is_live)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.coding_hosts import AGENT, holdlog, problems, report, repository, run
+from tests.conformance.coding_hosts import AGENT, ALLOWED, DENIED, holdlog, problems, report, repository, run
 from tests.conformance.node import FOLDER, PACKAGES, node
 from tests.conformance.scripted_model import Step, scripted_model
 
@@ -32,7 +32,7 @@ def main() -> int:
         with scripted_model(script(project)) as (url, conversation):
             configure(project / "opencode.json", url)
             printed = run([program, "run", "--model", MODEL, "Change the files."], project, {})
-        wrong = [*problems(project, conversation, free=[0, 5], held=[2, 3]), *observed(project)]
+        wrong = [*problems(project, conversation, free=[0, 5], held=[2, 3], git=6), *observed(project)]
     return report(f"OpenCode {PACKAGES[OPENCODE]} with the plugin", wrong, printed)
 
 
@@ -53,6 +53,7 @@ def script(project: Path) -> list[Step]:
         ("bash", {"command": "mv held.py moved.py", "description": "Rename the file"}),
         (f"{TOOLS}claim", {"resource": "custom://merge", "agent": AGENT}),
         ("edit", {"filePath": new, "oldString": "a = 1", "newString": "a = 2"}),
+        *(("bash", {"command": command, "description": "Use git"}) for command in (*DENIED, *ALLOWED)),
         (f"{TOOLS}status", {}),
     ]
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,13 @@ def test_process_of_an_earlier_boot_or_with_a_reused_pid_does_not_run() -> None:
     assert not is_running(host._replace(started="1"))
     assert not is_running(host._replace(boot="another"))
     assert is_running(host._replace(visible="another")) is None
+
+
+def test_claim_of_a_command_in_a_shell_is_live_without_a_process(sides: Sides) -> None:
+    command = [sys.executable, "-m", "holdlog", "claim", "src/a.py", "--agent", "carl"]
+    subprocess.run(command, cwd=sides.root, check=True, capture_output=True)
+    sides.write("src/a.py", "x = 2\n")
+    assert sides.works() == {"src/a.py": ("carl", True, True)}
 
 
 def test_session_that_has_ended_is_not_live(sides: Sides) -> None:
