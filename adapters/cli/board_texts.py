@@ -9,7 +9,7 @@ from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.past.responses import PastHeld
 from holdlog.adapters.api.request import Query
-from holdlog.adapters.cli.terminals import Terminals
+from holdlog.adapters.cli.terminals import ShownTerminals
 from holdlog.adapters.cli.texts import duration, marked, short, table
 from holdlog.domain.ports import Reader
 
@@ -28,18 +28,18 @@ class BoardWithSessions(claims.Board):
     whose folder is gone. JSON leaves them out."""
 
     sessions: dict[tuple[str, int], str] = Field(default={}, exclude=True)
-    terminals: Any = Field(default=Terminals(), exclude=True)
+    terminals: Any = Field(default=ShownTerminals(), exclude=True)
     gone: frozenset[str] = Field(default=frozenset(), exclude=True)
 
 
 class AgentsWithTerminals(claims.AgentSessions):
     """The agents, and where they work. JSON leaves that out."""
 
-    terminals: Any = Field(default=Terminals(), exclude=True)
+    terminals: Any = Field(default=ShownTerminals(), exclude=True)
 
 
 def board_with_sessions(
-    requests: Any, agent: str | None, after: str | None, terminals: Terminals
+    requests: Any, agent: str | None, after: str | None, terminals: ShownTerminals
 ) -> Query[BoardWithSessions]:
     board: Query[claims.Board] = requests.claims.board(agent, PAGE, after)
 
@@ -58,7 +58,7 @@ def board_with_sessions(
 
 def describe_board(board: claims.Board) -> str:
     sessions = board.sessions if isinstance(board, BoardWithSessions) else {}
-    terminals = board.terminals if isinstance(board, BoardWithSessions) else Terminals()
+    terminals = board.terminals if isinstance(board, BoardWithSessions) else ShownTerminals()
     gone = board.gone if isinstance(board, BoardWithSessions) else frozenset()
 
     def facts(held: claims.Held) -> Facts:
@@ -114,7 +114,7 @@ def session_start(session: str | None) -> str:
 
 
 def describe_agents(board: claims.AgentSessions) -> str:
-    terminals = board.terminals if isinstance(board, AgentsWithTerminals) else Terminals()
+    terminals = board.terminals if isinstance(board, AgentsWithTerminals) else ShownTerminals()
     last_calls = [
         "" if it.idle_seconds is None else f"last call {duration(it.idle_seconds)} ago" for it in board.agents
     ]

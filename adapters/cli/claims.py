@@ -17,6 +17,11 @@ OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 
 def add_claims(add: Add) -> None:
     claims = add("claims", "list claims and queues", _board)
+    claims.add_argument(
+        "--dirty",
+        action="store_true",
+        help="list the files of this git worktree that have uncommitted changes, and whose they are (default: claims)",
+    )
     agents = add("agents", "list agents with claims, and connected processes", _agents)
     status = add("status", "show who holds a resource, or list claims and queues", _status)
     status.add_argument("resource", nargs="?", metavar="RESOURCE", help="what to look up (default: list all claims)")
@@ -100,10 +105,22 @@ def add_claims(add: Add) -> None:
 
 
 def _board(engine: "Engine", options: argparse.Namespace) -> "Result":
+    if getattr(options, "dirty", False):
+        return _dirty(engine, options)
     from holdlog.adapters.cli.board_texts import board_with_sessions
     from holdlog.adapters.cli.terminals import terminals_of
 
     return engine.read(board_with_sessions(engine.requests, options.agent, options.after, terminals_of(engine)))
+
+
+def _dirty(engine: "Engine", options: argparse.Namespace) -> "Result":
+    from holdlog.adapters.cli.dirty import worktree_files
+    from holdlog.domain.refusals import InvalidError
+
+    for name in ("agent", "after"):
+        if getattr(options, name) is not None:
+            raise InvalidError(f"--dirty: cannot be combined with --{name}")
+    return worktree_files(engine)
 
 
 def _agents(engine: "Engine", options: argparse.Namespace) -> "Result":

@@ -13,6 +13,7 @@ from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.presenter import named
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.cli.board_texts import describe_agents, describe_board
+from holdlog.adapters.cli.dirty import WorktreeFiles, describe_files
 from holdlog.adapters.cli.question_texts import describe_history
 from holdlog.adapters.cli.texts import clock, duration, marked, moment, short, short_value, since, table
 from holdlog.adapters.operating_system.location import without_password
@@ -50,6 +51,8 @@ def describe(result: Result, location: Path | str, command: str) -> str:
             return describe_history(result)
         case claims.AgentSessions():
             return describe_agents(result) or f"no agent holds or waits for anything in {store}; {_FIRST_CLAIM}"
+        case WorktreeFiles():
+            return describe_files(result) or "no file of this worktree has uncommitted changes"
         case claims.Board():
             return describe_board(result) or f"nothing is claimed in {store}; {_FIRST_CLAIM}"
         case claims.AlreadyClaimed():

@@ -268,7 +268,8 @@ def _refusal(engine: "Engine", refusal: HoldlogError, waited: float) -> str:
         return f"{marked(found.resource)}: its holder waits for a claim of yours; release that first"
     assert isinstance(found, Busy)
     holder = author(marked(found.held_by), found.held_by_principal)
+    begin = since(found.claimed_at, found.held_for_seconds)
     until = f"for another {duration(found.expires_in_seconds)} unless renewed"
     todo = f"run it again later, or wait: holdlog wait {shlex.quote(found.resource)}" if waited else "add --wait 600"
     after = f" after {duration(waited)}" if waited else ""
-    return f"{marked(found.resource)} is held by {holder}{after}, {since(found.claimed_at, found.held_for_seconds)}, {until}; nothing was run; {todo}"
+    return f"{marked(found.resource)} is held by {holder}{after}, {begin}, {until}; nothing was run; {todo}"

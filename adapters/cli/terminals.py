@@ -5,13 +5,13 @@ The words are a user's. Other agents never read them: the command shows them to 
 
 import os
 import sys
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.texts import short
-from holdlog.adapters.hooks.notes import HookFiles, Terminal
+from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.session import HOST_SESSION, HOST_THREAD, sessions_of_host
+from holdlog.adapters.hooks.terminals import Terminals, describe_terminal
 
 if TYPE_CHECKING:
     from holdlog.adapters.runtime.engine import Engine
@@ -20,37 +20,27 @@ _AGENT_SHELLS: Final = ("CURSOR_AGENT", "OPENCODE")
 """What hosts without an id of the session set in the environment of commands that their agents run."""
 
 
-class Terminals:
-    """Where the agents of a store work. `files`: of its hooks; without, nothing is known. `shows_prompts`: a person
-    reads it."""
+class ShownTerminals(Terminals):
+    """Where agents work, as columns of a table. `shows_prompts`: a person reads it."""
 
     def __init__(self, files: HookFiles | None = None, shows_prompts: bool = False) -> None:
-        self._notes = cache(files.read) if files is not None else None
+        super().__init__(files)
         self._shows_prompts = shows_prompts
 
-    def of(self, session: str | None, agent: str) -> Terminal | None:
-        """Where an agent of a session works; a sub-agent works where its main agent does."""
-        if session is None or self._notes is None:
-            return None
-        notes = self._notes(session)
-        key = next((key for key, name in notes.names.items() if name == agent), "")
-        return notes.terminals.get(key) or notes.terminals.get("")
-
     def describe(self, session: str | None, agent: str, folder: str | None = None) -> tuple[str, str]:
-        """Two columns: host and folder, and the prompt. `folder`: is shown already."""
+        """Host and folder, and the prompt. `folder`: is shown already."""
         found = self.of(session, agent)
         if found is None:
             return "", ""
-        place = f"in {found.folder}" if found.folder and found.folder != folder else ""
         prompt = short(found.prompt) if found.prompt and self._shows_prompts else ""
-        return " ".join(filter(None, (found.host, place))), prompt
+        return describe_terminal(found, folder), prompt
 
 
-def terminals_of(engine: "Engine") -> Terminals:
+def terminals_of(engine: "Engine") -> ShownTerminals:
     """Where the agents of an open store work, for the user of this command."""
     if not isinstance(engine.location, Path):
-        return Terminals()
-    return Terminals(HookFiles(engine.location), not _is_run_by_an_agent(engine))
+        return ShownTerminals()
+    return ShownTerminals(HookFiles(engine.location), not _is_run_by_an_agent(engine))
 
 
 def _is_run_by_an_agent(engine: "Engine") -> bool:

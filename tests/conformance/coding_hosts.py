@@ -54,7 +54,12 @@ def _environment(project: Path) -> dict[str, str]:
 
 
 def problems(
-    project: Path, conversation: Conversation, free: Sequence[int], held: Sequence[int], git: int, has_tools: bool = True
+    project: Path,
+    conversation: Conversation,
+    free: Sequence[int],
+    held: Sequence[int],
+    git: int,
+    has_tools: bool = True,
 ) -> Iterator[str]:
     """What is not as docs/hosts.md says. `free`, `held`: the steps that edit a free file, and those that change the
     held one; `git`: the first step of `DENIED`, before those of `ALLOWED`. `has_tools`: the last steps are our tools,

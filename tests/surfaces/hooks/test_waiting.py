@@ -117,7 +117,7 @@ def denial(store: Path, **facts: Any) -> str:
         engine.close()
 
 
-def test_denial_says_when_a_file_of_an_ended_process_becomes_free(store: Path) -> None:
+def test_denial_reports_when_a_file_of_an_ended_process_becomes_free(store: Path) -> None:
     text = denial(store, session_ended=True)
     assert re.search(r"UTC \(9 s\), whose process has ended; it becomes free in 42 s\. Work on something else", text)
     assert "unless it is renewed" not in text
@@ -156,7 +156,7 @@ def test_command_of_a_denial_names_any_file(store: Path, name: str) -> None:
     assert words == ["holdlog", "claim", name.replace("-x", "./-x"), "--agent", "ann", "--wait", "50"]
 
 
-def test_denial_says_that_the_host_of_the_holder_does_not_run(
+def test_denial_reports_that_the_host_of_the_holder_has_ended(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def denied() -> str:
