@@ -9,6 +9,7 @@ from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.past.responses import PastHeld
 from holdlog.adapters.api.request import Query
+from holdlog.adapters.cli.terminals import ShownTerminals
 from holdlog.adapters.cli.texts import duration, marked, short, table
 from holdlog.domain.ports import Reader
 
@@ -18,18 +19,28 @@ SESSION_CHARACTERS = 6
 
 
 AnyHeld = TypeVar("AnyHeld", bound=claims.Held | PastHeld)
-Facts = tuple[str, str, str, str]
+COLUMNS = 10
+Facts = tuple[str, ...]
 
 
 class BoardWithSessions(claims.Board):
-    """The board, and the sessions of the claims: by resource as shown, and version; and the resources whose folder is
-    gone. JSON leaves them out."""
+    """The board, the sessions of the claims, by resource as shown and version, where their agents work, and the resources
+    whose folder is gone. JSON leaves them out."""
 
     sessions: dict[tuple[str, int], str] = Field(default={}, exclude=True)
+    terminals: Any = Field(default=ShownTerminals(), exclude=True)
     gone: frozenset[str] = Field(default=frozenset(), exclude=True)
 
 
-def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> Query[BoardWithSessions]:
+class AgentsWithTerminals(claims.AgentSessions):
+    """The agents, and where they work. JSON leaves that out."""
+
+    terminals: Any = Field(default=ShownTerminals(), exclude=True)
+
+
+def board_with_sessions(
+    requests: Any, agent: str | None, after: str | None, terminals: ShownTerminals
+) -> Query[BoardWithSessions]:
     board: Query[claims.Board] = requests.claims.board(agent, PAGE, after)
 
     def answer(reader: Reader) -> BoardWithSessions:
@@ -40,22 +51,24 @@ def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> 
         workspaces = requests.rules.settings.workspaces
         names = (it.resource for it in found.claims)
         gone = frozenset(filter(workspaces.is_gone, names) if workspaces is not None else ())
-        return BoardWithSessions(**found.__dict__, sessions=sessions, gone=gone)
+        return BoardWithSessions(**found.__dict__, sessions=sessions, terminals=terminals, gone=gone)
 
     return Query(answer, large=True)
 
 
 def describe_board(board: claims.Board) -> str:
     sessions = board.sessions if isinstance(board, BoardWithSessions) else {}
+    terminals = board.terminals if isinstance(board, BoardWithSessions) else ShownTerminals()
     gone = board.gone if isinstance(board, BoardWithSessions) else frozenset()
 
     def facts(held: claims.Held) -> Facts:
-        left = f"expires in {duration(held.expires_in_seconds)}"
+        left, session = f"expires in {duration(held.expires_in_seconds)}", sessions.get((held.resource, held.version))
         return (
             f"{left}{'' if held.holder_connected else ', not connected'}{', gone' if held.resource in gone else ''}",
             _note(held.holder_note),
             ", ".join(filter(None, (held.agent_name, held.agent_model))),
-            session_start(sessions.get((held.resource, held.version))),
+            session_start(session),
+            *terminals.describe(session, held.held_by),
         )
 
     return board_table(board.claims, board.queues, facts)
@@ -70,8 +83,8 @@ def board_table(board: Iterable[AnyHeld], queues: Iterable[claims.Queue], facts:
         rows.append((marked(held.resource), holder, shared, f"for {duration(held.held_for_seconds)}", *facts(held)))
         rows += _queue(waiters.pop(held.resource, []))
     for resource, line in waiters.items():
-        rows += [(marked(resource), *[""] * 7), *_queue(line)]
-    return table(rows)
+        rows += [(marked(resource),), *_queue(line)]
+    return table([(*row, *[""] * (COLUMNS - len(row))) for row in rows])
 
 
 def _queue(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
@@ -83,8 +96,6 @@ def _queue(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
             f"for {duration(waiter.since_seconds)}",
             "away" if waiter.present is False else "",
             _note(waiter.note),
-            "",
-            "",
         )
         for number, waiter in enumerate(line, start=1)
     ]
@@ -103,6 +114,7 @@ def session_start(session: str | None) -> str:
 
 
 def describe_agents(board: claims.AgentSessions) -> str:
+    terminals = board.terminals if isinstance(board, AgentsWithTerminals) else ShownTerminals()
     last_calls = [
         "" if it.idle_seconds is None else f"last call {duration(it.idle_seconds)} ago" for it in board.agents
     ]
@@ -117,6 +129,7 @@ def describe_agents(board: claims.AgentSessions) -> str:
                 ago,
                 session_start(agent.session),
                 ", ".join(filter(None, (agent.name, agent.model, agent.purpose))),
+                *terminals.describe(agent.session, agent.agent, agent.folder),
             )
             for agent, ago in zip(board.agents, last_calls, strict=True)
         ]

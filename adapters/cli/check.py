@@ -155,12 +155,11 @@ def _show(result: "Checked", options: argparse.Namespace) -> None:
 def _line(file: "CheckedFile", staged: bool) -> str:
     """Format a file: who holds it, since when, and what to do."""
     from holdlog.adapters.api.authors import author
-    from holdlog.adapters.cli.texts import clock, duration, marked
+    from holdlog.adapters.cli.texts import marked, since
 
     holder = author(marked(file.held_by), file.held_by_principal)
-    since = f"since {clock(file.claimed_at)} ({duration(file.held_for_seconds)})"
     covered = f", who claimed {marked(file.covered_by)}" if file.covered_by else ""
-    held = f"{file.path}: held by {holder}{covered}, {since}"
+    held = f"{file.path}: held by {holder}{covered}, {since(file.claimed_at, file.held_for_seconds)}"
     if file.blocks:
         leave_out = f", or {_leave_out(file.path)}" if staged else ""
         return f"{held}; wait: holdlog wait {shlex.quote(file.resource)}{leave_out}"

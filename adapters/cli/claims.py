@@ -17,11 +17,12 @@ OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 
 def add_claims(add: Add) -> None:
     claims = add("claims", "list claims and queues", _board)
-    agents = add(
-        "agents",
-        "list agents with claims, and connected processes",
-        lambda it, o: it.read(it.requests.claims.agents(it.liveness.processes(), o.agent)),
+    claims.add_argument(
+        "--dirty",
+        action="store_true",
+        help="list the files of this git worktree that have uncommitted changes, and whose they are (default: claims)",
     )
+    agents = add("agents", "list agents with claims, and connected processes", _agents)
     status = add("status", "show who holds a resource, or list claims and queues", _status)
     status.add_argument("resource", nargs="?", metavar="RESOURCE", help="what to look up (default: list all claims)")
     status.add_argument(
@@ -104,9 +105,30 @@ def add_claims(add: Add) -> None:
 
 
 def _board(engine: "Engine", options: argparse.Namespace) -> "Result":
+    if getattr(options, "dirty", False):
+        return _dirty(engine, options)
     from holdlog.adapters.cli.board_texts import board_with_sessions
+    from holdlog.adapters.cli.terminals import terminals_of
 
-    return engine.read(board_with_sessions(engine.requests, options.agent, options.after))
+    return engine.read(board_with_sessions(engine.requests, options.agent, options.after, terminals_of(engine)))
+
+
+def _dirty(engine: "Engine", options: argparse.Namespace) -> "Result":
+    from holdlog.adapters.cli.dirty import worktree_files
+    from holdlog.domain.refusals import InvalidError
+
+    for name in ("agent", "after"):
+        if getattr(options, name) is not None:
+            raise InvalidError(f"--dirty: cannot be combined with --{name}")
+    return worktree_files(engine)
+
+
+def _agents(engine: "Engine", options: argparse.Namespace) -> "Result":
+    from holdlog.adapters.cli.board_texts import AgentsWithTerminals
+    from holdlog.adapters.cli.terminals import terminals_of
+
+    found = engine.read(engine.requests.claims.agents(engine.liveness.processes(), options.agent))
+    return AgentsWithTerminals(**found.__dict__, terminals=terminals_of(engine))
 
 
 def _status(engine: "Engine", options: argparse.Namespace) -> "Result":

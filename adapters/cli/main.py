@@ -12,6 +12,7 @@ from holdlog.adapters.cli.backup import add_backup, add_restore
 from holdlog.adapters.cli.check import add_check
 from holdlog.adapters.cli.claims import add_claims
 from holdlog.adapters.cli.commands import add_values, adder
+from holdlog.adapters.cli.commit import add_commit
 from holdlog.adapters.cli.completion import add_completion
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.demo.command import add_demo
@@ -55,7 +56,7 @@ _ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
 
 _GROUPS: Final = {
     "begin here": ("init", "demo"),
-    "work with claims": ("claims", "claim", "release", "status", "wait", "run", "check"),
+    "work with claims": ("claims", "claim", "release", "status", "wait", "run", "check", "commit"),
     "work with values": ("get", "set", "update", "transact", "delete", "list", "history", "watch"),
     "work with threads": ("thread",),
     "see and undo changes": ("at", "diff", "blame", "revert"),
@@ -83,6 +84,7 @@ examples:
   holdlog claims                                list claims and queues
   holdlog claim src/parser.py --note 'renaming parse()'
   holdlog run --claim custom://merge --wait 600 -- git push origin main
+  holdlog commit -m 'parser: rename parse()'    commit the files that this session changed, and nothing else
   holdlog log --last 20                         the last 20 events
   holdlog set order-1 status '"paid"' --version 0
   holdlog update stats visits --increment 1     add to a number, without its version
@@ -216,7 +218,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         add_calls(add)
     for add_command in (
         *(add_serve, add_log, add_replay, add_evidence, add_past, add_undo, add_read_models, add_timeline),
-        *(add_retention, add_run, add_check),
+        *(add_retention, add_run, add_check, add_commit),
     ):
         add_command(commands, store, locations)
     for add_command_of_store in (

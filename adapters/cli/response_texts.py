@@ -13,8 +13,9 @@ from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.presenter import named
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.cli.board_texts import describe_agents, describe_board
+from holdlog.adapters.cli.dirty import WorktreeFiles, describe_files
 from holdlog.adapters.cli.question_texts import describe_history
-from holdlog.adapters.cli.texts import clock, duration, marked, moment, short, short_value, table
+from holdlog.adapters.cli.texts import clock, duration, marked, moment, short, short_value, since, table
 from holdlog.adapters.operating_system.location import without_password
 
 _FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
@@ -50,6 +51,8 @@ def describe(result: Result, location: Path | str, command: str) -> str:
             return describe_history(result)
         case claims.AgentSessions():
             return describe_agents(result) or f"no agent holds or waits for anything in {store}; {_FIRST_CLAIM}"
+        case WorktreeFiles():
+            return describe_files(result) or "no file of this worktree has uncommitted changes"
         case claims.Board():
             return describe_board(result) or f"nothing is claimed in {store}; {_FIRST_CLAIM}"
         case claims.AlreadyClaimed():
@@ -159,11 +162,11 @@ def _sentence(result: Result) -> str:
 
 def _of_claim(result: Result) -> str:
     match result:
-        case claims.AlreadyClaimed(resource=resource, version=version, claimed_at=since):
-            return f"you hold {resource} since {clock(since)} (version {version})"
+        case claims.AlreadyClaimed(resource=resource, version=version, claimed_at=at):
+            return f"you hold {resource} since {clock(at)} (version {version})"
         case claims.Held() | claims.Busy() | claims.WaitTimeout():
             holder = author(marked(result.held_by), result.held_by_principal)
-            hold = f"{holder} since {clock(result.claimed_at)} ({duration(result.held_for_seconds)})"
+            hold = f"{holder} {since(result.claimed_at, result.held_for_seconds)}"
             return f"{marked(result.resource)} is held by {hold}{_details(result)}"
         case claims.NotHolder(resource=resource, held_by=None, reason=reason):
             return f"{resource} was taken from you: {reason}"

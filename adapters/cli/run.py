@@ -261,15 +261,15 @@ def _refusal(engine: "Engine", refusal: HoldlogError, waited: float) -> str:
     """Why the command does not run, in one line: who holds the claim, since when, until when, and what to do."""
     from holdlog.adapters.api.authors import author
     from holdlog.adapters.api.claims.responses import Busy, Deadlock
-    from holdlog.adapters.cli.texts import clock, duration, marked
+    from holdlog.adapters.cli.texts import duration, marked, since
 
     found = engine.requests.expected(refusal)
     if isinstance(found, Deadlock):
         return f"{marked(found.resource)}: its holder waits for a claim of yours; release that first"
     assert isinstance(found, Busy)
     holder = author(marked(found.held_by), found.held_by_principal)
-    since = f"since {clock(found.claimed_at)} ({duration(found.held_for_seconds)})"
+    begin = since(found.claimed_at, found.held_for_seconds)
     until = f"for another {duration(found.expires_in_seconds)} unless renewed"
     todo = f"run it again later, or wait: holdlog wait {shlex.quote(found.resource)}" if waited else "add --wait 600"
     after = f" after {duration(waited)}" if waited else ""
-    return f"{marked(found.resource)} is held by {holder}{after}, {since}, {until}; nothing was run; {todo}"
+    return f"{marked(found.resource)} is held by {holder}{after}, {begin}, {until}; nothing was run; {todo}"

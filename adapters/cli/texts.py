@@ -96,6 +96,13 @@ def clock(time: datetime) -> str:
     return shown.partition(" ")[2] if time.astimezone(UTC).date() == datetime.now(UTC).date() else shown
 
 
+def since(time: datetime, seconds: float) -> str:
+    """Format since when something is so: `seconds` ago. A clock that was set back would place it in the future."""
+    if time > datetime.now(UTC):
+        return "since before a clock was set back"
+    return f"since {clock(time)} ({duration(seconds)})"
+
+
 def duration(seconds: float) -> str:
     """Format a duration in its largest unit and the next smaller one, up to days."""
     whole = int(seconds)

@@ -61,7 +61,7 @@ def _describe_changes(blame: FileBlame) -> str:
     rows = [
         (
             moment(it.at),
-            author(marked(it.agent), it.principal),
+            author(marked(it.agent), it.principal) + (", by a command" if it.by_command else ""),
             f"position {it.position}",
             (it.sha256 or "removed")[:12],
         )

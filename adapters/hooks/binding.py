@@ -43,6 +43,11 @@ def newest_server(store: Path, hosts: Collection[int]) -> BoundServer | None:
     return found
 
 
+def folders_of_servers(store: Path) -> list[tuple[str, str]]:
+    """The sessions of live stdio servers, each with the working directory of its server."""
+    return [(str(facts["session"]), str(facts.get("folder", ""))) for _, facts in _live_servers(store)]
+
+
 def sessions_with_server(store: Path) -> set[str]:
     """The sessions of live stdio servers."""
     return {str(facts["session"]) for _, facts in _live_servers(store)}

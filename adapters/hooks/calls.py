@@ -25,14 +25,18 @@ MAX_CONTEXT: Final = 300
 LONGEST_PATH: Final = 4096
 """Bytes. No system call takes a longer one (PATH_MAX of Linux)."""
 LONGEST_VERSION: Final = 100
+MAX_PROMPT: Final = 40
+"""Characters of a prompt that a person recognizes a session by."""
 MAX_PATHS: Final = 1_000
 """Paths of one call."""
 
+_MAX_EXAMINED: Final = 10 * MAX_PROMPT
 _EVENT_OF: Final[Mapping[str, Event]] = {
     "pretooluse": "pre-edit",
     "beforeshellexecution": "pre-edit",
     "beforemcpexecution": "pre-edit",
     "posttooluse": "post-edit",
+    "aftershellexecution": "post-edit",
     "afterfileedit": "post-edit",
     "beforereadfile": "read",
     "userpromptsubmit": "prompt",
@@ -49,6 +53,8 @@ READS: Final = frozenset({"Read", "NotebookRead", "read_file", "read"})
 """Tools that read a file."""
 _MARKS: Final = b"\xef\xbb\xbf"
 """A byte order mark. Some pipes on Windows add one, and some hosts another."""
+_SHELL_EVENTS: Final = frozenset({"beforeShellExecution", "afterShellExecution"})
+"""Events of Cursor that name no tool."""
 _FOREIGN: Final = frozenset({"hookEventName", "sessionId", "toolName", "toolArgs"})
 """Fields of VS Code and Copilot, which run the hooks of Claude Code, too."""
 _NAMING: Final = ("claim", "release", "register")
@@ -60,7 +66,7 @@ class HookCall(NamedTuple):
     empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
     of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
     the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
-    Targets."""
+    Targets. `prompt`: the first words of what the user wrote."""
 
     event: Event
     name: str
@@ -76,11 +82,30 @@ class HookCall(NamedTuple):
     git: tuple[GitCommand, ...] = ()
     reports: bool = False
     problem: str = ""
+    prompt: str = ""
 
     @property
     def real_paths(self) -> list[str]:
         """`paths`, without symbolic links."""
         return [os.path.realpath(path) for path in self.paths]
+
+    @property
+    def reaches_agent(self) -> bool:
+        """Whether the host passes on to the agent what the hook prints for this event, if it allows the call."""
+        match self.event:
+            case "pre-edit":
+                return self.client != "codex"  # it shows a warning to the user
+            case "post-edit" | "read":
+                return self.client != "cursor" or self.name.lower() == "posttooluse"
+            case "prompt":
+                return self.client != "cursor"
+            case event:
+                return event == "start"
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether what its session holds is all that of this agent and its sub-agents."""
+        return self.client not in SHARED_SERVER and not self.agent
 
     def is_of_session(self, agent: str) -> bool:
         """Whether an agent of the same server belongs to the host's session."""
@@ -135,7 +160,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
     agent = _text(given, "agent_id") or _text(given, "subagent_id")
     if client in SHARED_SERVER and found != "subagent-end":
         agent = agent or session
-    tool = _text(given, "tool_name", "toolName") or ("Bash" if name == "beforeShellExecution" else "")
+    tool = _text(given, "tool_name", "toolName") or ("Bash" if name in _SHELL_EVENTS else "")
     if found == "post-edit" and tool in READS:
         found = "read"
     tool_input = _object(given.get("tool_input", given.get("toolArgs"))) or given
@@ -161,6 +186,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
         version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
         resumes=_text(given, "reason") in ("clear", "resume"),
+        prompt=_first_words(_text(given, "prompt")) if found in ("start", "prompt") else "",
     )
 
 
@@ -192,6 +218,29 @@ def warning(call: HookCall, text: str) -> dict[str, Any]:
     if call.client == "codex":
         return {"systemMessage": text}
     return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
+
+
+def ask_person(call: HookCall, text: str) -> dict[str, Any]:
+    """The output that lets a person decide. Codex cannot ask, so it shows the text; a plain client denies the call."""
+    if call.client == "cursor":
+        return {"permission": "ask", "user_message": text, "agent_message": text}
+    if call.client in PLAIN:
+        return denial(call, f"{text} Ask your user to make it.")
+    if call.client == "codex":
+        return {"systemMessage": text}
+    decision = {"hookEventName": call.name, "permissionDecision": "ask", "permissionDecisionReason": text}
+    return {"hookSpecificOutput": decision}
+
+
+def ask_afterwards(call: HookCall) -> dict[str, Any]:
+    """The output that lets a plain client report the end of a shell command, too: other hosts always do."""
+    return {"after": True} if call.client in PLAIN else {}
+
+
+def is_denial(output: Mapping[str, Any]) -> bool:
+    """Whether an output keeps the host from running the tool."""
+    inner = output.get("hookSpecificOutput", {})
+    return "deny" in (output.get("permission"), output.get("decision"), inner.get("permissionDecision"))
 
 
 def add_context(call: HookCall, text: str) -> dict[str, Any]:
@@ -246,6 +295,15 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
     replaced."""
     found = next((given[name] for name in names if isinstance(given.get(name), str) and given[name]), "")
     return str(found).replace("\0", "?").encode(errors="replace").decode()
+
+
+def _first_words(text: str) -> str:
+    """The first words in one line of visible characters, at most `MAX_PROMPT` of them."""
+    words = "".join(it for it in " ".join(text[:_MAX_EXAMINED].split()) if it.isprintable())
+    if len(words) <= MAX_PROMPT:
+        return words
+    cut = words[:MAX_PROMPT]
+    return f"{cut[:-1].rpartition(' ')[0] or cut[:-1]}…"
 
 
 def _is_path(path: str) -> bool:

@@ -9,30 +9,35 @@ from typing import Any, Final
 
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
-from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall, add_context, denial, warning
+from holdlog.adapters.hooks.calls import PLAIN, SHARED_SERVER, HookCall, add_context, ask_person, denial, warning
+from holdlog.adapters.hooks.command_guard import CommandGuard, find_settings, note_process
 from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import uncommitted
-from holdlog.adapters.hooks.holder import Check, Holder, allow
+from holdlog.adapters.hooks.holder import Check, Holder, HookAgent, allow
 from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now
-from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
+from holdlog.adapters.hooks.session import HookSession, main_of, name_of, own_session, session_of, terminal_of
 from holdlog.adapters.hooks.texts import (
     describe_denial,
     describe_elsewhere,
     describe_human,
     describe_losses,
     describe_session,
+    describe_settings,
     describe_stale,
     describe_unexamined,
     describe_waiting,
     describe_warning,
 )
+from holdlog.adapters.hooks.works import Sessions
+from holdlog.adapters.operating_system.ancestry import HostProcess, host_process
 from holdlog.adapters.policy.in_force import FolderRule, project_policy, rule_below, rule_of
 from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
 from holdlog.adapters.runtime.request_context import RequestContext
+from holdlog.domain.claims.lease import BY_LEASE
 from holdlog.domain.names import allowed_agent_name
-from holdlog.domain.refusals import BusyError, HoldlogError, UnavailableError
+from holdlog.domain.refusals import BusyError, Hold, HoldlogError, UnavailableError
 
 MAX_WARNED: Final = 256 * 1024
 """Bytes of the list of files about whose other worktrees a session was warned."""
@@ -44,15 +49,24 @@ def perform(
     """Do what the event requires, and return the output for the host. The engine of `context`, or the server of its
     caller, keeps the session of the hook alive. `check`: as for Holder. Raises HoldlogError and OSError."""
     session = session_of(call, server, context.engine.identity)
+    host = None if server is not None and server.server == BY_LEASE else host_process(os.getpid())
     with files.change(session.held_by) as notes:
         holder = Holder(context, session.held_by, check)
-        return HookWork(call, holder, session, files, notes).run()
+        return HookWork(call, holder, session, files, notes, host).run()
 
 
 class HookWork:
-    """The work of one hook call, while no other hook of its session runs."""
+    """The work of one hook call, while no other hook of its session runs. `host`: the process that runs the session."""
 
-    def __init__(self, call: HookCall, holder: Holder, session: HookSession, files: HookFiles, notes: Notes) -> None:
+    def __init__(
+        self,
+        call: HookCall,
+        holder: Holder,
+        session: HookSession,
+        files: HookFiles,
+        notes: Notes,
+        host: HostProcess | None = None,
+    ) -> None:
         self._call = call
         self._files = files
         self._reads = Reads(files, session.held_by, call.agent)
@@ -64,7 +78,11 @@ class HookWork:
         self._sessions: list[str] = []
         self._losses: list[Lost] = []
         self._holder = holder
+        self._denied_before = {it.path for it in notes.denied if it.agent == call.agent}
+        """Files whose edit was denied just before: the agent may have queued for them since, only to edit them."""
         self._own = own_session(call, holder.engine.identity)
+        self._host = host
+        self._commands = CommandGuard(call, holder, self._own, files, notes)
         self._is_outlived = self._own != session.held_by and call.client not in SHARED_SERVER
         """Whether the session that holds the claims stays when the host's session is replaced by another one."""
 
@@ -73,7 +91,9 @@ class HookWork:
         if self._is_replaced():
             return {}
         self._note_use()
+        self._note_terminal()
         self._adopt()
+        note_process(self._notes, self._call, self._name, self._host)
         self._denials.observe()
         output = self._answer()
         self._finish()
@@ -89,6 +109,14 @@ class HookWork:
         """Note that the host's session uses its server now."""
         if self._is_outlived and self._call.event in ("start", "prompt", "pre-edit"):
             self._notes.sessions = list(dict.fromkeys([self._own, *self._notes.sessions]))[:MAX_SESSIONS]
+
+    def _note_terminal(self) -> None:
+        """Note where the agent works, except over HTTP: there, its notes are not those of this machine's user."""
+        if self._call.event not in ("start", "prompt", "pre-edit") or self._session.server == BY_LEASE:
+            return
+        terminal = terminal_of(self._call, self._notes, self._engine.identity)
+        if terminal is not None:
+            self._notes.terminals[self._main] = terminal
 
     def _adopt(self) -> None:
         """Keep the agent's name through /clear, a resumed session and a restarted server. Move what hooks claimed and
@@ -129,10 +157,13 @@ class HookWork:
             with self._files.change(self._own) as host:
                 host.names = {self._main: names[self._main]}
                 host.sessions = self._sessions
+                note_process(host, self._call, self._name, self._host)
             if self._call.event == "session-end" and not self._call.resumes:
                 for key in [key for key in names if self._call.is_of_session(key)]:
                     del names[key]
         if self._call.event == "session-end":
+            if not self._call.resumes:
+                self._notes.terminals.pop(self._main, None)
             self._files.remove_old()
 
     def _answer(self) -> dict[str, Any]:
@@ -142,12 +173,17 @@ class HookWork:
                 if call.called_name is not None:
                     self._rename(call.called_name)
                     self._hand_over()
-                reason = self._claim_all() or self._check_reads()
-                lost = describe_losses(self._holder, self._losses)
+                reason = self._commands.judge(self._warnings) or self._claim_all() or self._check_reads()
+                lost, waiting = (
+                    describe_losses(self._agent, self._losses),
+                    self._report_waiting(is_again=bool(call.paths)),
+                )
                 if reason is not None:
-                    return denial(call, f"{reason} {lost}".rstrip())
-                waiting = describe_waiting(self._holder) if call.paths else ""
-                text = " ".join(filter(None, [*self._warnings, lost, waiting]))
+                    return denial(call, " ".join(filter(None, [reason, lost, waiting])))
+                text = " ".join(filter(None, [*self._warnings, self._commands.news(), lost, waiting]))
+                if (settings := find_settings(call.paths)) is not None:
+                    question = describe_settings(os.path.relpath(settings, call.folder))
+                    return ask_person(call, f"{question} {text}".rstrip())
                 return warning(call, text) if text else {}
             case "prompt" if call.client == "cursor":  # it adds nothing to the context: the next edit reports losses
                 self._renew()
@@ -156,13 +192,18 @@ class HookWork:
                 self._renew()
                 is_start = call.event == "start"
                 failures, notice = (self._files.take_failures(), self._policy_notice()) if is_start else ([], None)
-                text = describe_session(self._holder, self._name, is_start, self._losses, failures, notice)
+                text = describe_session(self._agent, is_start, self._losses, failures, notice)
+                self._report_waiting()
+                text = " ".join(filter(None, [self._commands.news(), text]))
                 return add_context(call, text) if text else {}
             case "post-edit":
                 self._record_changes()
+                changed = self._commands.compare()
+                return self._context(" ".join(filter(None, [changed, self._commands.news(), self._report_waiting()])))
             case "read":
                 for path in self._call.real_paths:
                     self._reads.note(path, read_now(path))
+                return self._context(" ".join(filter(None, [self._commands.news(), self._report_waiting()])))
             case "turn-end":
                 self._release_unchanged()
             case "subagent-end":
@@ -172,6 +213,27 @@ class HookWork:
                 self._release(lambda it: call.is_of_session(it.by))
         return {}
 
+    def _context(self, text: str) -> dict[str, Any]:
+        """The output after a call."""
+        add = warning if self._call.client in PLAIN else add_context
+        return add(self._call, text) if text else {}
+
+    def _report_waiting(self, is_again: bool = False) -> str:
+        """Who waits for what the agent holds, once for each waiter, or with `is_again` each time. Empty if the host
+        does not pass it on."""
+        call, agent = self._call, self._agent
+        others = [it for it in self._notes.reported if it[0] != call.agent]
+        now = [(call.agent, *it.key) for it in agent.waiting]
+        is_new = not set(now) <= set(self._notes.reported)
+        if call.reaches_agent:
+            self._notes.reported = [*others, *now]
+        return describe_waiting(agent) if is_again or (is_new and call.reaches_agent) else ""
+
+    @property
+    def _agent(self) -> HookAgent:
+        """The agent and what it holds now."""
+        return self._holder.agent(self._name, self._call.holds_all)
+
     @property
     def _name(self) -> str:
         return name_of(self._call, self._notes)
@@ -179,7 +241,7 @@ class HookWork:
     @property
     def _main(self) -> str:
         """The main agent, as in `HookCall.agent`."""
-        return self._call.agent if self._call.client in SHARED_SERVER else ""
+        return main_of(self._call)
 
     def _policy_notice(self) -> str | None:
         """That `holdlog.toml` is not in force although there is one."""
@@ -211,7 +273,7 @@ class HookWork:
                 continue
             name = self._name if self._call.client in SHARED_SERVER else None
             change = self._holder.change_by_another(resource, read.at, name)
-            text = describe_stale(self._engine, resource, change)
+            text = describe_stale(self._engine, resource, change, self._name)
             self._warnings.append(text)
             if policy.stale_reads == "deny" and change is not None:
                 self._denials.note(path, digest)
@@ -246,10 +308,11 @@ class HookWork:
                 if self._holder.is_own(refusal.hold, self._names_of_others()):
                     continue
                 if rule.mode == "warn":
-                    self._warnings.append(describe_warning(self._engine, refusal.hold, rule))
+                    self._warnings.append(describe_warning(self._engine, refusal.hold, rule, self._name))
                     continue
                 bound = self._session.server != "" or self._call.client == "codex"
-                return self._denied(path, new, describe_denial(self._engine, refusal.hold, self._name, bound))
+                hold = self._with_end(refusal.hold)
+                return self._denied(path, new, describe_denial(self._engine, hold, self._name, bound))
             except UnavailableError:
                 raise
             except HoldlogError as error:  # the other files are guarded nevertheless
@@ -257,6 +320,13 @@ class HookWork:
         if failed is not None:
             raise failed
         return None
+
+    def _with_end(self, hold: Hold) -> Hold:
+        """The hold, as ended if hooks know that its agent has ended."""
+        lease = self._holder.lease_of(hold)
+        if lease is None or lease.session is None or not Sessions(self._files).has_ended(lease.session, lease.agent):
+            return hold
+        return hold._replace(session_ended=True)
 
     def _denied(self, path: str, new: list[str], reason: str) -> str:
         """Release what this call has claimed, and note the denial to see whether the host obeys it."""
@@ -279,7 +349,8 @@ class HookWork:
         if is_new and not self._losses:
             self._note_losses()
         if before is None or (before.version, before.agent) != (version, self._name):
-            claim = HookClaim(self._call.agent, real, resource, version, self._name, is_new, digest_of(real))
+            made = is_new or real in self._denied_before
+            claim = HookClaim(self._call.agent, real, resource, version, self._name, made, digest_of(real))
             self._notes.note(claim)
         return is_new
 

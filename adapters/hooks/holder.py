@@ -5,14 +5,17 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from holdlog.adapters.api.claims.files import FileChange, change_by_another
+from holdlog.adapters.api.claims.files import BY_COMMAND, FileChange, change_by_another
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.notes import HookClaim
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.claims.commands import RecordFileChange, Sweep
 from holdlog.domain.claims.lease import BY_LEASE, SECOND, Lease
 from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.names import acts_for
+from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import Hold, HoldlogError, InvalidError
 
 MAX_CLAIMS: Final = 1_000
@@ -25,6 +28,16 @@ Check = Callable[[AnyCommand, Caller], None]
 
 def allow(command: AnyCommand, caller: Caller) -> None:
     """A check that refuses nothing."""
+
+
+class HookAgent(NamedTuple):
+    """An agent, during a call of its hook. `leases`: what it and its sub-agents hold; `waiting`: the tickets of others
+    that wait for that."""
+
+    engine: Engine
+    name: str
+    leases: Sequence[Lease]
+    waiting: Sequence[Lease]
 
 
 class ClaimedFile(NamedTuple):
@@ -84,12 +97,16 @@ class Holder:
         ended = found.past.version or 0
         return ended < claim.version or (ended == claim.version and found.past.outcome == "expired")
 
+    def lease_of(self, hold: Hold) -> Lease | None:
+        """The lease that blocks a claim."""
+        resource = hold.covered_by or hold.resource
+        found = self.engine.read_now(lambda reader: reader.leases.of([resource]))
+        return next((it for it in found if it.version == hold.version), None)
+
     def is_own(self, hold: Hold, others: AbstractSet[str]) -> bool:
         """Whether the holder is this very agent under another name or session. `others`: names of the session's other
         agents."""
-        resource, version = hold.covered_by or hold.resource, hold.version
-        found = self.engine.read_now(lambda reader: reader.leases.of([resource]))
-        holder = next((it for it in found if it.version == version), None)
+        holder = self.lease_of(hold)
         if holder is None or holder.principal != self.caller.principal or hold.in_line:
             return False
         if holder.session in self.sessions:
@@ -98,16 +115,18 @@ class Holder:
         is_over_http = holder.session is None or holder.session.startswith(("mcp-", "meta-"))
         return hold.same_name and self.session.startswith("hook-") and is_over_http
 
-    def record_change(self, path: str, agent: str, sha256: str | None) -> None:
-        """Record that the agent changed a file; nothing if it is in no workspace. Raises HoldlogErrors."""
+    def record_change(self, path: str, agent: str, sha256: str | None, by_command: bool = False) -> None:
+        """Record that the agent changed a file; nothing if it is in no workspace. `by_command`: by a shell command that
+        does not name it. Raises HoldlogErrors."""
         rules = self._context.requests.rules
         resource = rules.file(path)
         if resource is None:
             return
         rules.require("claim", resource)
         command = RecordFileChange(resource=resource, agent=agent, sha256=sha256)
-        self._check(command, self.caller)
-        self.engine.writer.run(command, self.caller)
+        caller = self.caller.model_copy(update={"reason": BY_COMMAND}) if by_command else self.caller
+        self._check(command, caller)
+        self.engine.writer.run(command, caller)
 
     def change_by_another(self, resource: str, since: int, name: str | None) -> FileChange | None:
         """The last change of a file by another session after `since` (microseconds UTC). `name`: as for
@@ -127,6 +146,23 @@ class Holder:
         now = self.engine.requests.rules.steady()
         mine = (it for it in found if it.kind == "held" and it.principal == self.caller.principal)
         return sorted(it for it in mine if it.deadline > now)
+
+    def agent(self, name: str, is_whole: bool) -> HookAgent:
+        """The agent of this name. `is_whole`: everything that the session holds is its own or that of its sub-agents,
+        whatever their names."""
+        leases = [it for it in self.leases() if is_whole or acts_for(it.agent, name)]
+        return HookAgent(self.engine, name, leases, self._waiting_for(leases, name) if leases else [])
+
+    def _waiting_for(self, leases: Sequence[Lease], name: str) -> list[Lease]:
+        """The tickets that wait for what overlaps these, but not those of the agent itself."""
+        held = sorted({it.resource for it in leases})
+
+        def read(reader: Reader) -> list[Lease]:
+            return reader.leases.of(sorted({*held, *(claim.resource for claim in reader.overlapping(held))}))
+
+        found, now = self.engine.read_now(read), self.engine.requests.rules.steady()
+        others = (it for it in found if (it.agent, it.session) != (name, self.session))
+        return sorted(it for it in others if it.kind == "waits" and it.deadline > now)
 
     def file(self, path: str) -> str | None:
         """The name under which the file at `path` is claimed; None if it is in no workspace."""

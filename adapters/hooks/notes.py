@@ -8,12 +8,13 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.binding import sessions_with_server
+from holdlog.adapters.operating_system.ancestry import HostProcess
 from holdlog.adapters.operating_system.pause import hooks_folder, pause_file
 
 MAX_FAILURES: Final = 16 * 1024
@@ -25,9 +26,13 @@ LOCK_SECONDS: Final = 1.0
 KEPT_SECONDS: Final = 7 * 24 * 60 * 60
 """Notes of sessions that did not end are removed this long after their last change."""
 
+ALL: Final = "*"
+"""In `Notes.ended`, all agents of the session."""
+
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """A pipe in place of a file must not block."""
 _FAILURES: Final = "failures"
+_NEWS: Final = ".news"
 OBSERVED: Final = "clients.json"
 """See observed.py."""
 
@@ -55,11 +60,48 @@ class Denial(NamedTuple):
     at: int
 
 
+class WatchedFile(NamedTuple):
+    """A file that another session holds, as it was before a shell command. `session`, `agent`: of the holder. `stamp`,
+    `digest`: as in digests.py."""
+
+    resource: str
+    session: str
+    agent: str
+    stamp: str
+    digest: str
+
+
+class BeforeCommand(NamedTuple):
+    """What an agent's shell commands found that have not ended. `open`: how many these are; `at`: microseconds UTC, of
+    the first one. `files`: by path. `stashes`: the commits of git's stash, by the common folder of the repository."""
+
+    open: int
+    at: int
+    files: dict[str, WatchedFile]
+    stashes: dict[str, list[str]]
+
+
+class Terminal(NamedTuple):
+    """Where an agent works, for people: texts of agents and users, which no other agent reads. `session`: the hashed id
+    of the host's session; `host`: the host and its version; `prompt`: the first words of the session's first prompt."""
+
+    session: str
+    folder: str
+    host: str
+    prompt: str
+
+
 class Notes:
     """Notes of one session. `names`: the name of each of its agents. `claims`: by `by` and `path`, because an agent and
     its sub-agent may hold the same file. `denied`: the edits that were denied, until it is known whether the host ran
     the tool nevertheless. `sessions`: in the notes of a host's session, those that have held its claims; in those of a
-    server's session, the sessions of its host; the newest first."""
+    server's session, the sessions of its host; the newest first. `reported`: tickets of others that an agent knows to
+    wait for what it holds: the agent, as in `HookCall.agent`, the resource and the version.
+
+    `host`: the process that runs the session, as far as it is known. `folder`: where it works. `ended`: the names of
+    agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made,
+    with the name of the agent. `before`: by agent, as in `HookCall.agent`. `terminals`: where the agents work that are
+    no sub-agents, by agent, too."""
 
     def __init__(
         self,
@@ -67,11 +109,25 @@ class Notes:
         claims: dict[tuple[str, str], HookClaim],
         denied: list[Denial] | None = None,
         sessions: list[str] | None = None,
+        reported: list[tuple[str, str, int]] | None = None,
     ) -> None:
         self.names = names
         self.claims = claims
         self.denied = denied or []
         self.sessions = sessions or []
+        self.reported = reported or []
+        self.host: HostProcess | None = None
+        self.folder = ""
+        self.ended: list[str] = []
+        self.stashes: list[tuple[str, str]] = []
+        self.before: dict[str, BeforeCommand] = {}
+        self.terminals: dict[str, Terminal] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remember."""
+        lists = (self.names, self.claims, self.denied, self.ended, self.stashes, self.before, self.terminals)
+        return not any(lists)
 
     def note(self, claim: HookClaim) -> None:
         """Note a claim, in place of an earlier one of the same file and agent."""
@@ -98,7 +154,15 @@ class HookFiles:
             claims = {(it.by, it.path): it for it in (_claim_of(*claim) for claim in given["claims"])}
             names = {key: str(name) for key, name in given["names"].items()}
             denied = [_denial_of(*denial) for denial in given.get("denied", [])]
-            return Notes(names, claims, denied, list(map(str, given.get("sessions", []))))
+            reported = [_ticket_of(*ticket) for ticket in given.get("reported", [])]
+            notes = Notes(names, claims, denied, list(map(str, given.get("sessions", []))), reported)
+            notes.host = _host_of(*given["host"]) if given.get("host") else None
+            notes.folder = str(given.get("folder", ""))
+            notes.ended = list(map(str, given.get("ended", [])))
+            notes.stashes = [(str(commit), str(agent)) for commit, agent in given.get("stashes", [])]
+            notes.before = {str(agent): _before_of(*before) for agent, before in given.get("before", {}).items()}
+            notes.terminals = {key: _terminal_of(*it) for key, it in given.get("terminals", {}).items()}
+            return notes
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return Notes({}, {})
 
@@ -113,7 +177,7 @@ class HookFiles:
             try:
                 yield notes
             finally:  # also what was claimed before something failed
-                if not (notes.names or notes.claims or notes.denied):
+                if notes.is_empty:
                     path.unlink(missing_ok=True)
                 elif (after := _encoded(notes)) != before:
                     self._replace(path, after)
@@ -127,6 +191,21 @@ class HookFiles:
             os.close(self._open(path, os.O_WRONLY | os.O_CREAT))
         else:
             path.unlink(missing_ok=True)
+
+    def age_of(self, session: str) -> float:
+        """Seconds since the notes of a session were changed; infinite if there are none."""
+        try:
+            return max(0.0, time.time() - os.stat(self.folder / f"{session}.json").st_mtime)
+        except OSError:
+            return float("inf")
+
+    def all_sessions(self) -> list[str]:
+        """The sessions that have notes."""
+        try:
+            names = os.listdir(self.folder)
+        except OSError:
+            return []
+        return [it.removesuffix(".json") for it in names if it.endswith(".json") and it != OBSERVED]
 
     def sessions_with_server(self) -> set[str]:
         """The sessions of live stdio servers on the store."""
@@ -162,6 +241,31 @@ class HookFiles:
             return os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
+
+    def note_news(self, session: str, agent: str, path: str, by: str) -> None:
+        """Note for an agent of another session that a command of the agent `by` changed a file that it holds. Raises
+        OSError."""
+        self.append(f"{session}{_NEWS}", json.dumps([agent, path, by]) + "\n")
+
+    def has_news(self, session: str) -> bool:
+        """Whether there are such notes for a session."""
+        return os.path.exists(self.folder / f"{session}{_NEWS}")
+
+    def take_news(self, session: str, is_read: Callable[[str], bool]) -> list[tuple[str, str]]:
+        """Return and remove these notes, path and agent, for the agents with the names that are read."""
+        name, news, kept = f"{session}{_NEWS}", list[tuple[str, str]](), ""
+        for line in self.text_of(name, MAX_NOTES).splitlines(keepends=True):
+            with suppress(ValueError, TypeError):
+                agent, path, by = map(str, json.loads(line))
+                if is_read(agent):
+                    news.append((path, by))
+                else:
+                    kept += line
+        if news and kept:
+            self.replace_text(name, kept)
+        elif news:
+            (self.folder / name).unlink(missing_ok=True)
+        return list(dict.fromkeys(news))
 
     def text_of(self, name: str, most: int) -> str:
         """The text of a file; empty if it cannot be read."""
@@ -232,6 +336,27 @@ def _claim_of(by: str, path: str, resource: str, version: int, agent: str, made:
 def _denial_of(agent: str, path: str, digest: str, at: int) -> Denial:
     """A denial as it was noted. Raises ValueError, TypeError, OverflowError."""
     return Denial(str(agent), str(path), str(digest), int(at))
+
+
+def _host_of(pid: int, started: str, boot: str, visible: str) -> HostProcess:
+    """A process as it was noted. Raises ValueError, TypeError, OverflowError."""
+    return HostProcess(int(pid), str(started), str(boot), str(visible))
+
+
+def _before_of(running: int, at: int, files: dict[str, Any], stashes: dict[str, Any]) -> BeforeCommand:
+    """What was found before a command, as it was noted. Raises ValueError, TypeError, AttributeError."""
+    watched = {path: WatchedFile(*map(str, file)) for path, file in files.items()}
+    return BeforeCommand(int(running), int(at), watched, {folder: list(map(str, it)) for folder, it in stashes.items()})
+
+
+def _ticket_of(agent: str, resource: str, version: int) -> tuple[str, str, int]:
+    """A ticket as it was noted. Raises ValueError, TypeError, OverflowError."""
+    return str(agent), str(resource), int(version)
+
+
+def _terminal_of(session: str, folder: str, host: str, prompt: str) -> Terminal:
+    """A terminal as it was noted. Raises TypeError."""
+    return Terminal(str(session), str(folder), str(host), str(prompt))
 
 
 def _encoded(notes: Notes) -> bytes:

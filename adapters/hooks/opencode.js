@@ -52,10 +52,11 @@ const connect = (directory) => {
     started,
     children,
     /** The text for the context of an agent that gets a prompt. */
-    prompt: async (sessionID) => {
+    prompt: async (sessionID, given) => {
       const event = started.has(sessionID) ? "prompt" : "start"
       started.add(sessionID)
-      return (await hook(event, sessionID)).context
+      const prompt = typeof given === "string" ? given.slice(0, 400) : undefined
+      return (await hook(event, sessionID, { prompt })).context
     },
     /** Throws to keep the tool from running. */
     before: async (id, tool, sessionID, input) => {
@@ -83,7 +84,7 @@ const server = async ({ directory }) => {
   const holdlog = connect(directory)
   return {
     "chat.message": async ({ sessionID }, { message, parts }) => {
-      const text = await holdlog.prompt(sessionID)
+      const text = await holdlog.prompt(sessionID, parts.find((it) => it.type === "text" && !it.synthetic)?.text)
       if (!text) return
       const id = `prt_${Date.now().toString(16)}holdlog`
       parts.push({ id, sessionID, messageID: message.id, type: "text", text, synthetic: true })
@@ -124,10 +125,10 @@ const setup = async (ctx) => {
     const parts = typeof content === "string" ? [{ type: "text", text: content }] : (content ?? [])
     event.result = { ...event.result, content: [...parts, { type: "text", text }] }
   })
-  await ctx.session.hook("prompt", async ({ sessionID }) => {
+  await ctx.session.hook("prompt", async ({ sessionID, prompt }) => {
     const isStart = !holdlog.started.has(sessionID)
     if (isStart) await noteParent(sessionID)
-    const text = await holdlog.prompt(sessionID)
+    const text = await holdlog.prompt(sessionID, prompt?.text ?? prompt)
     const [start] = contexts.get(sessionID) ?? []
     contexts.set(sessionID, isStart ? [text] : [start, text])
   })

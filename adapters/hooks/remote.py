@@ -1,16 +1,28 @@
 """Hooks that a host posts to a server over HTTP: the server does the work, with the grants of the token."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from holdlog.adapters.hooks.binding import BoundServer
-from holdlog.adapters.hooks.calls import BadInputError, HookCall, NotAHookCallError, parse
+from holdlog.adapters.hooks.calls import (
+    BadInputError,
+    HookCall,
+    NotAHookCallError,
+    ask_afterwards,
+    is_denial,
+    parse,
+)
 from holdlog.adapters.hooks.claiming import perform
-from holdlog.adapters.hooks.holder import Check
+from holdlog.adapters.hooks.command_guard import source_of
+from holdlog.adapters.hooks.commands import before_command
+from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.guarding import with_named
+from holdlog.adapters.hooks.holder import Check, Holder
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.problems import add_problem, is_new_problem
-from holdlog.adapters.hooks.session import own_session
+from holdlog.adapters.hooks.session import own_session, session_of
 from holdlog.adapters.operating_system.location import is_url, state_location
 from holdlog.adapters.operating_system.private import make_private_folder
 from holdlog.adapters.runtime.request_context import RequestContext
@@ -40,15 +52,27 @@ def _perform(context: RequestContext, call: HookCall, files: HookFiles, check: C
     if workspaces is None or not workspaces.covers(call.folder):
         raise BadInputError("cwd: is not in a workspace of the server")
     # A caller may be on another machine: the server opens no file for it that nobody could claim.
+    call = with_named(call._replace(git=tuple(it for it in call.git if _is_inside(it, workspaces.covers))))
     paths = (path for path in call.paths if workspaces.covers(path) and not files.is_of_store(path))
     call = call._replace(paths=tuple(paths))
     caller = context.caller.model_copy(update={"server": BY_LEASE})
-    bound = BoundServer(BY_LEASE, own_session(call, context.engine.identity))
-    output = perform(context._replace(caller=caller), call, files, bound, check)
+    own = own_session(call, context.engine.identity)
+    bound, context = BoundServer(BY_LEASE, own), context._replace(caller=caller)
+    output = perform(context, call, files, bound, check)
+    if call.event == "pre-edit" and (call.reports or call.git) and not is_denial(output):
+        session = session_of(call, bound, context.engine.identity).held_by
+        source = source_of(call, Holder(context, session, check), own, files, files.read(session))
+        if before_command(call, source, session):
+            output |= ask_afterwards(call)
     if is_new_problem(call, files):
         files.record_failure(call.event, f"{call.problem}; the edit is not guarded")
         return add_problem(call, output)
     return output
+
+
+def _is_inside(command: GitCommand, covers: Callable[[str], bool]) -> bool:
+    """Whether a git command certainly runs in a workspace: its global options may name other folders and programs."""
+    return covers(command.folder) and (command.words[:1] == () or not (command.words[0] or "-").startswith("-"))
 
 
 def _describe(error: Exception, context: RequestContext) -> str:

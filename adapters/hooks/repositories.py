@@ -172,12 +172,6 @@ def working_in(repository: UsedRepository) -> Iterator[None]:
             os.environ |= {} if before is None else {"CLAUDE_PROJECT_DIR": before}
 
 
-def is_denial(output: Mapping[str, Any]) -> bool:
-    """Whether an output keeps the host from running the tool."""
-    specific = output.get("hookSpecificOutput", {})
-    return "deny" in (output.get("permission"), output.get("decision"), specific.get("permissionDecision"))
-
-
 def name_repository(output: dict[str, Any], call: HookCall, repository: UsedRepository) -> dict[str, Any]:
     """Name the repository in which commands of holdlog see what a text is about, if the agent works elsewhere."""
     if not repository.root or call.event != "pre-edit":

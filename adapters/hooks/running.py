@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
-from holdlog.adapters.hooks.binding import find_server
-from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall, folder_of, parse, read_json
+from holdlog.adapters.hooks.binding import BoundServer, find_server
+from holdlog.adapters.hooks.calls import (
+    SHARED_SERVER,
+    BadInputError,
+    HookCall,
+    ask_afterwards,
+    folder_of,
+    is_denial,
+    parse,
+    read_json,
+)
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.problems import add_problem, is_new_problem
 from holdlog.adapters.hooks.reads import Reads, read_now
@@ -24,13 +33,12 @@ from holdlog.adapters.hooks.repositories import (
     POLICY_FILE,
     Repositories,
     UsedRepository,
-    is_denial,
     merge,
     name_repository,
     split,
     working_in,
 )
-from holdlog.adapters.hooks.session import name_of, session_of
+from holdlog.adapters.hooks.session import main_of, name_of, session_of, terminal_of
 from holdlog.adapters.operating_system.location import find_store, project_root, state_location
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
@@ -61,6 +69,10 @@ def run(words: Sequence[str]) -> int:
             if own is not None:
                 files = HookFiles(own.store)
                 call = parse(given, event)
+                if call is not None and call.git:
+                    from holdlog.adapters.hooks.guarding import with_named
+
+                    call = with_named(call)
                 if call is not None:
                     output = _answer_parts(call, own)
                     if is_new_problem(call, files):
@@ -125,19 +137,41 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
     server = find_server(store)
     if server is not None and not call.version:
         call = call._replace(version=server.version)
+    output = _output(call, store, files, server)
+    if call.event == "pre-edit" and (call.reports or call.git) and not is_denial(output) and os.path.exists(store):
+        from holdlog.adapters.hooks.commands import before_command
+        from holdlog.adapters.hooks.dirty import GitFailedError
+        from holdlog.adapters.hooks.guarding import quick_source
+
+        with suppress(sqlite3.Error, GitFailedError), lease_file(store) as leases:
+            session = session_of(call, server, Identity(leases.salt)).held_by
+            if before_command(call, quick_source(call, store, files, leases, session), session):
+                return output | ask_afterwards(call)
+    return output
+
+
+def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
     if os.path.exists(store):
+        is_readable = False
         with suppress(sqlite3.Error), lease_file(store) as leases:
             session = session_of(call, server, Identity(leases.salt)).held_by
             if server is not None and call.client not in SHARED_SERVER and call.event != "subagent-end":
                 files.set_paused(session, call.event == "turn-end" and not call.paths)
-            reads = Reads(files, session, call.agent)
+            reads, notes = Reads(files, session, call.agent), files.read(session)
             if call.event == "read":
                 for path in call.real_paths:
                     reads.note(path, read_now(path))
+            has_news = call.reaches_agent and files.has_news(session)
+            if (
+                not has_news
+                and _needs_nothing(call, notes, leases, session, reads)
+                and _is_harmless(call, store, files, leases, session)
+            ):
+                if call.prompt:
+                    _note_prompt(call, files, session, Identity(leases.salt))
                 return {}
-            if _needs_nothing(call, files.read(session), leases, session, reads):
-                return {}
-        if call.event == "read":  # the store is locked or damaged
+            is_readable = True
+        if call.event == "read" and not is_readable:  # the store is locked or damaged
             return {}
     if server is not None:
         from holdlog.adapters.hooks.asking import HookFailedError, ask
@@ -155,6 +189,8 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
 def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str, reads: Reads) -> bool:
     """Whether the call changes nothing and prints nothing, as far as known without opening the whole store."""
     paths = call.real_paths
+    if _has_new_waiters(call, notes, leases, session):
+        return False
     match call.event:
         case "pre-edit":
             hands_over = call.claiming and session.startswith("hook-")
@@ -167,8 +203,50 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             return not notes.denied and leases.is_idle(session)
         case "turn-end" | "subagent-end":
             return not notes.denied and not notes.claims
+        case "read":
+            return True
         case _:
             return False
+
+
+def _note_prompt(call: HookCall, files: HookFiles, session: str, identity: Identity) -> None:
+    """Note the first words of the session's first prompt."""
+    with suppress(OSError):
+        if terminal_of(call, files.read(session), identity) is not None:
+            with files.change(session) as notes:
+                terminal = terminal_of(call, notes, identity)
+                if terminal is not None:
+                    notes.terminals[main_of(call)] = terminal
+
+
+def _is_harmless(call: HookCall, store: Path, files: HookFiles, leases: LeaseFile, session: str) -> bool:
+    """Whether a shell command neither will concern the work of other sessions nor has, as far as known without opening
+    the whole store."""
+    if not (call.git or call.reports) or call.event not in ("pre-edit", "post-edit"):
+        return True
+    from holdlog.adapters.hooks.commands import after_unchanged
+    from holdlog.adapters.hooks.dirty import GitFailedError
+    from holdlog.adapters.hooks.guarding import findings, quick_source
+
+    if call.event == "post-edit":
+        return after_unchanged(call, files, session)
+    try:
+        return not call.git or not findings(call, quick_source(call, store, files, leases, session))
+    except GitFailedError:  # the agent is warned
+        return False
+
+
+def _has_new_waiters(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:
+    """Whether somebody waits for what the agent holds, and the agent does not know it."""
+    if not call.reaches_agent or not (waiting := leases.waiting(session)):
+        return False
+    name = name_of(call, notes)
+    return any(
+        (call.holds_all or f"{it.holder}/".startswith(f"{name}/"))
+        and (it.agent, it.session) != (name, session)
+        and (call.agent, it.resource, it.version) not in notes.reported
+        for it in waiting
+    )
 
 
 def _holds_all(call: HookCall, notes: Notes, leases: LeaseFile, session: str) -> bool:

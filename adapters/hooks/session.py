@@ -10,15 +10,23 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import BoundServer, newest_server
-from holdlog.adapters.hooks.calls import SHARED_SERVER, HookCall
-from holdlog.adapters.hooks.notes import HookFiles, Notes
-from holdlog.adapters.operating_system.ancestry import ancestors
+from holdlog.adapters.hooks.calls import SHARED_SERVER, Client, HookCall
+from holdlog.adapters.hooks.notes import HookFiles, Notes, Terminal
+from holdlog.adapters.operating_system.ancestry import ancestors, version_of_host
 
 HOST_SESSION: Final = "CLAUDE_CODE_SESSION_ID"
 """What Claude Code names its session in the environment of the commands that it runs."""
 HOST_THREAD: Final = "CODEX_THREAD_ID"
 """What Codex names its thread there, which is the session id of its hooks."""
 
+_HOSTS: Final[Mapping[Client, str]] = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "cursor": "Cursor",
+    "opencode": "OpenCode",
+    "vscode": "VS Code",
+    "agent": "",
+}
 _CHARACTERS: Final = 6
 """Of a hash in a name: enough to tell the agents of one repository apart."""
 
@@ -75,6 +83,20 @@ def agent_of_host(
         if name is not None and name in names.values():
             return session, name
     return None
+
+
+def terminal_of(call: HookCall, notes: Notes, identity: Identity) -> Terminal | None:
+    """Where the agent works, if the notes do not have it: as its session began, with the first prompt of it."""
+    own, before = own_session(call, identity), notes.terminals.get(main_of(call))
+    if before is None or before.session != own:
+        host = f"{_HOSTS[call.client]} {call.version or version_of_host(os.getpid(), call.client)}".strip()
+        return Terminal(own, call.folder, host, call.prompt)
+    return None if before.prompt or not call.prompt else before._replace(prompt=call.prompt)
+
+
+def main_of(call: HookCall) -> str:
+    """The main agent, as in `HookCall.agent`."""
+    return call.agent if call.client in SHARED_SERVER else ""
 
 
 def name_of(call: HookCall, notes: Notes) -> str:

@@ -8,10 +8,10 @@ from typing import Final
 
 from holdlog.adapters.api.claims.files import FileChange
 from holdlog.adapters.api.values.responses import Lost
-from holdlog.adapters.hooks.holder import Holder
+from holdlog.adapters.hooks.holder import HookAgent
 from holdlog.adapters.policy.policy import PathRule
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.domain.claims.lease import SECOND, Lease
+from holdlog.domain.claims.lease import SECOND
 from holdlog.domain.names import acts_for
 from holdlog.domain.refusals import Hold
 from holdlog.domain.times import utc
@@ -24,21 +24,23 @@ WAIT: Final = 50
 
 
 def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
-    """Who holds it, since when, for how long, and the call to make. `bound`: the agent has our tools."""
+    """Who holds it, since when, for how long, and how to queue for it. `bound`: the agent has our tools."""
     full = engine.requests.rules.spell(hold.resource)
     if bound:
         arguments = f"resource={json.dumps(full)}, agent={json.dumps(name)}, wait_seconds={WAIT}"
-        remedy = f"call claim({arguments}) of holdlog, then try again"
-    else:
-        remedy = f"run: holdlog wait {shlex.quote(full)} --timeout {WAIT}, then try again: hooks claim it for you"
-    return f"holdlog: {_describe_hold(engine, hold, name)}. Work on something else first, or {remedy}."
+        remedy = f"call claim({arguments}) of holdlog"
+    else:  # with its name, the command acts for this agent, also where it cannot find out who runs it
+        path = f"./{full}" if full.startswith("-") else full
+        agent = f"--agent={name}" if name.startswith("-") else f"--agent {shlex.quote(name)}"
+        remedy = f"run: holdlog claim {shlex.quote(path)} {agent} --wait {WAIT}"
+    held = _describe_hold(engine, hold, name)
+    return f"holdlog: {held}. Work on something else first, or {remedy}, then try again."
 
 
-def describe_warning(engine: Engine, hold: Hold, rule: PathRule) -> str:
+def describe_warning(engine: Engine, hold: Hold, rule: PathRule, name: str) -> str:
     """Who holds a file that others may edit nevertheless, because the policy only warns."""
-    return (
-        f"holdlog: {_describe_hold(engine, hold)}. {rule.source} only warns: keep your change small, or wait for them."
-    )
+    held = _describe_hold(engine, hold, name)
+    return f"holdlog: {held}. {rule.source} only warns: keep your change small, or wait for them."
 
 
 def describe_elsewhere(engine: Engine, resource: str, others: Sequence[tuple[str, str]]) -> str:
@@ -61,47 +63,71 @@ def describe_unexamined(name: str) -> str:
     return f"holdlog: {_shown(name)} has too many files to look for those that only a person may change."
 
 
-def _describe_hold(engine: Engine, hold: Hold, name: str = "") -> str:
-    """Who holds it. `name`: of the agent that reads this."""
+def _describe_hold(engine: Engine, hold: Hold, name: str) -> str:
+    """Who holds it, and until when. `name`: of the agent that reads this."""
     rules = engine.requests.rules
-    moment = rules.moment()
-    held = hold.covered_by or hold.resource
-    what = _shown(rules.spell(held))
-    since, held_for = utc(hold.claimed_at), (moment.at - hold.claimed_at) / SECOND
-    is_sub_agent = name and hold.held_by != name and acts_for(hold.held_by, name)
-    who = f"{'your sub-agent ' if is_sub_agent else ''}{_shown(hold.held_by)}"
-    left = max(0, hold.expires_in) / SECOND
+    held_for = (rules.moment().at - hold.claimed_at) / SECOND
+    what, who = _shown(rules.spell(hold.covered_by or hold.resource)), _who(hold.held_by, name)
+    left = _duration(hold.expires_in / SECOND)
     if hold.in_line:
-        return f"{what} is reserved for {who}, who waited for it"
-    return (
-        f"{what} is held by {who} since {since:%H:%M:%S} UTC ({_duration(held_for)});"
-        f" the claim expires in {_duration(left)} unless it is renewed"
-    )
+        return f"{what} is reserved for {who}, who waited for it, for at most {left}"
+    # A clock that was set back would place the claim in the future.
+    since = f" since {utc(hold.claimed_at):%H:%M:%S} UTC ({_duration(held_for)})" if held_for >= 0 else ""
+    if hold.session_ended:
+        return f"{what} is held by {who}{since}, whose process has ended; it becomes free in {left}"
+    return f"{what} is held by {who}{since}; the claim expires in {left} unless it is renewed"
 
 
-def describe_stale(engine: Engine, resource: str, change: FileChange | None) -> str:
-    """Who changed a file since the agent read it. Contains nothing of its content."""
-    name = _shown(engine.requests.rules.spell(resource))
+def _who(agent: str, name: str) -> str:
+    """Another agent, or another session of the same name. `name`: of the agent that reads this."""
+    if agent == name:
+        return f"another session named {_shown(agent)}"
+    return f"your sub-agent {_shown(agent)}" if acts_for(agent, name) else _shown(agent)
+
+
+def describe_stale(engine: Engine, resource: str, change: FileChange | None, name: str) -> str:
+    """Who changed a file since the agent read it. Contains nothing of its content. `name`: of the agent."""
+    shown = _shown(engine.requests.rules.spell(resource))
     if change is None:
-        return f"holdlog: {name} changed since you read it, by a program or a person; read it again if you rely on it."
+        return f"holdlog: {shown} changed since you read it, by a program or a person; read it again if you rely on it."
     verb = "changed" if change.sha256 else "removed"
     return (
-        f"holdlog: {_shown(change.agent)} {verb} {name} at {change.at:%H:%M:%S} UTC, after you read it;"
+        f"holdlog: {_who(change.agent, name)} {verb} {shown} at {change.at:%H:%M:%S} UTC, after you read it;"
         " read it again before you edit it."
     )
 
 
+def describe_changed(engine: Engine, changed: Sequence[tuple[str, str]]) -> str:
+    """That files of others changed while a command ran. `changed`: resources and their holders."""
+    if not changed:
+        return ""
+    names = _listed([f"{_shown(engine.requests.rules.spell(it))} (held by {_shown(agent)})" for it, agent in changed])
+    return f"holdlog: {names} changed while your command ran. The holder is informed; do not change it again."
+
+
+def describe_news(engine: Engine, news: Sequence[tuple[str, str]]) -> str:
+    """That commands of others changed what the agent holds. `news`: resources, and the agents of the commands."""
+    if not news:
+        return ""
+    names = _listed([f"{_shown(engine.requests.rules.spell(it))} (by {_shown(agent)})" for it, agent in news])
+    return f"holdlog: while you hold it, a command of another session changed {names}; read it again."
+
+
+def describe_settings(name: str) -> str:
+    """That a file runs hooks. `name`: its path as the agent knows it."""
+    return f"holdlog: {_shown(name)} runs the hooks that guard files, so a person must agree to this change."
+
+
 def describe_session(
-    holder: Holder, name: str, is_start: bool, losses: Sequence[Lost], failures: Sequence[str], notice: str | None
+    agent: HookAgent, is_start: bool, losses: Sequence[Lost], failures: Sequence[str], notice: str | None
 ) -> str:
-    """What the session lost, who waits for it, and what it holds; empty if there is nothing to report. `notice`:
-    as in PolicyInForce."""
-    parts = [f"your agent name is {_shown(name)}; hooks claim the files that you edit"] if is_start else []
-    leases = holder.leases()
-    held = _spelled(holder, leases)
-    parts += _lost(losses, held)
-    if waiting := _waiting(holder, leases):
-        parts.append(f"waiting for you: {_listed(waiting)}")
+    """What the agent lost, who waits for it, and what it holds; empty if there is nothing to report. `notice`: as in
+    PolicyInForce."""
+    parts = [f"your agent name is {_shown(agent.name)}; hooks claim the files that you edit"] if is_start else []
+    held = _spelled(agent)
+    parts += _lost(losses, held, agent.name)
+    if agent.waiting:
+        parts.append(f"waiting for you: {_waiters(agent)}")
     if held:
         parts.append(f"you hold {_listed(list(map(_shown, held)))}")
     if failures:
@@ -113,17 +139,17 @@ def describe_session(
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 
-def describe_losses(holder: Holder, losses: Sequence[Lost]) -> str:
-    """What the session lost; empty if there is nothing to report."""
-    parts = _lost(losses, _spelled(holder, holder.leases())) if losses else []
+def describe_losses(agent: HookAgent, losses: Sequence[Lost]) -> str:
+    """What the agent lost; empty if there is nothing to report."""
+    parts = _lost(losses, _spelled(agent), agent.name) if losses else []
     return f"holdlog: {'; '.join(parts)}." if parts else ""
 
 
-def _lost(losses: Sequence[Lost], held: Collection[str]) -> list[str]:
+def _lost(losses: Sequence[Lost], held: Collection[str], name: str) -> list[str]:
     """What a person took, with the command that shows the reason, and what else was lost and is not held again."""
     taken = [it.resource for it in losses if it.why == "forced"]
     lost = [
-        f"{_shown(it.resource)}{f' (now {_shown(it.held_by)})' if it.held_by else ''}"
+        f"{_shown(it.resource)}{f' (now {_who(it.held_by, name)})' if it.held_by else ''}"
         for it in losses
         if it.why != "forced" and it.resource not in held
     ]
@@ -136,24 +162,19 @@ def _lost(losses: Sequence[Lost], held: Collection[str]) -> list[str]:
     return parts
 
 
-def _spelled(holder: Holder, leases: Sequence[Lease]) -> list[str]:
-    """The resources, as the agent knows them."""
-    return [holder.engine.requests.rules.spell(it.resource) for it in leases]
+def _spelled(agent: HookAgent) -> list[str]:
+    """What the agent holds, as it knows it."""
+    return [agent.engine.requests.rules.spell(it.resource) for it in agent.leases]
 
 
-def describe_waiting(holder: Holder) -> str:
-    """Who waits for what the session holds; empty if nobody does."""
-    waiting = _waiting(holder, holder.leases())
-    return f"holdlog: waiting for you: {_listed(waiting)}; finish these files first." if waiting else ""
+def describe_waiting(agent: HookAgent) -> str:
+    """Who waits for what the agent holds; empty if nobody does."""
+    return f"holdlog: waiting for you: {_waiters(agent)}; finish these files first." if agent.waiting else ""
 
 
-def _waiting(holder: Holder, leases: Sequence[Lease]) -> list[str]:
-    """Who waits for what the session holds."""
-    if not leases:
-        return []
-    held = sorted({it.resource for it in leases})
-    waiters = holder.engine.read_now(lambda reader: reader.leases.of(held))
-    return sorted({f"{_shown(it.agent)} ({_shown(it.resource)})" for it in waiters if it.kind == "waits"})
+def _waiters(agent: HookAgent) -> str:
+    spell = agent.engine.requests.rules.spell
+    return _listed(sorted({f"{_who(it.agent, agent.name)} ({_shown(spell(it.resource))})" for it in agent.waiting}))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -168,5 +189,5 @@ def _shown(text: str) -> str:
 
 def _duration(seconds: float) -> str:
     if seconds < 90:
-        return f"{seconds:.0f} s"
+        return f"{max(0, seconds):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -25,6 +25,9 @@ from holdlog.domain.refusals import HoldlogError, InvalidError
 OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
 """Public paths: they reveal nothing of what is stored."""
 
+TERMINALS: Final = b"terminals"
+"""The query with which the page `/` asks where agents work, which is not public."""
+
 NOTHING: Final = Grants(())
 
 _log = logging.getLogger("holdlog")
@@ -47,7 +50,8 @@ class Authentication:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["path"] in OPEN or (scope["path"], scope["method"]) == ("/token", "POST"):
+        is_open = scope["path"] in OPEN and scope["query_string"] != TERMINALS
+        if is_open or (scope["path"], scope["method"]) == ("/token", "POST"):
             scope.setdefault("state", {})["served"] = RequestContext(self._spaces.main, NOBODY, NOTHING)
             await self._app(scope, receive, send)
             return

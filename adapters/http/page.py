@@ -1,4 +1,5 @@
-"""The page `/`: one static file. It holds no data; its script calls the other routes with a token."""
+"""The page `/`: one static file. It holds no data; its script calls the other routes with a token. `/?terminals` is
+where agents work: for people, and therefore not part of the API."""
 
 import hashlib
 import re
@@ -11,6 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from holdlog.adapters.api.request import Query
+from holdlog.adapters.api.values.responses import Part, Result
+from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.terminals import Terminals, describe_terminal
+from holdlog.adapters.http.answers import answer
+from holdlog.adapters.http.authentication import TERMINALS
+from holdlog.adapters.runtime.request_context import RequestContext
+from holdlog.domain.ports import Reader
+
 FILE: Final = Path(__file__).with_name("page.html")
 
 _INLINE: Final = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
@@ -21,7 +31,46 @@ class PageFile(NamedTuple):
     headers: dict[str, str]
 
 
+class PageTerminal(Part):
+    """Where an agent works, and the first words of its session's first prompt."""
+
+    agent: str
+    terminal: str
+    prompt: str
+
+
+class PageTerminals(Result):
+    """Empty for a token without the grant `admin:*`, and for a store without the files of hooks."""
+
+    terminals: list[PageTerminal]
+
+
+async def terminals(request: Request) -> Response:
+    """Where the agents work that hold or await something."""
+    context: RequestContext = request.scope["state"]["served"]
+    location = context.engine.location
+    if not context.requests.rules.grants.allows("admin", "*") or not isinstance(location, Path):
+        return answer(PageTerminals(terminals=[]))
+    known = Terminals(HookFiles(location))
+
+    def read(reader: Reader) -> PageTerminals:
+        leases = reader.leases.of([claim.resource for claim in reader.claims(None, -1)])
+        agents = sorted({(it.agent, it.session) for it in leases if it.session is not None and it.principal is None})
+        found = [(agent, known.of(session, agent)) for agent, session in agents]
+        return PageTerminals(
+            terminals=[
+                PageTerminal(agent=agent, terminal=describe_terminal(it), prompt=it.prompt)
+                for agent, it in found
+                if it is not None
+            ]
+        )
+
+    return answer(await context.engine.read_async(Query(read, large=True)))
+
+
 async def page(request: Request) -> Response:
+    if request.scope["query_string"] == TERMINALS:
+        return await terminals(request)
     text, headers = loaded()
     if request.headers.get("if-none-match") == headers["etag"]:
         return Response(status_code=304, headers=headers)

@@ -3,9 +3,12 @@
 Standard library only and quick to import: the hook's fast path uses it.
 """
 
+import os
 import sys
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
+
+from holdlog.adapters.operating_system import platform
 
 MAX_DEPTH: Final = 16
 """Ancestors that are looked at."""
@@ -14,6 +17,32 @@ PS_SECONDS: Final = 2.0
 _STARTERS: Final = frozenset(
     {"sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "env", "uv", "uvx", "timeout", "nice", "setsid", "npx"}
 )
+
+
+class HostProcess(NamedTuple):
+    """A process. `started`: as the system counts it, which distinguishes it from later ones with its pid; `boot`: of
+    the kernel; `visible`: the namespace of its pid."""
+
+    pid: int
+    started: str
+    boot: str
+    visible: str
+
+
+def host_process(pid: int) -> HostProcess | None:
+    """The host that started a process; None if unknown."""
+    host = host_of(pid)
+    return None if host is None else HostProcess(host, _started(host), platform.boot_id(), _visible())
+
+
+def is_running(process: HostProcess) -> bool | None:
+    """Whether a process still runs; None if only another container knows."""
+    if process.boot != platform.boot_id():
+        return False
+    if process.visible != _visible():
+        return None
+    found = _process(process.pid)
+    return found is not None and _started(process.pid) == process.started
 
 
 def host_of(pid: int) -> int | None:
@@ -27,6 +56,18 @@ def host_of(pid: int) -> int | None:
         if parent is None or parent[1] not in _STARTERS:
             return pid
     return None
+
+
+def version_of_host(pid: int, name: str) -> str:
+    """The version in the path of the program `name` that started a process; empty if unknown."""
+    import re
+
+    try:
+        path = os.readlink(f"/proc/{host_of(pid)}/exe")
+    except OSError:
+        return ""
+    found = re.search(rf"{re.escape(name)}.*/v?(\d+\.\d+\.\d+)(?=/|$)", path)
+    return found[1] if found else ""
 
 
 def ancestors(pid: int) -> list[int]:
@@ -48,6 +89,24 @@ def _process(pid: int) -> tuple[int, str] | None:
         return int(after.split()[1]), before.partition("(")[2]  # proc(5): ppid, comm
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _started(pid: int) -> str:
+    """When a process started; empty if unknown."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            after = file.read().decode(errors="replace").rpartition(")")[2].split()
+        return "" if after[0] in ("Z", "X") else after[19]  # proc(5): a dead one is not running; starttime
+    except (OSError, IndexError):
+        return ""
+
+
+def _visible() -> str:
+    """Which processes this one can see: those of its namespace."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
 
 
 @cache

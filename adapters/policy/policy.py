@@ -19,9 +19,11 @@ MAX_LINE: Final = 2_000
 
 Mode = Literal["block", "warn", "human"]
 StaleReads = Literal["warn", "deny", "off"]
+GitMode = Literal["deny", "warn", "off"]
 MODES: Final = get_args(Mode)
 ACROSS: Final = "across-worktrees"
 STALE_READS: Final = get_args(StaleReads)
+GIT_MODES: Final = get_args(GitMode)
 GROUPS: Final = ("claims", "state", "power", "kv", "threads", "admin", "standard", "advanced", "all")
 """Groups of tools and their other names; a test compares them with those of the MCP server."""
 
@@ -62,10 +64,11 @@ OWN_RULE: Final = PathRule("human")
 @dataclass(frozen=True)
 class Policy:
     """What a `holdlog.toml` says. `settings`: fields of Settings. `tools`: None: not named. `workspaces`: paths from
-    the folder of the file, by name."""
+    the folder of the file, by name. `git`: what happens to a git command that would take others' work away or in."""
 
     rules: tuple[PathRule, ...] = ()
     stale_reads: StaleReads = "warn"
+    git: GitMode = "deny"
     tools: tuple[str, ...] | None = None
     settings: Mapping[str, float] = field(default_factory=dict)
     workspaces: Mapping[str, str] = field(default_factory=dict)
@@ -115,6 +118,7 @@ class _PolicyReader:
         readers: Mapping[str, Callable[[Any], Any]] = {
             "paths": self._paths,
             "stale-reads": self._stale_reads,
+            "git": self._git,
             "tools": self._tools,
             "lease": self._lease,
             "workspaces": self._workspaces,
@@ -149,6 +153,11 @@ class _PolicyReader:
     def _stale_reads(self, given: Any) -> str:
         if given not in STALE_READS:
             raise self._error(("stale-reads",), f"must be one of {', '.join(STALE_READS)}")
+        return str(given)
+
+    def _git(self, given: Any) -> str:
+        if given not in GIT_MODES:
+            raise self._error(("git",), f"must be one of {', '.join(GIT_MODES)}")
         return str(given)
 
     def _tools(self, given: Any) -> tuple[str, ...]:

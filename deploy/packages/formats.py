@@ -87,6 +87,7 @@ CursorEvent = Literal[
     "subagentStop",
     "beforeSubmitPrompt",
     "beforeShellExecution",
+    "afterShellExecution",
     "beforeMCPExecution",
     "afterFileEdit",
     "beforeReadFile",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.packages.__main__ import build
-from tests.conformance.coding_hosts import AGENT, problems, report, repository, run
+from tests.conformance.coding_hosts import AGENT, COMMANDS, problems, report, repository, run
 from tests.conformance.node import PACKAGES, node
 from tests.conformance.scripted_model import Step, scripted_model
 
@@ -28,10 +28,11 @@ def main() -> int:
         build(folder / "packages")
         project = repository(folder)
         options = ["--plugin-dir", str(folder / "packages/claude-code"), "--permission-mode", "acceptEdits"]
-        command = [*claude, "-p", "Change the files.", *options, "--allowedTools", f"{TOOLS}*", "Read", "Edit", "Write"]
+        tools = ["--allowedTools", f"{TOOLS}*", "Read", "Edit", "Write", "Bash(git *)"]
+        command = [*claude, "-p", "Change the files.", *options, *tools]
         with scripted_model(script(project)) as (url, conversation):
             printed = run(command, project, QUIET | {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "scripted"})
-        wrong = list(problems(project, conversation, free=[0, 4], held=[2]))
+        wrong = list(problems(project, conversation, free=[0, 4], held=[2], git=5))
     return report(f"Claude Code {PACKAGES[CLAUDE]} with the plugin", wrong, printed)
 
 
@@ -43,6 +44,7 @@ def script(project: Path) -> list[Step]:
         ("Edit", {"file_path": held, "old_string": "x = 1", "new_string": "x = 2"}),
         (f"{TOOLS}claim", {"resource": "custom://merge", "agent": AGENT}),
         ("Edit", {"file_path": new, "old_string": "a = 1", "new_string": "a = 2"}),
+        *(("Bash", {"command": command, "description": "Use git"}) for command in COMMANDS),
         (f"{TOOLS}status", {}),
     ]
 

@@ -13,13 +13,20 @@ from tests.conformance.scripted_model import Conversation
 AGENT: Final = "claude-7f3a"
 """The name that the agent passes to our tools."""
 SECONDS: Final = 180
+DENIED: Final = ("git stash", "git add -A && git commit -m x")
+"""Commands that would take the uncommitted work of `rival` away, or in."""
+ALLOWED: Final = ("git status", "git add new.py && git commit --only -m new -- new.py")
+COMMANDS: Final = (*DENIED, *ALLOWED)
 
 
 def repository(folder: Path) -> Path:
-    """A repository in which `rival` holds held.py, next to an empty home."""
+    """A repository in which `rival` holds held.py and has changed it, next to an empty home."""
     project = folder / "project"
     (folder / "home").mkdir()
     subprocess.run(["git", "init", "--quiet", str(project)], check=True)
+    (project / "held.py").write_text("x = 0\n")
+    for words in ("config user.name a", "config user.email a@example.org", "add .", "commit --quiet -m first"):
+        subprocess.run(["git", *words.split()], cwd=project, check=True)
     (project / "held.py").write_text("x = 1\n")
     holdlog(project, "claim", "held.py", "--agent", "rival", "--lease", "900")
     return project
@@ -47,10 +54,16 @@ def _environment(project: Path) -> dict[str, str]:
 
 
 def problems(
-    project: Path, conversation: Conversation, free: Sequence[int], held: Sequence[int], has_tools: bool = True
+    project: Path,
+    conversation: Conversation,
+    free: Sequence[int],
+    held: Sequence[int],
+    git: int,
+    has_tools: bool = True,
 ) -> Iterator[str]:
     """What is not as docs/hosts.md says. `free`, `held`: the steps that edit a free file, and those that change the
-    held one. `has_tools`: the last steps are our tools, and the very last one is `status`."""
+    held one; `git`: the first step of `DENIED`, before those of `ALLOWED`. `has_tools`: the last steps are our tools,
+    and the very last one is `status`."""
     results = conversation.results
     if "hooks claim the files that you edit" not in conversation.context:
         yield "the start of the session adds nothing to the context"
@@ -63,6 +76,15 @@ def problems(
     for step in held:
         if not results[step][1] or "held.py is held by rival" not in results[step][0]:
             yield f"a change of a held file is not denied: {results[step][0]}"
+    for step, command in enumerate(COMMANDS, git):
+        text, is_error = results[step]
+        if command in DENIED and (not is_error or "held.py (rival" not in text):
+            yield f"{command} is not denied: {text}"
+        if command in ALLOWED and is_error:
+            yield f"{command} is denied: {text}"
+    log = subprocess.run(["git", "log", "--format=", "--name-only"], cwd=project, capture_output=True, text=True)
+    if log.stdout.split() != ["new.py", "held.py"]:
+        yield f"the commits have other files than allowed: {log.stdout.split()}"
     if not (project / "held.py").is_file() or (project / "held.py").read_text() != "x = 1\n":
         yield "a denied call changed the file"
     listed = results[-1][0] if has_tools else holdlog(project, "claims", "--json")

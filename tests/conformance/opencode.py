@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.coding_hosts import AGENT, holdlog, problems, report, repository, run
+from tests.conformance.coding_hosts import AGENT, COMMANDS, holdlog, problems, report, repository, run
 from tests.conformance.node import FOLDER, PACKAGES, node
 from tests.conformance.scripted_model import Step, scripted_model
 
@@ -49,8 +49,9 @@ def check(major: int) -> int:
             configure(project / "opencode.json", url)
             command = [native(package), "run", "--model", MODEL, "Change the files."]
             printed = run(command, project, {})
-        last_edit = conversation.length - (2 if has_tools else 1)
-        wrong = [*problems(project, conversation, [0, last_edit], [2, 3, 4], has_tools), *observed(project)]
+        last_edit = conversation.length - (2 if has_tools else 1) - len(COMMANDS)
+        found = problems(project, conversation, [0, last_edit], [2, 3, 4], last_edit + 1, has_tools)
+        wrong = [*found, *observed(project)]
     return report(name, wrong, printed)
 
 
@@ -79,6 +80,7 @@ def script_1(project: Path) -> list[Step]:
         ("bash", {"command": "rm ../held.py", "workdir": str(project / ".git"), "description": "Remove the file"}),
         (f"{TOOLS}claim", {"resource": "custom://merge", "agent": AGENT}),
         ("edit", {"filePath": new, "oldString": "a = 1", "newString": "a = 2"}),
+        *(("bash", {"command": command, "description": "Use git"}) for command in COMMANDS),
         (f"{TOOLS}status", {}),
     ]
 
@@ -92,6 +94,7 @@ def script_2(project: Path) -> list[Step]:
         ("shell", {"command": "mv held.py moved.py"}),
         ("shell", {"command": "rm ../held.py", "workdir": str(project / ".git")}),
         ("edit", {"path": new, "oldString": "a = 1", "newString": "a = 2"}),
+        *(("shell", {"command": command}) for command in COMMANDS),
     ]
 
 

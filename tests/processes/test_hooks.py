@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_second_session_is_denied_with_holder_and_remedy(host: Callable[[], Host
     assert for_people is not None
     assert for_agents is not None
     assert for_people.startswith(f"holdlog: a.py is held by {holder} since ")
-    assert "run: holdlog wait a.py --timeout 50, then try again: hooks claim it for you." in for_people
+    assert re.search(r"run: holdlog claim a\.py --agent claude-\w{6} --wait 50, then try again\.$", for_people)
     assert 'call claim(resource="a.py", agent="claude-' in for_agents
     assert other.edit("s-3", "b.py") is None
 
@@ -592,34 +593,74 @@ def followed(text: str, before: str) -> str:
     return found[1]
 
 
+def run_here(host: Host, command: str, variable: str = "") -> str:
+    """What a shell command prints, in which `holdlog` is this one."""
+    done = host.run(f'holdlog() {{ {variable} {sys.executable} -m holdlog "$@"; }}; {command}')
+    return str(done["out"] + done["err"])
+
+
 @pytest.mark.check
-@pytest.mark.parametrize(
-    ("variable", "before"),
-    [
-        ("", "run"),
-        ("", "To wait again"),
-        ("CLAUDE_CODE_SESSION_ID=s-2", "run"),
-        ("CLAUDE_CODE_SESSION_ID=s-2", "to queue for it"),
-    ],
-)
-def test_commands_of_texts_lead_from_a_denial_to_the_edit(
-    host: Callable[[], Host], repository: Path, variable: str, before: str
+@pytest.mark.parametrize("variable", ["", "CLAUDE_CODE_SESSION_ID=s-2"])
+@pytest.mark.parametrize("sub_agent", [{}, {"agent_id": "sub-1"}])
+def test_command_of_a_denial_queues_as_the_agent_whose_edit_then_passes(
+    host: Callable[[], Host], repository: Path, variable: str, sub_agent: dict[str, str]
 ) -> None:
-    """Without the variable, a claim would be that of the user."""
-
-    def run(command: str) -> str:
-        done = other.run(f'holdlog() {{ {variable} {sys.executable} -m holdlog "$@"; }}; {command}')
-        return str(done["out"] + done["err"])
-
+    """Without the variable, the command finds out nothing about the agent that runs it."""
     one, other = host(), host()
     assert one.edit("s-1", "a b.py") is None
-    denial = other.edit("s-2", "a b.py") or ""
-    assert denial.endswith(", then try again: hooks claim it for you.")
-    waited = run(followed(denial, "run").replace(" 50", " 0"))
-    command = followed(denial if before == "run" else waited, before)
+    denial = other.edit("s-2", "a b.py", **sub_agent) or ""
+    with ThreadPoolExecutor() as threads:
+        queued = threads.submit(run_here, other, followed(denial, "run"), variable)
+        until(lambda: "waiting for you: claude-" in json.dumps(one.hook("s-1", "UserPromptSubmit", prompt="")))
+        one.hook("s-1", "SessionEnd", reason="other")
+        assert queued.result(30).startswith("claimed a b.py")
+    assert other.edit("s-2", "a b.py", **sub_agent) is None
+    assert held(repository)["a b.py"] in denial
+    other.hook("s-2", "SubagentStop" if sub_agent else "Stop", **sub_agent)
+    assert held(repository) == {}, "hooks release what the agent queued for only to edit it"
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("before", ["To wait again", "to queue for it"])
+def test_commands_after_a_wait_lead_to_the_edit(host: Callable[[], Host], repository: Path, before: str) -> None:
+    one, other = host(), host()
+    assert one.edit("s-1", "a.py") is None
+    assert other.edit("s-2", "a.py") is not None
+    variable = "CLAUDE_CODE_SESSION_ID=s-2"
+    waited = run_here(other, "holdlog wait a.py --timeout 0", variable)
     one.hook("s-1", "SessionEnd", reason="other")
-    assert ("Hooks claim it for you when you edit it." in run(command)) is (variable != "" and before == "run")
-    assert other.edit("s-2", "a b.py") is None
+    run_here(other, followed(waited, before), variable)
+    assert other.edit("s-2", "a.py") is None
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("client", ["cursor", "opencode"])
+@pytest.mark.parametrize("serves", [False, True])
+def test_command_of_a_denial_acts_for_one_conversation_of_a_shared_server(
+    host: Callable[[], Host], repository: Path, client: str, serves: bool
+) -> None:
+    one, other = host(), host()
+    if serves:
+        other.serve()
+    assert one.edit("s-1", "a.py") is None
+
+    def edit(conversation: str) -> str | None:
+        if client == "cursor":
+            given = {"conversation_id": conversation, "cursor_version": "2.4", "workspace_roots": [str(repository)]}
+            given |= {"tool_name": "Write", "tool_input": {"file_path": str(repository / "a.py")}}
+            output = other.output({**given, "hook_event_name": "preToolUse"})
+            return output.get("agent_message")
+        given = {"client": client, "session_id": conversation, "agent_id": conversation, "cwd": str(repository)}
+        given |= {"tool_name": "edit", "tool_input": {"filePath": "a.py"}}
+        return other.output(given, "pre-edit").get("reason")
+
+    denial = edit("c-1") or ""
+    one.hook("s-1", "SessionEnd", reason="other")
+    name = (re.search(rf"{client}-\w{{6}}", denial) or [""])[0]
+    run_here(other, f"holdlog claim a.py --agent {name} --wait 50" if serves else followed(denial, "run"))
+    assert edit("c-1") is None
+    assert held(repository) == {"a.py": name}
+    assert edit("c-2") is not None
 
 
 @pytest.mark.check

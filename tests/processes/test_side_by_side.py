@@ -28,10 +28,11 @@ SLACK = 12
 STEPS = 12
 """Of each actor."""
 HELD = re.compile(
-    r"holdlog: (?P<file>\S+) (is held by (?P<holder>\S+) since \d\d:\d\d:\d\d UTC \(.+\); the claim expires in .+"
-    r"|is reserved for (?P<waiter>\S+), who waited for it)"
+    r"holdlog: (?P<file>\S+) (is held by (?P<holder>\S+) since \d\d:\d\d:\d\d UTC \(.+\)"
+    r"(; the claim expires|, whose process has ended; it becomes free) in .+"
+    r"|is reserved for (?P<waiter>\S+), who waited for it, for at most .+)"
     r"\. Work on something else first, or (call claim\(resource=.+, agent=.+, wait_seconds=50\) of holdlog"
-    r", then try again|run: holdlog wait \S+ --timeout 50, then try again: hooks claim it for you)\."
+    r"|run: holdlog claim \S+ --agent \S+ --wait 50), then try again\."
 )
 STALE = re.compile(
     r"holdlog: (?P<holder>\S+) changed \S+ at \d\d:\d\d:\d\d UTC, after you read it; read it again before you edit it\."

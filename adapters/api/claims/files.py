@@ -17,17 +17,21 @@ from holdlog.domain.times import utc
 
 MAX_EVENTS: Final = 10_000
 """Events of one resource that a call reads."""
+BY_COMMAND: Final = "by a command"
+"""The reason of a change that a shell command made without naming the file."""
 _PAGE: Final = 200
 
 
 class FileChange(Part):
-    """A change of a file. `sha256`: of its new content; None: it was removed. `position`: of the event in the log."""
+    """A change of a file. `sha256`: of its new content; None: it was removed. `position`: of the event in the log.
+    `by_command`: while a shell command ran that does not name the file."""
 
     agent: str
     principal: str | None = None
     at: Time
     position: int
     sha256: str | None = None
+    by_command: Literal[True] | None = None
 
 
 class FileBlame(Result):
@@ -92,4 +96,5 @@ def _shown(recorded: Recorded[Event]) -> FileChange:
         at=utc(envelope.at),
         position=envelope.position,
         sha256=event.sha256,
+        by_command=True if envelope.caller.reason == BY_COMMAND else None,
     )

@@ -115,7 +115,7 @@ def _hooks(command: str, before: str, after: str) -> tuple[Entry, ...]:
 
 def _claude_code(project: Project) -> list[HostFile]:
     allowed = Entry(("permissions", "allow"), "mcp__holdlog", listed=True)
-    hooks = _hooks(project.command, f"{EDITS}|Bash|{MCP_EDITS}", f"Read|{EDITS}|{MCP_EDITS}")
+    hooks = _hooks(project.command, f"{EDITS}|Bash|{MCP_EDITS}", f"Read|{EDITS}|Bash|{MCP_EDITS}")
     return [
         HostFile(project.root / ".mcp.json", "starts the server", (_server(project, "mcpServers"),)),
         HostFile(project.root / ".claude" / "settings.local.json", "allows its tools, runs hooks", (allowed, *hooks)),
@@ -125,7 +125,7 @@ def _claude_code(project: Project) -> list[HostFile]:
 def _codex(project: Project) -> list[HostFile]:
     command = json.dumps(project.command)  # also a string of TOML
     block = f"[mcp_servers.holdlog]\ncommand = {command}\nstartup_timeout_sec = 30\ntool_timeout_sec = 60\n"
-    hooks = _hooks(project.command, f"Bash|apply_patch|{MCP_EDITS}", f"apply_patch|{MCP_EDITS}")
+    hooks = _hooks(project.command, f"Bash|apply_patch|{MCP_EDITS}", f"Bash|apply_patch|{MCP_EDITS}")
     return [
         HostFile(project.home / ".codex" / "config.toml", f"starts the server{USER_WIDE}", block=block),
         HostFile(project.root / ".codex" / "hooks.json", "runs hooks", hooks),
@@ -135,7 +135,7 @@ def _codex(project: Project) -> list[HostFile]:
 def _cursor(project: Project) -> list[HostFile]:
     events = (
         *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt"),
-        *("beforeShellExecution", "beforeMCPExecution", "stop", "subagentStop", "sessionEnd"),
+        *("beforeShellExecution", "afterShellExecution", "beforeMCPExecution", "stop", "subagentStop", "sessionEnd"),
     )
     handler = {"command": hook_command(project.command), "timeout": HOOK_SECONDS}
     hooks = tuple(Entry(("hooks", event), handler, True, _is_hook) for event in events)

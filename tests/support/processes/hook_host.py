@@ -12,7 +12,7 @@ PATIENT = """
 import runpy, sys
 from holdlog.adapters.hooks import running
 running.SECONDS = 60.0
-sys.argv = ["holdlog", "hook"]
+sys.argv = ["holdlog", "hook", *sys.argv[1:]]
 runpy.run_module("holdlog", run_name="__main__")
 """
 """`holdlog hook`, but with more time: a hook that runs out of time allows the edit, and tests run on busy machines."""
@@ -44,10 +44,10 @@ class ToolServer:
         self.process.stdin.flush()
 
 
-def run_hook(given: dict[str, Any], killed_after: float | None) -> dict[str, Any]:
-    """Run a hook as the host does. `killed_after`: seconds; None: it ends by itself."""
+def run_hook(given: dict[str, Any], words: list[str], killed_after: float | None) -> dict[str, Any]:
+    """Run a hook as the host does. `words`: its arguments. `killed_after`: seconds; None: it ends by itself."""
     pipe = subprocess.PIPE
-    command = ["sh", "-c", f"exec {HOOK}"]
+    command = ["sh", "-c", f"exec {HOOK} {shlex.join(words)}"]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as hook:
         try:
             out, err = hook.communicate(json.dumps(given), timeout=killed_after)
@@ -63,7 +63,7 @@ def main() -> None:
         command = json.loads(line)
         answer: Any = None
         if command["do"] == "hook":
-            answer = run_hook(command["given"], command.get("killed_after"))
+            answer = run_hook(command["given"], command.get("words", []), command.get("killed_after"))
         elif command["do"] == "run":
             done = subprocess.run(
                 ["sh", "-c", command["given"]], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

@@ -86,6 +86,13 @@ class Host:
         found: dict[str, Any] = json.loads(done["out"]) if done["out"] else {}
         return found.get("hookSpecificOutput", {})
 
+    def output(self, given: dict[str, Any], *words: str) -> dict[str, Any]:
+        """What a hook prints for this input."""
+        done = self._ask({"do": "hook", "given": given, "words": words})
+        assert (done["code"], done["err"]) == (0, "")
+        found: dict[str, Any] = json.loads(done["out"]) if done["out"] else {}
+        return found
+
     def crash_hook(self, given: dict[str, Any], seconds: float) -> None:
         """Start a hook, and kill it after some seconds."""
         self._ask({"do": "hook", "given": given, "killed_after": seconds})

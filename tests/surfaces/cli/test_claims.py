@@ -4,6 +4,7 @@ import json
 import os
 import re
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.api.request import CommandRequest
 from holdlog.adapters.cli.main import main
+from holdlog.adapters.cli.texts import since
 from tests.support.commands import until
 from tests.support.wire import Wire
 from tests.unit.operating_system.test_workspaces import repository, worktree
@@ -329,3 +331,10 @@ def test_name_that_protects_nothing_is_refused_in_one_line(
     assert claimed[1].endswith("release this and claim custom://merge.")
     moved = run("release merge --agent ann --outcome moved --moved-to ./merge")
     assert (moved.code, "--moved-to: must" in moved) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "shown"), [(0, r"since [\d:.]+ UTC \(0 s\)"), (7200, "since before a clock was set")]
+)
+def test_time_of_a_claim_is_never_in_the_future(ahead: int, shown: str) -> None:
+    assert re.match(shown, since(datetime.now(UTC) + timedelta(seconds=ahead), 0.0))

@@ -1,11 +1,15 @@
 """Sessions on the command line: each command is one of its own, unless `--session` names it."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.calls import parse
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.opening import perform_alone
@@ -117,8 +121,61 @@ def test_sessions_of_hooks_are_shown_with_what_they_hold(
         assert call is not None
         assert perform_alone(call, store, HookFiles(store), None) == {}
     claims, agents = (run_command(capsys, it, "--db", str(store))[1] for it in ("claims", "agents"))
-    rows = re.findall(r"^(agent-\w+) +by hooks +1 claim +last call \d+ s ago +(session hook-\w{6})$", agents, re.M)
+    rows = re.findall(r"^(agent-\w+) +by hooks +1 claim +last call \d+ s ago +(session hook-\w{6})", agents, re.M)
     assert len(set(rows)) == 2
     assert sorted(re.findall(r"(agent-\w+) .*(session hook-\w{6})", claims)) == sorted(rows)
     _, out, _ = run_command(capsys, "agents", "--db", str(store), "--json")
     assert [("session" in it, it["connected"]) for it in json.loads(out)["agents"]] == [(False, True), (False, True)]
+
+
+def hook(store: Path, event: str, **given: object) -> None:
+    """Let a hook of Claude Code do its work in this process."""
+    facts = {"session_id": "s-1", "hook_event_name": event, "cwd": str(store.parents[1])}
+    text = json.dumps(facts | given).encode()
+    assert subprocess.run([sys.executable, "-m", "holdlog", "hook"], input=text, cwd=store.parents[1]).returncode == 0
+
+
+PROMPT = "rename \u202eparse()\x1b[31m\nto read(),  in every module of the package"
+
+
+def test_people_see_where_each_session_works_and_what_its_first_prompt_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [it for it in os.environ if it.startswith(("HOLDLOG_", "CLAUDE_", "CODEX_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    store = tmp_path / ".holdlog" / "state.db"
+    store.parent.mkdir(0o700)
+    open_holdlog(store).close()
+    hook(store, "UserPromptSubmit", prompt=PROMPT)  # nothing else is to be done: the hook does not open the store
+    hook(store, "PreToolUse", tool_name="Edit", tool_input={"file_path": str(tmp_path / "a.py")})
+    hook(store, "UserPromptSubmit", prompt="go on")
+    shown = rf'Claude Code in {re.escape(str(tmp_path))} +"rename parse\(\)\[31m to read\(\), in every…"$'
+    for command in ("claims", "agents", "status"):
+        assert re.search(shown, run_command(capsys, command, "--db", str(store))[1], re.M), command
+        assert "rename" not in run_command(capsys, command, "--db", str(store), "--json")[1]
+    (notes,) = store.parent.glob("*.hooks/hook-*.json")
+    assert notes.stat().st_mode & 0o077 == 0
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")  # an agent runs the command
+    for command in ("claims", "agents", "status"):
+        text = run_command(capsys, command, "--db", str(store))[1]
+        assert f"Claude Code in {tmp_path}" in text
+        assert "rename" not in text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown"),
+    [
+        ("", ""),
+        ("fix it", "fix it"),
+        ("a" * 40, "a" * 40),
+        ("a" * 41, "a" * 39 + "…"),
+        ("ä" * 20 + " " + "ö" * 30, "ä" * 20 + "…"),
+        ("\n\t x\u200by\u2066 \x00\x9bz ", "xy ?z"),
+        (["no text"], ""),
+    ],
+)
+def test_first_words_of_a_prompt_are_short_and_visible(prompt: object, shown: str) -> None:
+    call = parse({"session_id": "s-1", "hook_event_name": "UserPromptSubmit", "cwd": "/", "prompt": prompt}, None)
+    assert call is not None
+    assert call.prompt == shown

@@ -88,7 +88,7 @@ def below(folder: Path, pattern: str) -> list[Path]:
 def normal(output: Any) -> Any:
     """Without what differs between two runs, and between a hook with our tools and one without."""
     text = re.sub(r"\d\d:\d\d:\d\d UTC \(\d+ s\)", "TIME", json.dumps(output or {}))
-    text = re.sub(r"(run: holdlog wait|call claim\().*?, then try again(: hooks claim it for you)?\.", "REMEDY", text)
+    text = re.sub(r"(run: holdlog claim|call claim\().*?, then try again\.", "REMEDY", text)
     return json.loads(re.sub(r"(cursor|codex)-[0-9a-f]{6}", r"\1-NAME", text))
 
 

@@ -10,9 +10,10 @@ from holdlog.adapters.policy.globs import is_match
 from holdlog.adapters.policy.policy import PathRule, PolicyError, parse_policy
 
 WRONG = {
-    "x = 1": "holdlog.toml:1: x: is not a key; the keys are paths, stale-reads, tools, lease, workspaces",
+    "x = 1": "holdlog.toml:1: x: is not a key; the keys are paths, stale-reads, git, tools, lease, workspaces",
     "# one\npath = {}": "holdlog.toml:2: path: is not a key; did you mean paths? the keys are ",
     'stale-reads = "no"': "holdlog.toml:1: stale-reads: must be one of warn, deny, off",
+    'git = "allow"': "holdlog.toml:1: git: must be one of deny, warn, off",
     "stale-reads = {}": "holdlog.toml:1: stale-reads: must be one of warn, deny, off",
     'tools = "claims"': "holdlog.toml:1: tools: must be a list of claims, state,",
     'tools = ["claims", "x"]': "holdlog.toml:1: tools: must be a list of claims, state,",
