@@ -77,6 +77,12 @@ class ResourceNames(Protocol):
     def is_folder(self, resource: str) -> bool:
         """Whether a stored resource is the name of a folder that exists."""
 
+    def is_gone(self, text: str) -> bool:
+        """Whether a name is that of a file in a workspace that is not known (any more), such as a removed worktree."""
+
+    def is_nested(self, resource: str) -> bool:
+        """Whether a stored resource is in a repository with its own store inside a workspace."""
+
     def is_missing(self, resource: str, given: str) -> bool:
         """Whether no file exists, or is likely to exist, under a stored resource that the caller passed as `given`."""
 

@@ -24,11 +24,12 @@ Facts = tuple[str, ...]
 
 
 class BoardWithSessions(claims.Board):
-    """The board, the sessions of the claims, by resource as shown and version, and where their agents work. JSON leaves
-    them out."""
+    """The board, the sessions of the claims, by resource as shown and version, where their agents work, and the resources
+    whose folder is gone. JSON leaves them out."""
 
     sessions: dict[tuple[str, int], str] = Field(default={}, exclude=True)
     terminals: Any = Field(default=ShownTerminals(), exclude=True)
+    gone: frozenset[str] = Field(default=frozenset(), exclude=True)
 
 
 class AgentsWithTerminals(claims.AgentSessions):
@@ -47,7 +48,10 @@ def board_with_sessions(
         shown = requests.rules.spell
         grants = [(shown(claim.resource), grant) for claim in reader.claims(None, -1) for grant in claim.grants]
         sessions = {(name, grant.version): grant.session for name, grant in grants if grant.session is not None}
-        return BoardWithSessions(**found.__dict__, sessions=sessions, terminals=terminals)
+        workspaces = requests.rules.settings.workspaces
+        names = (it.resource for it in found.claims)
+        gone = frozenset(filter(workspaces.is_gone, names) if workspaces is not None else ())
+        return BoardWithSessions(**found.__dict__, sessions=sessions, terminals=terminals, gone=gone)
 
     return Query(answer, large=True)
 
@@ -55,11 +59,12 @@ def board_with_sessions(
 def describe_board(board: claims.Board) -> str:
     sessions = board.sessions if isinstance(board, BoardWithSessions) else {}
     terminals = board.terminals if isinstance(board, BoardWithSessions) else ShownTerminals()
+    gone = board.gone if isinstance(board, BoardWithSessions) else frozenset()
 
     def facts(held: claims.Held) -> Facts:
         left, session = f"expires in {duration(held.expires_in_seconds)}", sessions.get((held.resource, held.version))
         return (
-            left if held.holder_connected else f"{left}, not connected",
+            f"{left}{'' if held.holder_connected else ', not connected'}{', gone' if held.resource in gone else ''}",
             _note(held.holder_note),
             ", ".join(filter(None, (held.agent_name, held.agent_model))),
             session_start(session),

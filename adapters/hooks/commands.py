@@ -17,7 +17,7 @@ from holdlog.adapters.hooks.git import GitAction, stash_entries
 from holdlog.adapters.hooks.guarding import Source, actions_of, read_log
 from holdlog.adapters.hooks.notes import BeforeCommand, HookFiles, Notes, WatchedFile
 from holdlog.adapters.hooks.session import name_of
-from holdlog.adapters.operating_system.location import avoided_folders, project_root
+from holdlog.adapters.operating_system.location import avoided_folders, project_root, start_folder
 from holdlog.adapters.operating_system.worktrees import find_repository
 
 MAX_FILES: Final = 64
@@ -102,7 +102,7 @@ def _stash_log(common: str) -> str:
 def _watched(call: HookCall, source: Source) -> Iterator[tuple[str, WatchedFile]]:
     """The files that other sessions hold, as they are."""
     held = [it for it in source.ledger.all_held() if it.session is not None and not source.party.holds(it)]
-    count, roots = 0, _roots(Path(call.folder)) if held else {}
+    count, roots = 0, _roots(start_folder(os.environ, Path(call.folder))) if held else {}
     for claim in held:
         for path in _files_of(claim.resource, roots):
             try:

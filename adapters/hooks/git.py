@@ -33,6 +33,7 @@ _PATHS: Final = " pathspec-from-file= pathspec-file-nul"
 _BRANCHES: Final = " f/force m/merge conflict= d/detach t/track? orphan= recurse-submodules? overwrite-ignore theirs"
 _OPTIONS: Final = {
     "add": "A/all u/update n/dry-run p/patch i/interactive e/edit f/force renormalize refresh chmod=" + _PATHS,
+    "archive": "o/output=",
     "branch": "d/delete f/force r/remotes a/all D m/move c/copy u/set-upstream-to= contains= merged= sort= format=",
     "checkout": "b= B= p/patch 2/ours 3/theirs" + _BRANCHES + _PATHS,
     "checkout-index": "a/all f/force prefix= stage= temp stdin",
@@ -52,12 +53,12 @@ _OPTIONS: Final = {
     "stash": "p/patch S/staged k/keep-index u/include-untracked a/all m/message= q/quiet index" + _PATHS,
     "submodule": "f/force all recursive reference= filter= depth= j/jobs= b/branch= name=",
     "switch": "c/create= C/force-create= discard-changes" + _BRANCHES,
-    "update-index": "add remove force-remove refresh really-refresh cacheinfo= chmod= index-version= stdin index-info",
+    "update-index": "g/again add refresh really-refresh cacheinfo= chmod= index-version= stdin index-info",
     "update-ref": "m= stdin create-reflog no-deref",
     "worktree": "f/force",
 }
 """The options that matter, and all that have a value (`=`, or `?`: only if attached), as short/long."""
-_STEPS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch"
+_OTHER_OPTIONS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch output="
 _RARE: Final = """
 bisect branch checkout-index filter-branch merge-file read-tree reflog sparse-checkout symbolic-ref update-index
 update-ref worktree
@@ -216,6 +217,7 @@ class _Repository:
         top, names = self.top(), self.names(words, with_folders=True)
         lines = (line.partition("=") for line in _read_file(os.path.join(top, ".gitmodules")).split("\n"))
         paths = [os.path.join(top, value.strip()) for key, _, value in lines if key.strip() == "path"]
+        paths = [path for path in paths if os.path.lexists(os.path.join(path, ".git"))]  # git ignores the others
         return [_Repository(path, self._config) for path in paths if path in names or not names]
 
 
@@ -240,10 +242,12 @@ def _read_file(path: str) -> str:
 
 
 class _Call:
-    """One command of git with its options. `operands`: before `--`; `rest`: behind it, None without `--`."""
+    """One command of git with its options. `typed`: all words; `operands`: before `--`; `rest`: behind it, None
+    without `--`."""
 
     def __init__(self, verb: str, words: Sequence[str | None], options: str, repository: _Repository) -> None:
         self.verb = verb
+        self.typed = words
         self.repository = repository
         self.flags: dict[str, list[str | None]] = {}
         self.operands: list[str | None] = []
@@ -359,22 +363,21 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
         if not repository.take(words):
             return []
         verb = _known(words[0])
-        call = _Call(verb, words[1:], _OPTIONS.get("add" if verb == "stage" else verb, _STEPS), repository)
-        if call.has("help"):
+        call = _Call(verb, words[1:], _OPTIONS.get("add" if verb == "stage" else verb, _OTHER_OPTIONS), repository)
+        if call.has("help") or words[1:] == ["-h"]:
             return []
         if verb in _READS.split():
             names = repository.names(call.flags.get("output", ()))
             return [call.action("discards", names=names, flag=" --output")] if names else []
-        if verb in _READERS:
-            return _READERS[verb](call)
-        if verb in _RARE.split():
-            return _read_rare(call)
+        reader = _READERS.get(verb, _read_rare if verb in _RARE.split() else None)
+        if reader is not None:
+            return reader(call) or [call.unknown()] * (None in call.operands)  # which may be options
+        alias = repository.setting(f"alias.{verb.lower()}")
+        if alias and not alias.startswith("!") and aliases:
+            return _read([*_split(alias), *words[1:]], repository, aliases - 1)
     except _UnknownError:
-        return [call.unknown()]
-    alias = repository.setting(f"alias.{verb.lower()}")
-    if not alias or alias.startswith("!") or not aliases:
-        return [call.unknown()]
-    return _read([*_split(alias), *words[1:]], repository, aliases - 1)
+        pass
+    return [call.unknown()]
 
 
 def _add(call: _Call) -> list[GitAction]:
@@ -597,7 +600,10 @@ def _submodule(call: _Call) -> list[GitAction]:
     verb, *words = call.operands or ["status"]
     call.verb = f"submodule {verb}"
     if verb == "foreach":
-        inner = _split(_known(words[0])) if len(words) == 1 else words
+        inner: list[str | None] = [*call.typed[call.typed.index("foreach") + 1 :]]
+        while inner and (inner[0] or "").startswith("-"):
+            inner.pop(0)
+        inner = _split(_known(inner[0])) if len(inner) == 1 else inner
         if inner[:1] != ["git"] or {"&&", "||", ";", "|"} & set(inner):
             return [call.unknown()]
         modules = call.repository.submodules()
@@ -606,7 +612,7 @@ def _submodule(call: _Call) -> list[GitAction]:
         return []
     kinds = "scui" if verb == "deinit" else "sc"
     effect: Effect = "discards" if call.has("force") else "moves"
-    return _in_submodules(call, effect, kinds, words + (call.rest or []))
+    return _in_submodules(call, effect, kinds, list(map(_known, [*words, *(call.rest or ())])))
 
 
 def _in_submodules(
@@ -632,10 +638,9 @@ def _read_rare(call: _Call) -> list[GitAction]:
             return [] if call.has("remotes", "all") else branches + [call.unknown()] * (None in words)
         case "checkout-index" if call.has("force") and not call.has("prefix", "temp"):
             limits, names = [] if call.has("all") else words, call.repository.names(words)
-            is_some = bool(words) or call.has("all")
-            return (
-                call.limited(limits, "discards", "c", "checkout -- {own}", names=names) if is_some else [call.unknown()]
-            )
+            if not words and not call.has("all"):
+                return [call.unknown()]
+            return call.limited(limits, "discards", "c", "checkout -- {own}", names=names)
         case "filter-branch":
             return [moves]
         case "merge-file" if not call.has("stdout"):
@@ -653,9 +658,9 @@ def _read_rare(call: _Call) -> list[GitAction]:
             return [call.action("discards", "s")] if first in ("set", "init", "reapply") else [moves]
         case "symbolic-ref" if first == "HEAD" and len(words) > 1:
             return [moves]
-        case "update-index" if words or call.has("stdin", "index-info"):
-            kinds = "cu" if call.has("add") else "c"
-            return call.limited(words or [None], "includes", kinds)
+        case "update-index" if words or call.has("stdin", "index-info", "again"):
+            words = [] if call.has("again") else words or [None]
+            return call.limited(words, "includes", "cu" if call.has("add") else "c")
         case "update-ref":
             return _update_ref(call, "" if first is None or call.has("stdin") else first)
         case "worktree" if first in ("remove", "move") and words[1:]:
@@ -694,9 +699,7 @@ def concerns(action: GitAction, status: str) -> bool:
     """Whether a file with these two letters is among the kinds that the action concerns."""
     if status in ("??", "!!"):
         return ("untracked" if status == "??" else "ignored") in action.kinds
-    if "U" in status or status in ("AA", "DD"):
-        return bool(action.kinds & {"staged", "changed"})
-    if action.keeps_added and status[0] == "A":
+    if action.keeps_added and status in ("A ", "AM", "AD"):
         return False
     return ("staged" in action.kinds and status[0] != " ") or ("changed" in action.kinds and status[1] != " ")
 
@@ -722,7 +725,9 @@ def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str]) ->
         text = f"{start} takes in changes of an ended session: {listed}."
         return Judgement(False, text) if works and action.effect == "includes" else None
     if action.effect == "moves":
-        return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.")
+        has_remedy = action.narrower and "{" not in action.narrower
+        remedy = f" Run `{action.narrower}` for a separate folder." if has_remedy else ""
+        return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.{remedy}")
     start += f" would take {'away' if action.effect == 'discards' else 'in'} work of another session: {listed}."
     texts = [f"{start} {remedy} A person can run this in a terminal." for remedy in _remedies(action, live, own)]
     return Judgement(True, next((text for text in texts if len(text) <= MAX_TEXT), texts[-1]))

@@ -48,6 +48,7 @@ from holdlog.adapters.operating_system.location import (
     avoided_folders,
     pointer_in,
     project_root,
+    start_folder,
 )
 from holdlog.adapters.operating_system.worktrees import find_repository
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
@@ -138,7 +139,9 @@ def quick_source(call: HookCall, store: Path, files: HookFiles, ledger: LeaseFil
     former = {*sessions.notes(own).sessions} - {held_by}
     mine = {held_by, own, *(former - files.sessions_with_server() if former else ())}
     party = party_of_call(call, sessions.notes(held_by), mine)
-    return Source(store, files, ledger, quick_names(ledger, Path(call.folder)), sessions, party)
+    return Source(
+        store, files, ledger, quick_names(ledger, start_folder(os.environ, Path(call.folder))), sessions, party
+    )
 
 
 class _Examined:

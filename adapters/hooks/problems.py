@@ -10,19 +10,19 @@ from holdlog.adapters.hooks.calls import HookCall, warning
 from holdlog.adapters.hooks.notes import HookFiles
 
 MAX_PROBLEMS: Final = 20
-"""Reasons that one session hears."""
+"""Reasons that are reported to one session."""
 MAX_BYTES: Final = 16 * 1024
 
 
 def is_new_problem(call: HookCall, files: HookFiles) -> bool:
-    """Whether the session has not heard yet why this call is not guarded. It counts as heard from now on."""
+    """Whether the session does not know yet why this call is not guarded. From now on it counts as known."""
     if not call.problem or call.event != "pre-edit":
         return False
     import hashlib  # slow to import, and rarely needed (auth/identity.py)
 
     name = f"{hashlib.sha256(call.session.encode(errors='surrogatepass')).hexdigest()[:16]}.problems"
-    heard = files.text_of(name, MAX_BYTES).splitlines()
-    if call.problem in heard or len(heard) >= MAX_PROBLEMS:
+    reported = files.text_of(name, MAX_BYTES).splitlines()
+    if call.problem in reported or len(reported) >= MAX_PROBLEMS:
         return False
     with suppress(OSError):
         files.append(name, f"{call.problem}\n")

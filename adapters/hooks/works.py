@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from holdlog.adapters.hooks.dirty import DirtyFile, DirtyWorktree, committed
@@ -16,6 +17,8 @@ from holdlog.adapters.stores.sqlite.held import ChangedResource, HeldResource
 
 LIVE_SECONDS: Final = 300
 """A session whose host is not known is live for this long after its last call."""
+MAX_WALKED: Final = 10_000
+"""Files below a folder, to find those whose names are encoded."""
 _UNKNOWN: Final = ("??", "!!")
 """Files that git does not know."""
 _OF_COMMANDS: Final = ("shell-", "option-")
@@ -192,14 +195,25 @@ class _Works:
         for folder in self._names(file.path):
             below = {it for it in self._files if it.startswith(folder)} | {*self._ledger.changed_below(folder)}
             covered = self._cover(folder)
-            for resource in sorted(below):
-                path = file.path + resource.removeprefix(folder)
-                if resource.startswith(folder) and not resource.endswith("/") and os.path.lexists(path):
-                    work = self._of_resource(DirtyFile(path, file.status), resource)
-                    if work is not None:
-                        yield work
+            for path, resource in self._existing(file.path, folder, below):
+                work = self._of_resource(DirtyFile(path, file.status), resource)
+                if work is not None:
+                    yield work
             if covered is not None and not self._party.holds(covered):
                 yield held_work(self._sessions, file.path, file.status, folder, covered)
+
+    def _existing(self, path: str, folder: str, resources: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The files below a folder that have these names, as far as they exist. `path`: of the folder; `folder`: its
+        name."""
+        for resource in sorted(resources):
+            below = path + resource.removeprefix(folder)
+            if not resource.endswith("/") and os.path.lexists(below):
+                yield below, resource
+        encoded = {it for it in resources if "%" in it}
+        walk = ((root, name) for root, _, names in os.walk(path) for name in names) if encoded else ()
+        for root, name in islice(walk, MAX_WALKED):
+            below = os.path.join(root, name)
+            yield from ((below, it) for it in self._names(below) if it in encoded)
 
     def _of_resource(self, file: DirtyFile, resource: str) -> FileWork | None:
         held = self._files.get(resource) or self._cover(resource)

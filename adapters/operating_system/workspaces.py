@@ -14,6 +14,7 @@ from holdlog.adapters.operating_system.location import (
     LocationError,
     avoided_folders,
     expanded,
+    has_store,
     own_location,
     resolved,
     start_folder,
@@ -69,7 +70,7 @@ class Workspaces:
         name cannot be claimed is spelled as by `file`. Raises ValueError; the message names the rule."""
         if self._is_odd_file(text) and (resource := self.file(text)) is not None:
             return resource
-        return spelling.canonical(text) if self._is_of_unknown(text) else self._canonical(text)
+        return spelling.canonical(text) if self.is_gone(text) else self._canonical(text)
 
     def _canonical(self, text: str) -> str:
         if text in _ROOTS:
@@ -92,16 +93,6 @@ class Workspaces:
             is_inside = any(part not in ("", ".") for part in parts) and ".." not in parts
             return is_inside and os.path.lexists(os.path.join(self._start, text))
         return False
-
-    def _is_of_unknown(self, text: str) -> bool:
-        """Whether a name is that of a file in a workspace that is not known, such as a worktree that was removed."""
-        name, _, path = text.removeprefix(_FILE).partition("/")
-        if not text.startswith(_FILE) or not name or not path.strip("/"):
-            return False
-        if any(it.name == name for it in self._fresh()):
-            return False
-        self._known = self._find()
-        return all(it.name != name for it in self._known[0])
 
     def claimable(self, text: str) -> str:
         """The canonical spelling for a new claim. Also refuses names that protect nothing, as `resource.claimable`
@@ -145,6 +136,23 @@ class Workspaces:
         """Whether a stored resource names an existing folder, without the slash that means everything below it."""
         roots, path = self._locations(resource)
         return not path.endswith("/") and any(os.path.isdir(f"{root}/{path}") for root in roots)
+
+    def is_nested(self, resource: str) -> bool:
+        """Whether a stored resource is in a repository with its own store inside a workspace, such as a submodule."""
+        roots, path = self._locations(resource)
+        parts = path.split("/")[:-1]
+        folders = (f"{root}/{'/'.join(parts[:end])}" for root in roots for end in range(1, len(parts) + 1))
+        return any(os.path.lexists(f"{folder}/.git") and has_store(Path(folder)) for folder in folders)
+
+    def is_gone(self, text: str) -> bool:
+        """Whether a name is that of a file in a workspace that is not known (any more), such as a removed worktree."""
+        name, _, path = text.removeprefix(_FILE).partition("/")
+        if not text.startswith(_FILE) or not name or not path.strip("/"):
+            return False
+        if any(it.name == name for it in self._fresh()):
+            return False
+        self._known = self._find()
+        return all(it.name != name for it in self._known[0])
 
     def is_missing(self, resource: str, given: str) -> bool:
         """Whether a stored resource does not exist and probably never will: its parent folder is missing, too, or its

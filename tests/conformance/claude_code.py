@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.packages.__main__ import build
-from tests.conformance.coding_hosts import AGENT, ALLOWED, DENIED, problems, report, repository, run
+from tests.conformance.coding_hosts import AGENT, COMMANDS, problems, report, repository, run
 from tests.conformance.node import PACKAGES, node
 from tests.conformance.scripted_model import Step, scripted_model
 
@@ -44,7 +44,7 @@ def script(project: Path) -> list[Step]:
         ("Edit", {"file_path": held, "old_string": "x = 1", "new_string": "x = 2"}),
         (f"{TOOLS}claim", {"resource": "custom://merge", "agent": AGENT}),
         ("Edit", {"file_path": new, "old_string": "a = 1", "new_string": "a = 2"}),
-        *(("Bash", {"command": command, "description": "Use git"}) for command in (*DENIED, *ALLOWED)),
+        *(("Bash", {"command": command, "description": "Use git"}) for command in COMMANDS),
         (f"{TOOLS}status", {}),
     ]
 

@@ -16,6 +16,7 @@ SECONDS: Final = 180
 DENIED: Final = ("git stash", "git add -A && git commit -m x")
 """Commands that would take the uncommitted work of `rival` away, or in."""
 ALLOWED: Final = ("git status", "git add new.py && git commit --only -m new -- new.py")
+COMMANDS: Final = (*DENIED, *ALLOWED)
 
 
 def repository(folder: Path) -> Path:
@@ -53,10 +54,16 @@ def _environment(project: Path) -> dict[str, str]:
 
 
 def problems(
-    project: Path, conversation: Conversation, free: Sequence[int], held: Sequence[int], git: int
+    project: Path,
+    conversation: Conversation,
+    free: Sequence[int],
+    held: Sequence[int],
+    git: int,
+    has_tools: bool = True,
 ) -> Iterator[str]:
     """What is not as docs/hosts.md says. `free`, `held`: the steps that edit a free file, and those that change the
-    held one; `git`: the first step of `DENIED`, before those of `ALLOWED`; the last step is our tool `status`."""
+    held one; `git`: the first step of `DENIED`, before those of `ALLOWED`. `has_tools`: the last steps are our tools,
+    and the very last one is `status`."""
     results = conversation.results
     if "hooks claim the files that you edit" not in conversation.context:
         yield "the start of the session adds nothing to the context"
@@ -69,7 +76,7 @@ def problems(
     for step in held:
         if not results[step][1] or "held.py is held by rival" not in results[step][0]:
             yield f"a change of a held file is not denied: {results[step][0]}"
-    for step, command in enumerate((*DENIED, *ALLOWED), git):
+    for step, command in enumerate(COMMANDS, git):
         text, is_error = results[step]
         if command in DENIED and (not is_error or "held.py (rival" not in text):
             yield f"{command} is not denied: {text}"
@@ -80,10 +87,12 @@ def problems(
         yield f"the commits have other files than allowed: {log.stdout.split()}"
     if not (project / "held.py").is_file() or (project / "held.py").read_text() != "x = 1\n":
         yield "a denied call changed the file"
-    holders = {it["resource"]: it["held_by"] for it in json.loads(results[-1][0])["claims"]}
-    if holders != {"held.py": "rival", "new.py": AGENT, "custom://merge": AGENT}:
+    listed = results[-1][0] if has_tools else holdlog(project, "claims", "--json")
+    holders = {it["resource"]: it["held_by"] for it in json.loads(listed)["claims"]}
+    agent = AGENT if has_tools else holders.get("new.py", "nobody")
+    if holders != {"held.py": "rival", "new.py": agent} | ({"custom://merge": agent} if has_tools else {}):
         yield f"hooks and tools of one agent have other holders: {holders}"
-    if AGENT not in holdlog(project, "blame", "new.py"):
+    if agent not in holdlog(project, "blame", "new.py"):
         yield "holdlog blame does not name the agent that changed a file"
 
 

@@ -17,6 +17,8 @@ from holdlog.adapters.cli.setup.json_edit import Entry
 HOOK_SECONDS: Final = 5
 """Hosts end a hook after this time; it ends by itself before (running.py)."""
 EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
+MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|delete|rename|append|insert|replace)_.*"
+"""Tools of file system servers (hooks/files.py)."""
 OWN_TOOLS: Final = "mcp__holdlog__.*"
 USER_WIDE: Final = "; user-wide: it applies to all your repositories"
 
@@ -113,7 +115,7 @@ def _hooks(command: str, before: str, after: str) -> tuple[Entry, ...]:
 
 def _claude_code(project: Project) -> list[HostFile]:
     allowed = Entry(("permissions", "allow"), "mcp__holdlog", listed=True)
-    hooks = _hooks(project.command, f"{EDITS}|Bash", f"Read|{EDITS}|Bash")
+    hooks = _hooks(project.command, f"{EDITS}|Bash|{MCP_EDITS}", f"Read|{EDITS}|Bash|{MCP_EDITS}")
     return [
         HostFile(project.root / ".mcp.json", "starts the server", (_server(project, "mcpServers"),)),
         HostFile(project.root / ".claude" / "settings.local.json", "allows its tools, runs hooks", (allowed, *hooks)),
@@ -123,7 +125,7 @@ def _claude_code(project: Project) -> list[HostFile]:
 def _codex(project: Project) -> list[HostFile]:
     command = json.dumps(project.command)  # also a string of TOML
     block = f"[mcp_servers.holdlog]\ncommand = {command}\nstartup_timeout_sec = 30\ntool_timeout_sec = 60\n"
-    hooks = _hooks(project.command, "Bash|apply_patch", "Bash|apply_patch")
+    hooks = _hooks(project.command, f"Bash|apply_patch|{MCP_EDITS}", f"Bash|apply_patch|{MCP_EDITS}")
     return [
         HostFile(project.home / ".codex" / "config.toml", f"starts the server{USER_WIDE}", block=block),
         HostFile(project.root / ".codex" / "hooks.json", "runs hooks", hooks),

@@ -51,6 +51,8 @@ _SELECT_WAITING: Final = """SELECT held.agent, ticket.resource, ticket.version, 
 """As `overlap` in resource.py. Tickets first, and by their partial index: mostly, nobody waits."""
 _SELECT_ANY: Final = "SELECT 1 FROM leases WHERE session = ? UNION ALL SELECT 1 FROM losses WHERE session = ? LIMIT 1"
 
+_SELECT_RESOURCES: Final = "SELECT DISTINCT resource FROM leases WHERE kind = 'held' ORDER BY resource"
+
 
 class HeldResource(NamedTuple):
     """A claim that is held. `server`: as in Lease. `since`: microseconds UTC. `idle`: seconds since the last call of
@@ -109,6 +111,10 @@ class LeaseFile:
     def is_idle(self, session: str) -> bool:
         """Whether the session neither holds nor awaits anything, and has no unreported loss."""
         return self._connection.execute(_SELECT_ANY, (session, session)).fetchone() is None
+
+    def resources(self) -> list[str]:
+        """What is held."""
+        return [str(name) for (name,) in self._connection.execute(_SELECT_RESOURCES)]
 
     def all_held(self) -> list[HeldResource]:
         """All that is held."""

@@ -1,5 +1,5 @@
-"""Git commands over the uncommitted work of other sessions, and uncertain commands, as hooks of Claude Code see them: in
-this process, with real git."""
+"""Git commands over the uncommitted work of other sessions, and uncertain commands, as hooks see them: in this process,
+with real git."""
 
 import io
 import json
@@ -45,12 +45,17 @@ class Terminals:
     def hook(self, session: str, event: str, folder: Path | None = None, **given: Any) -> dict[str, Any]:
         """The output of a hook."""
         cwd = str(folder or self.root)
-        text = json.dumps({"session_id": session, "hook_event_name": event, "cwd": cwd, **given}).encode()
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-        assert run([]) == 0
+        output = self.raw({"session_id": session, "hook_event_name": event, "cwd": cwd, **given})
+        found: dict[str, Any] = output["hookSpecificOutput"] if output else {}
+        return found
+
+    def raw(self, given: dict[str, Any], *words: str) -> dict[str, Any]:
+        """All that a hook prints."""
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(given).encode())))
+        assert run(words) == 0
         out, err = self._capsys.readouterr()
         assert err == ""
-        found: dict[str, Any] = json.loads(out)["hookSpecificOutput"] if out else {}
+        found: dict[str, Any] = json.loads(out) if out else {}
         return found
 
     def edit(self, session: str, name: str, text: str, **given: Any) -> None:
@@ -119,6 +124,17 @@ def test_denial_names_the_command_that_takes_the_rest(sides: Terminals) -> None:
     assert sides.bash("s-2", "git stash push -- own.py") == {}
     assert "git add -- own.py" in sides.denied("s-2", "git add -A")
     assert sides.bash("s-2", "git add own.py && git commit --only -m x -- own.py") == {}
+
+
+@pytest.mark.parametrize("name", ["fresh/deep/x.py", "fresh/caf\xe9 \u26a0\ufe0f.md", "fresh/a%b [c].py"])
+def test_untracked_file_of_another_session_is_guarded_in_its_folder(sides: Terminals, name: str) -> None:
+    sides.edit("s-1", name, "x = 2\n")
+    sides.write("fresh/own.py", "x = 3\n")
+    for command in ("git clean -fd", "git stash -u", "git add -A", "git add fresh", f"git add '{name}'"):
+        assert "work of another session: fresh/" in sides.denied("s-2", command)
+    assert sides.bash("s-2", "git stash") == {}
+    assert sides.bash("s-2", "git add fresh/own.py") == {}
+    assert "fresh/own.py" in sides.denied("s-2", "git add fresh")
 
 
 @pytest.mark.parametrize(
@@ -217,6 +233,37 @@ def test_stash_entry_belongs_to_the_session_that_made_it(sides: Terminals) -> No
     assert sides.denied("s-2", "git stash && git stash pop", folder=linked) == ""
     sides.hook("s-1", "SessionEnd", reason="other")
     assert sides.denied("s-2", "git stash pop") == ""
+
+
+CLIENTS = {
+    "claude": {"session_id": "X", "hook_event_name": "PreToolUse"},
+    "codex": {"session_id": "X", "hook_event_name": "PreToolUse", "turn_id": "t"},
+    "cursor": {"conversation_id": "X", "hook_event_name": "preToolUse", "cursor_version": "2.4"},
+    "opencode": {"session_id": "X", "agent_id": "X", "client": "opencode"},
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_client_gets_the_denial_and_the_question_in_its_form(sides: Terminals, client: str) -> None:
+    def call(session: str, tool: str, is_after: bool = False, **given: Any) -> dict[str, Any]:
+        fields = json.loads(json.dumps(CLIENTS[client]).replace("X", session))
+        is_named = "hook_event_name" in fields
+        if is_named and is_after:
+            fields["hook_event_name"] = {"P": "PostToolUse", "p": "postToolUse"}[fields["hook_event_name"][0]]
+        words = () if is_named else ("post-edit" if is_after else "pre-edit",)
+        return sides.raw({**fields, "cwd": str(sides.root), "tool_name": tool, "tool_input": given}, *words)
+
+    path = str(sides.root / "src/a.py")
+    assert call("s-1", "Edit", file_path=path) == {}
+    sides.write("src/a.py", "x = 2\n")
+    call("s-1", "Edit", is_after=True, file_path=path)
+    text = json.dumps(call("s-2", "Bash", command="git stash"))
+    assert '"deny"' in text
+    assert "src/a.py (" in text
+    assert call("s-1", "Bash", command="git stash") in ({}, {"after": True})
+    text = json.dumps(call("s-2", "Write", file_path=str(sides.root / ".claude" / "settings.json")))
+    assert {"claude": '"ask"', "codex": '"systemMessage"', "cursor": '"ask"', "opencode": '"deny"'}[client] in text
+    assert ".claude/settings.json runs the hooks" in text
 
 
 @pytest.mark.parametrize(("mode", "is_warned"), [("warn", True), ("off", False)])

@@ -63,8 +63,8 @@ def test_edit_that_names_no_file_is_reported_once_per_session(hooks: Hooks) -> N
 
 
 def test_unknown_tool_that_seems_to_write_is_reported_and_others_are_not(hooks: Hooks) -> None:
-    output, err = hooks.run(claude("mcp__notes__save", {"path": "a.py", "content": "x"}))
-    assert "mcp__notes__save seems to write a file" in context_of(output)
+    output, err = hooks.run(claude("mcp__notes__write_page", {"path": "a.py", "content": "x"}))
+    assert "mcp__notes__write_page seems to write a file" in context_of(output)
     assert err.endswith("; the edit is not guarded\n")
     for tool, given in [("mcp__web__search", {"query": "a"}), ("TodoWrite", {"todos": []}), ("Glob", {"pattern": "*"})]:
         assert hooks.run(claude(tool, given)) == (None, "")

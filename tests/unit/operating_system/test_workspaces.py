@@ -700,3 +700,91 @@ def test_path_in_one_of_the_worktrees_that_share_names_is_not_missing(files: Pat
     known = spaces(files, across=True)
     assert not known.is_missing("feature/login", "feature/login")
     assert known.is_missing("gone/login", "gone/login")
+
+
+# --- files whose names cannot be claimed, and names whose folder is gone
+
+ODD = [
+    "\u26a0\ufe0f notes.md",
+    "Screenshot 9.41\u202fAM.png",
+    "a\nb.py",
+    os.fsdecode(b"caf\xe9.py"),
+    "a\\b.py",
+    " a ",
+    "*",
+]
+
+
+@pytest.mark.parametrize("name", ODD, ids=ascii)
+@pytest.mark.parametrize("folds", [False, True])
+def test_file_has_one_name_from_wherever_it_is_named(repo: Path, name: str, folds: bool):
+    path = folder(repo / "docs") / name
+    path.touch()
+    known = spaces(repo, folds=folds)
+    resource = known.file(str(path))
+    assert resource is not None
+    assert resource.startswith("docs/")
+    assert resource == spaces(repo).file(str(path)).casefold() if folds else resource
+    for spelled in (resource, known.shown(resource), spaces(repo / "docs").shown(resource)):
+        assert known.canonical(spelled) == known.claimable(spelled) == resource
+    if "\\" not in name:  # which separates folders in what agents write
+        assert known.canonical(f"docs/{name}") == resource
+        assert spaces(repo / "docs", folds=folds).canonical(name) == resource
+    if name in ODD[:4]:
+        with pytest.raises(ValueError, match="must"):
+            known.claimable(f"docs/{name}")
+
+
+def test_file_is_named_like_what_an_agent_claims_wherever_that_is_allowed(files: Path):
+    worktree(files, "../tree")
+    link(files / "self", ".")
+    known = spaces(files)
+    for text in ("a.py", "self/src/parser.py", "app/[id]/page.tsx", "new/a%20b.md", "x" * 250, "e\u0301.md", "src/"):
+        for root in (files, files.parent / "tree"):
+            assert known.file(f"{root}/{text}") == known.claimable(f"{root}/{text}")
+    assert known.file(str(files.parent / "elsewhere")) is None
+    with pytest.raises(ValueError, match="must name a file"):
+        known.file(f"{files}/")
+
+
+def test_rules_apply_to_files_that_cannot_be_claimed_as_they_are_called(repo: Path):
+    for name in (*ODD, "p" * 200 + "/" + "q" * 200 + "/" + "r" * 200):
+        located = spaces(repo).located(f"{repo}/docs/{name}")
+        assert located is not None
+        assert located[1] == f"docs/{name}"
+
+
+def test_name_in_a_removed_worktree_can_be_looked_up_and_not_claimed(repo: Path):
+    worktree(repo, "../tree")
+    known = spaces(repo)
+    assert not known.is_gone("file://tree/a.py")
+    git(repo, "worktree", "remove", "../tree")
+    for name in ("file://tree/a.py", "file://tree/src/", "file://tree/caf%e9.py"):
+        assert known.canonical(name) == name
+        assert known.is_gone(name)
+    assert "a known workspace (main)" in refusal_to_claim(known, "file://tree/a.py")
+    docs = spaces(repo, f"docs={folder(repo.parent / 'docs')}").canonical(str(repo.parent / "docs" / "a.md"))
+    assert known.canonical(docs) == docs == "file://docs/a.md"
+    assert not any(map(known.is_gone, ("a.py", "file://main/a.py", "custom://x", "file://tree", "file:///tree/a.py")))
+
+
+@pytest.mark.parametrize("entry", ["bare folder", "broken pointer", "rubbish", "without a store"])
+def test_folder_that_is_no_repository_with_a_store_is_a_part_of_the_one_around_it(repo: Path, entry: str):
+    nested = folder(repo / "lib")
+    match entry:
+        case "bare folder":
+            folder(nested / ".git")
+        case "broken pointer":
+            (nested / ".git").write_text("gitdir: ../gone\n")
+        case "rubbish":
+            (nested / ".git").write_bytes(b"\0\xff")
+        case _:
+            repository(nested)
+    assert not spaces(repo).is_nested("lib/a.py")
+    assert canonical(repo, "lib/a.py") == "lib/a.py"
+
+
+def test_file_of_a_repository_with_a_store_inside_another_is_recognised(repo: Path):
+    (folder(repository(repo / "lib") / ".git/holdlog") / "state.db").touch()
+    assert all(map(spaces(repo).is_nested, ("lib/a.py", "lib/src/", "lib/src/a.py")))
+    assert not any(map(spaces(repo).is_nested, ("lib", "lib.py", "src/a.py", "custom://lib/a")))
