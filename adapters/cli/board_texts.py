@@ -24,8 +24,8 @@ Facts = tuple[str, ...]
 
 
 class BoardWithSessions(claims.Board):
-    """The board, the sessions of the claims, by resource as shown and version, where their agents work, and the resources
-    whose folder is gone. JSON leaves them out."""
+    """The board, the sessions of the claims, by resource as shown and version, where their agents work, and the
+    resources whose folder is gone. JSON leaves them out."""
 
     sessions: dict[tuple[str, int], str] = Field(default={}, exclude=True)
     terminals: Any = Field(default=ShownTerminals(), exclude=True)

@@ -73,6 +73,16 @@ def test_holder_is_informed_of_waiters_for_what_overlaps(
     assert text == HELD.replace("a.py", wanted)
 
 
+@pytest.mark.parametrize("event", ["pre-edit", "post-edit", "read"])
+def test_plain_form_contains_who_waits_as_a_warning(
+    event: str, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"session_id": "s-1", "cwd": str(store.parents[1]), "paths": ["a.py"], "prompt": "fix it"}
+    hook(monkeypatch, capsys, given, "pre-edit")
+    queue(store, "a.py")
+    assert hook(monkeypatch, capsys, given, event) == {"warning": HELD}
+
+
 def test_denied_edit_reports_who_waits_for_another_file(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
