@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -82,7 +83,7 @@ def run_init(options: argparse.Namespace) -> int:
         print(f"nothing was written; to be asked again, run {_command(options)}; --yes writes without asking")
         return 0
     if options.undo:
-        return _undo(found, changes, project)
+        return _undo(changes, project)
     prepare_store(project.root)
     sound = _write(changes, project)
     has_declined = found.hosts and not any(it in changes for it in found.hosts)
@@ -172,13 +173,16 @@ def is_agreed(question: str, by_default: bool) -> bool:
     return by_default if not answer else answer in ("y", "yes")
 
 
-def _undo(found: "Plan", changes: Sequence["FileEdit"], project: "Project") -> int:
-    """Undo those of the planned changes to which the person agreed. Returns the exit code."""
-    from holdlog.adapters.cli.setup.changes import remove_empty_folders
+def _undo(changes: Sequence["FileEdit"], project: "Project") -> int:
+    """Undo those of the planned changes to which the person agreed, and remove the folders that init created for them.
+    Returns the exit code."""
+    from holdlog.adapters.cli.setup.records import Records
+    from holdlog.adapters.cli.setup.store import folder_of_copies
+    from holdlog.domain.refusals import StoreError
 
     sound = _write(changes, project)
-    removed = [it.path for it in found.hosts if it in changes and it.after is None]
-    remove_empty_folders(removed, project.root, project.home)
+    with suppress(OSError, StoreError):
+        Records(folder_of_copies(project.root)).remove_empty_folders()
     if changes:
         print(f"removed from {_count(changes)}")
     return 0 if sound else 1

@@ -6,8 +6,7 @@ import re
 import stat
 import subprocess
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence, Set
-from contextlib import suppress
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -58,7 +57,7 @@ def change_of(file: HostFile, records: Records, undo: bool, tracked: bool) -> Fi
     """What to do with a file of a host; None if nothing. `tracked`: also change a file that git tracks."""
     try:
         before = read_text(file.path)
-        without = _without_ours(file, before or "")
+        without = _without_ours(file, before or "", records.before(file.path))
         after = None if undo else _with_ours(file, before or "")
     except (OSError, ValueError) as error:
         return Skipped(file.path, f"is left as it is: {_why(error)}; {_by_hand(file, undo)}")
@@ -104,7 +103,7 @@ def read_text(path: Path) -> str | None:
 
 def toml_server(text: str) -> Any:
     """What a TOML file of a host has for our server; None if nothing. Raises ValueError."""
-    servers = tomllib.loads(text).get("mcp_servers")
+    servers = tomllib.loads(text.removeprefix("\ufeff")).get("mcp_servers")
     return servers.get("holdlog") if isinstance(servers, dict) else None
 
 
@@ -124,16 +123,6 @@ def write(change: FileEdit, backups: Path) -> None:
     with new_private_file(path, replaces=True) as file:
         file.write(change.after.encode())
         os.chmod(file.name, mode)
-
-
-def remove_empty_folders(removed: Iterable[Path], root: Path, home: Path) -> None:
-    """Remove the folders that removed files left empty: below the project's root, and elsewhere only the nearest."""
-    for path in removed:
-        folders = [it for it in path.parents if root in it.parents] or [path.parent]
-        with suppress(OSError):  # not empty
-            for folder in folders:
-                if folder not in (root, home):
-                    folder.rmdir()
 
 
 def is_tracked(path: Path) -> bool:
@@ -173,10 +162,10 @@ def _without(kept: Set[str], text: str) -> str:
     return text
 
 
-def _without_ours(file: HostFile, text: str) -> str:
+def _without_ours(file: HostFile, text: str, original: str | None) -> str:
     if file.entries:
-        return remove(text, file.entries) if text.strip() else text
-    return remove_block(text, file.comment)
+        return remove(text, file.entries, original) if text.strip("\ufeff \t\r\n") else text
+    return remove_block(text, file.comment, original)
 
 
 def _with_ours(file: HostFile, text: str) -> str:
@@ -187,7 +176,7 @@ def _with_ours(file: HostFile, text: str) -> str:
         return text  # a person wrote it
     edited = add_block(text, file.block, file.comment)
     if is_toml:
-        tomllib.loads(edited)
+        tomllib.loads(edited.removeprefix("\ufeff"))
     return edited
 
 

@@ -103,7 +103,7 @@ def _excluded(
     else:
         created = [it.path for it in changes if it.before is None]
         lines += [it for it in exclude_lines(project.root, created) if it not in lines]
-    without = remove_block(before or "")
+    without = remove_block(before or "", original=records.before(path))
     after = add_block(before or "", "\n".join(lines)) if lines else None
     return edit_of(records, path, "keeps these files out of git status", before, without, after)
 
@@ -122,7 +122,7 @@ def _instructions(project: Project, records: Records, choices: Choices) -> list[
             before = read_text(path)
         except (OSError, ValueError):
             continue
-        without = remove_block(before or "", HTML)
+        without = remove_block(before or "", HTML, records.before(path))
         after = None if choices.undo else add_block(before or "", INSTRUCTIONS, HTML)
         changes.append(edit_of(records, path, "tells agents how to coordinate", before, without, after))
     return _edits(changes)
