@@ -13,7 +13,7 @@ from holdlog.adapters.cli.parsers import Commands
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.cli.setup.changes import FileEdit
+    from holdlog.adapters.cli.setup.changes import FileEdit, Skipped
     from holdlog.adapters.cli.setup.hosts import Project
     from holdlog.adapters.cli.setup.plan import Plan
 
@@ -60,6 +60,11 @@ def add_init(commands: Commands) -> None:
     parser.add_argument(
         "--git-hook", action="store_true", help="with --yes: also check claims before each git commit (default: no)"
     )
+    parser.add_argument(
+        "--new-worktree",
+        action="store_true",
+        help="for git's post-checkout hook: set up this worktree as the others are, without a word (default: no)",
+    )
     parser.add_argument("--tracked", action="store_true", help="also change files that git tracks (default: name them)")
     parser.set_defaults(run=run_init)
 
@@ -68,13 +73,21 @@ def run_init(options: argparse.Namespace) -> int:
     """Run `holdlog init`. Raises InvalidError, LocationError."""
     from holdlog.adapters.cli.setup.plan import Choices, plan, project_here
     from holdlog.adapters.cli.setup.store import prepare_store
+    from holdlog.adapters.cli.setup.worktrees import worktrees_of
 
     project = project_here(project_folder(), own_command(), dict(os.environ))
-    hosts = chosen_hosts(options.client, project, options.undo)
-    found = plan(project, Choices(hosts, options.tracked, options.undo, is_named=bool(options.client)))
-    for skipped in found.skipped:
-        _note(f"{_relative(skipped.path, project)} {skipped.why}")
-    shown, changes = _agreed(found, options, project)
+    if options.new_worktree:
+        from holdlog.adapters.cli.setup.new_worktree import set_up_new
+
+        return 0 if set_up_new(project) else 1
+    [_, *worktrees], others = worktrees_of(project.root)
+    hosts = chosen_hosts(options.client, project, options.undo, worktrees)
+    found = plan(project, Choices(hosts, options.tracked, options.undo, bool(options.client), worktrees))
+    for line in dict.fromkeys(
+        _skipped_line(it, project, worktrees) for it in (*found.skipped, *others, *found.remarks)
+    ):
+        _note(line)
+    shown, changes = _agreed(found, options, project, worktrees)
     if not shown and not found.skipped:
         print("nothing that init added is left here" if options.undo else "everything is set up already")
     if options.print:
@@ -90,13 +103,17 @@ def run_init(options: argparse.Namespace) -> int:
     return 0 if sound and (has_declined or _finish(hosts, project)) else 1
 
 
-def chosen_hosts(named: Sequence[str] | None, project: "Project", undo: bool) -> list[str]:
-    """The hosts to set up. Raises InvalidError if none is named and none found."""
+def chosen_hosts(
+    named: Sequence[str] | None, project: "Project", undo: bool, worktrees: Sequence[Path] = ()
+) -> list[str]:
+    """The hosts to set up: those that are used in one of the worktrees. Raises InvalidError if none is named and none
+    found."""
     from holdlog.adapters.cli.setup.hosts import HOSTS
 
     if named:
         return list(dict.fromkeys(named))
-    found = [name for name, host in HOSTS.items() if undo or host.is_used(project)]
+    places = [project, *(project._replace(root=root) for root in worktrees)]
+    found = [name for name, host in HOSTS.items() if undo or any(map(host.is_used, places))]
     if not found:
         example = f"holdlog init --client {CLIENTS[0]} (or {', '.join(CLIENTS[1:])})"
         raise InvalidError(f"--client: no host was found here; name one, for example: {example}")
@@ -120,9 +137,11 @@ def own_command() -> str:
 
 
 def _agreed(
-    found: "Plan", options: argparse.Namespace, project: "Project"
+    found: "Plan", options: argparse.Namespace, project: "Project", worktrees: Sequence[Path]
 ) -> tuple[list["FileEdit"], list["FileEdit"]]:
     """Show changes. Returns them, and those that the person agrees to. Raises InvalidError without a terminal."""
+    from holdlog.adapters.cli.setup.plan import worktree_of
+
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty() and not options.yes and not options.print
     groups = [
         ("Write these files?", found.hosts, True, ""),
@@ -136,7 +155,11 @@ def _agreed(
             continue
         if changes is found.instructions and found.hosts and not agreed and not options.undo:
             continue  # the instructions explain hooks, which the person declined
-        _show(changes, project, options.yes, "" if is_interactive or by_default else option)
+        owners = [worktree_of(it.path, (project.root, *worktrees)) for it in changes]
+        here = [it for it, owner in zip(changes, owners, strict=True) if owner not in worktrees]
+        _show(here, project, options.yes, "" if is_interactive or by_default else option)
+        for root in worktrees:
+            _show_worktree(root, [it for it, owner in zip(changes, owners, strict=True) if owner == root])
         shown += changes
         if is_interactive and not is_agreed(question if not options.undo else "Change these files?", by_default):
             continue
@@ -158,10 +181,22 @@ def _show(changes: Sequence["FileEdit"], project: "Project", briefly: bool, opti
 
     needs = f" (--yes writes it only with {option})" if option else ""
     for change in changes:
-        verb = "create" if change.before is None else "remove" if change.after is None else "change"
-        print(f"{verb} {_relative(change.path, project)}: {change.what}{needs}")
+        print(f"{_verb(change)} {_relative(change.path, project)}: {change.what}{needs}")
         for line in () if briefly else change.diff().splitlines():
             print(f"    {printable(line)}")
+
+
+def _show_worktree(root: Path, changes: Sequence["FileEdit"]) -> None:
+    """Print the changes in another worktree in one line: they are like those in this one."""
+    from holdlog.adapters.cli.texts import printable
+
+    if changes:
+        names = ", ".join(f"{_verb(it)} {it.path.relative_to(root)}" for it in changes)
+        print(printable(f"in the worktree {root}: {names}"))
+
+
+def _verb(change: "FileEdit") -> str:
+    return "create" if change.before is None else "remove" if change.after is None else "change"
 
 
 def is_agreed(question: str, by_default: bool) -> bool:
@@ -238,6 +273,17 @@ def _relative(path: Path, project: "Project") -> str:
         if path.is_relative_to(base):
             return printable(f"{shown}{path.relative_to(base)}")
     return printable(str(path))
+
+
+def _skipped_line(skipped: "Skipped", project: "Project", worktrees: Sequence[Path]) -> str:
+    """A line about a file that is left as it is; the same for a file that several worktrees have."""
+    from holdlog.adapters.cli.setup.plan import worktree_of
+    from holdlog.adapters.cli.texts import printable
+
+    root = worktree_of(skipped.path, (project.root, *worktrees))
+    if root in worktrees and skipped.path != root:
+        return printable(f"{skipped.path.relative_to(root)} {skipped.why}")
+    return f"{_relative(skipped.path, project)} {skipped.why}"
 
 
 def _count(changes: Sequence["FileEdit"]) -> str:

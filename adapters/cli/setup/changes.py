@@ -19,6 +19,9 @@ from holdlog.adapters.operating_system.private import make_private_folder, new_p
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a file that is edited."""
 NEW_MODE: Final = 0o644
+_OF_A_GIT_HOOK: Final = frozenset(
+    ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
+)
 _WORD: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\w+')
 _OMITTED: Final = re.compile(r'…[^"\w\n]*…')
 
@@ -132,20 +135,20 @@ def is_tracked(path: Path) -> bool:
 
 
 def git_output(folder: Path, *words: str) -> str | None:
-    """The output of a git command, without its last line break; None if it fails."""
+    """The output of a git command, without its last line break; None if it fails. The folder decides which repository
+    it concerns, also inside a git hook."""
+    env = {name: value for name, value in os.environ.items() if name not in _OF_A_GIT_HOOK}
     try:
-        done = subprocess.run(
-            ["git", *words], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
-        )
+        done = subprocess.run(["git", *words], cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True)
     except OSError:
         return None
-    return done.stdout.removesuffix("\n") if done.returncode == 0 else None
+    return os.fsdecode(done.stdout).removesuffix("\n") if done.returncode == 0 else None
 
 
 def exclude_lines(root: Path, paths: list[Path]) -> Iterator[str]:
     """Lines for git's exclude file, for those of the files in `root` that git would list as new."""
     for path in paths:
-        if path.is_relative_to(root) and git_output(root, "check-ignore", "--quiet", "--", str(path)) is None:
+        if git_output(root, "check-ignore", "--quiet", "--", str(path)) is None:
             yield f"/{path.relative_to(root).as_posix()}"
 
 

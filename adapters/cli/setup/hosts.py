@@ -31,6 +31,12 @@ class Project(NamedTuple):
     command: str
     environ: Mapping[str, str]
 
+    @property
+    def own_path(self) -> str:
+        """The full path of holdlog, for programs with another PATH than the user's; its name if it is not known."""
+        found = shutil.which(self.command, path=self.environ.get("PATH", os.defpath))
+        return os.path.abspath(found) if found else self.command
+
     def has(self, *names: str) -> bool:
         """Whether one of these programs is on PATH."""
         return any(shutil.which(name, path=self.environ.get("PATH", os.defpath)) for name in names)

@@ -1,5 +1,5 @@
-"""What `holdlog init` wrote to each file, what was there before, and which folders it created: in a private file next to
-the store.
+"""What `holdlog init` wrote to each file, what was there before, and which folders it created: in a private file next
+to the store.
 
 `--undo` restores files from it. Without a record, or once somebody changed the file, it removes only the entries of
 init."""
@@ -32,7 +32,7 @@ class Records:
     """The files that init wrote in a project. `folder`: that of the copies."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._files: dict[str, WrittenFile] = {}
         self._folders: list[str] = []
         self._load()
@@ -72,6 +72,9 @@ class Records:
             if written is None:
                 self._files.pop(_key(path), None)
             else:
+                self._files = {
+                    it: kept for it, kept in self._files.items() if os.path.exists(it)
+                }  # of removed worktrees
                 self._files[_key(path)] = written
                 missing = [str(it) for it in Path(_key(path)).parents if not it.exists()]
                 self._folders += [it for it in missing if it not in self._folders]
@@ -89,22 +92,22 @@ class Records:
     @contextmanager
     def _changed(self) -> Iterator[None]:
         """Change what is noted, while no other process does: several worktrees may be created at the same time."""
-        make_private_folder(self._folder)
-        with open(os.open(self._folder / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o600), "rb") as lock:
+        make_private_folder(self.folder)
+        with open(os.open(self.folder / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o600), "rb") as lock:
             with suppress(ImportError):
                 import fcntl
 
                 fcntl.flock(lock, fcntl.LOCK_EX)
             self._load()
             yield
-            with new_private_file(self._folder / FILE, replaces=True) as file:
+            with new_private_file(self.folder / FILE, replaces=True) as file:
                 file.write(json.dumps({"files": self._files, "folders": self._folders}).encode())
 
     def _load(self) -> None:
         with suppress(
             OSError, ValueError, TypeError, AttributeError, KeyError
         ):  # none, or damaged: as if it had not run
-            given = json.loads((self._folder / FILE).read_text(encoding="utf-8"))
+            given = json.loads((self.folder / FILE).read_text(encoding="utf-8"))
             files = given["files"] if isinstance(given.get("folders"), list) else given  # as until 0.1.0
             self._files = {path: WrittenFile(*written) for path, written in files.items()}
             self._folders = list(map(str, given["folders"]))
