@@ -14,7 +14,7 @@ from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.cli.setup.changes import FileEdit, Skipped
-    from holdlog.adapters.cli.setup.hosts import Project
+    from holdlog.adapters.cli.setup.hosts import Project, RemoteServer
     from holdlog.adapters.cli.setup.plan import Plan
 
 CLIENTS: Final = ("claude-code", "cursor", "codex", "vscode", "windsurf", "claude-desktop", "opencode")
@@ -26,6 +26,8 @@ examples:
   holdlog init --yes                           set up the hosts that are found here
   holdlog init --client claude-code --print    show only
   holdlog init --yes --agents-md --git-hook    also instructions for agents, and a check before each commit
+  holdlog init --yes --url http://127.0.0.1:8420 --token-file ~/ci-token
+                                               use a server over HTTP, in place of a process for each agent
   holdlog init --undo                          remove what init added, and nothing else
 """
 
@@ -65,6 +67,17 @@ def add_init(commands: Commands) -> None:
         action="store_true",
         help="for git's post-checkout hook: set up this worktree as the others are, without a word (default: no)",
     )
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="use the server over HTTP at this address (default: the server of the last init,"
+        " else hosts start one for each agent)",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="with --url: the token is in this file, which only you can read (default: HOLDLOG_TOKEN, if it is set)",
+    )
     parser.add_argument("--tracked", action="store_true", help="also change files that git tracks (default: name them)")
     parser.set_defaults(run=run_init)
 
@@ -80,6 +93,7 @@ def run_init(options: argparse.Namespace) -> int:
         from holdlog.adapters.cli.setup.new_worktree import set_up_new
 
         return 0 if set_up_new(project) else 1
+    project = project._replace(server=_server_for(options) or project.server)
     [_, *worktrees], others = worktrees_of(project.root)
     hosts = chosen_hosts(options.client, project, options.undo, worktrees)
     found = plan(project, Choices(hosts, options.tracked, options.undo, bool(options.client), worktrees))
@@ -97,10 +111,39 @@ def run_init(options: argparse.Namespace) -> int:
         return 0
     if options.undo:
         return _undo(changes, project)
-    prepare_store(project.root)
+    if project.server is None:
+        prepare_store(project.root)
     sound = _write(changes, project)
+    _note_server(hosts, project)
     has_declined = found.hosts and not any(it in changes for it in found.hosts)
     return 0 if sound and (has_declined or _finish(hosts, project)) else 1
+
+
+def _server_for(options: argparse.Namespace) -> "RemoteServer | None":
+    """The server that the options name. Without one, say what a store in a database means. Raises InvalidError."""
+    from holdlog.adapters.cli.settings import named_location
+    from holdlog.adapters.cli.setup.remote import named_server
+    from holdlog.adapters.operating_system.location import is_url
+
+    server = named_server(options.url, options.token_file, os.environ)
+    if server is None and not options.undo and is_url(named_location(None) or ""):
+        _note(
+            "HOLDLOG_DB names a database, but the command holdlog hook needs a store in a file: where HOLDLOG_DB is"
+            " set, hooks guard nothing; start holdlog serve --transport http and run holdlog init --url (docs/hosts.md)"
+        )
+    return server
+
+
+def _note_server(hosts: list[str], project: "Project") -> None:
+    """Note the server that the hosts use, and say what that means for each."""
+    from holdlog.adapters.cli.setup.records import Records
+    from holdlog.adapters.cli.setup.remote import remarks_on
+    from holdlog.adapters.cli.setup.store import folder_of_copies
+
+    if project.server is not None:
+        Records(folder_of_copies(project.root)).use_server(project.server)
+        for line in remarks_on(project.server, hosts):
+            print(line)
 
 
 def chosen_hosts(
@@ -112,8 +155,8 @@ def chosen_hosts(
 
     if named:
         return list(dict.fromkeys(named))
-    places = [project, *(project._replace(root=root) for root in worktrees)]
-    found = [name for name, host in HOSTS.items() if undo or any(map(host.is_used, places))]
+    projects = [project, *(project._replace(root=root) for root in worktrees)]
+    found = [name for name, host in HOSTS.items() if undo or any(map(host.is_used, projects))]
     if not found:
         example = f"holdlog init --client {CLIENTS[0]} (or {', '.join(CLIENTS[1:])})"
         raise InvalidError(f"--client: no host was found here; name one, for example: {example}")
@@ -281,7 +324,7 @@ def _skipped_line(skipped: "Skipped", project: "Project", worktrees: Sequence[Pa
     from holdlog.adapters.cli.texts import printable
 
     root = worktree_of(skipped.path, (project.root, *worktrees))
-    if root in worktrees and skipped.path != root:
+    if root is not None and root in worktrees and skipped.path != root:
         return printable(f"{skipped.path.relative_to(root)} {skipped.why}")
     return f"{_relative(skipped.path, project)} {skipped.why}"
 

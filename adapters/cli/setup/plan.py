@@ -161,5 +161,6 @@ def _imports_agents_md(project: Project) -> bool:
 
 
 def project_here(root: Path, command: str, environ: dict[str, str]) -> Project:
-    """Where init runs. `environ`: HOME and PATH of the user."""
-    return Project(root, Path(environ.get("HOME") or os.path.expanduser("~")), command, environ)
+    """Where init runs, with the server that it was given before. `environ`: HOME and PATH of the user."""
+    server = Records(folder_of_copies(root)).server
+    return Project(root, Path(environ.get("HOME") or os.path.expanduser("~")), command, environ, server)

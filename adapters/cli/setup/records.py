@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdlog.adapters.cli.setup.hosts import RemoteServer
 from holdlog.adapters.operating_system.private import NOFOLLOW, make_private_folder, new_private_file
 
 FILE: Final = "init.json"
@@ -35,6 +36,7 @@ class Records:
         self.folder = folder
         self._files: dict[str, WrittenFile] = {}
         self._folders: list[str] = []
+        self.server: RemoteServer | None = None
         self._load()
 
     def __contains__(self, path: Path) -> bool:
@@ -89,6 +91,12 @@ class Records:
                     os.rmdir(folder)
             self._folders = [it for it in self._folders if os.path.isdir(it)]
 
+    def use_server(self, server: RemoteServer | None) -> None:
+        """Note the server that the hosts use, for as long as init's files are there. Raises OSError and StoreError."""
+        if server != self.server:
+            with self._changed():
+                self.server = server
+
     @contextmanager
     def _changed(self) -> Iterator[None]:
         """Change what is noted, while no other process does: several worktrees may be created at the same time."""
@@ -101,7 +109,8 @@ class Records:
             self._load()
             yield
             with new_private_file(self.folder / FILE, replaces=True) as file:
-                file.write(json.dumps({"files": self._files, "folders": self._folders}).encode())
+                server = self.server if self._files else None
+                file.write(json.dumps({"files": self._files, "folders": self._folders, "server": server}).encode())
 
     def _load(self) -> None:
         with suppress(
@@ -111,6 +120,7 @@ class Records:
             files = given["files"] if isinstance(given.get("folders"), list) else given  # as until 0.1.0
             self._files = {path: WrittenFile(*written) for path, written in files.items()}
             self._folders = list(map(str, given["folders"]))
+            self.server = RemoteServer(*given["server"]) if given.get("server") else None
 
 
 def _key(path: Path) -> str:

@@ -55,9 +55,9 @@ def why_unguarded(host: str, root: Path, home: Path, environ: Mapping[str, str])
 
 
 def hosts_of(roots: Sequence[Path], home: Path) -> dict[str, Guard]:
-    """The hosts that run hooks in one of the worktrees, or user-wide, in the order of GUARD_FILES."""
+    """The hosts that run hooks of ours in one of the worktrees, or user-wide, in the order of GUARD_FILES."""
     guards = ((host, guard_in(host, root, home)) for host in GUARD_FILES for root in roots)
-    return {host: found for host, found in guards if not found.missing}
+    return {host: found for host, found in guards if found.missing != guard(host, ()).missing}
 
 
 def _listing(root: Path) -> str:
@@ -86,7 +86,7 @@ def _submodules(root: Path) -> Iterator[Skipped]:
     for entry in (listed or "").split("\0"):
         folder = root / entry.partition("\n")[2]
         if entry and folder != root and os.path.lexists(folder / ".git"):
-            why = "is a submodule, a repository of its own: for agents that start in it, run holdlog init there"
+            why = "is a submodule, which is a separate repository: for agents that start in it, run holdlog init there"
             yield Skipped(folder, why)
 
 
