@@ -120,7 +120,8 @@ def _without_paths(server: Any) -> Any:
     if "command" not in server:
         named = {name: "…" for name in ("url", "serverUrl") if name in server}
         is_ours = _OWN_HEADERS.fullmatch(json.dumps(server.get("headers")))
-        return {**{name: it for name, it in server.items() if name != "headers" or not is_ours}, **named}
+        left_out = {*(("headers",) if is_ours else ()), *(("oauth",) if server.get("oauth") is False else ())}
+        return {**{name: it for name, it in server.items() if name not in left_out}, **named}
     command, arguments = server["command"], server.get("args", [])
     words = command if isinstance(command, list) else [command]
     words = [*words, *arguments] if isinstance(arguments, list) else []

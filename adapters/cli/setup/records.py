@@ -7,6 +7,7 @@ init."""
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,16 +18,19 @@ from holdlog.adapters.operating_system.private import NOFOLLOW, make_private_fol
 
 FILE: Final = "init.json"
 """In the folder of the copies (store.py)."""
+PENDING_SECONDS: Final = 3600.0
+"""A file is noted before it is written."""
 _BLANK: Final = re.compile(r"[\s\ufeff{}]*|#!/bin/sh\n")
 """What is left of a file that init created, without its entries."""
 
 
 class WrittenFile(NamedTuple):
     """A file that init wrote. `before`: its text without what init added, None if it did not exist; `after`: what init
-    wrote."""
+    wrote; `at`: when it was noted, in seconds since 1970."""
 
     before: str | None
     after: str
+    at: float = 0.0
 
 
 class Records:
@@ -74,10 +78,8 @@ class Records:
             if written is None:
                 self._files.pop(_key(path), None)
             else:
-                self._files = {
-                    it: kept for it, kept in self._files.items() if os.path.exists(it)
-                }  # of removed worktrees
-                self._files[_key(path)] = written
+                self._files[_key(path)] = written._replace(at=time.time())
+                self._forget_removed()
                 missing = [str(it) for it in Path(_key(path)).parents if not it.exists()]
                 self._folders += [it for it in missing if it not in self._folders]
 
@@ -97,6 +99,11 @@ class Records:
             with self._changed():
                 self.server = server
 
+    def _forget_removed(self) -> None:
+        """Drop files that are gone, such as those of removed worktrees."""
+        before = time.time() - PENDING_SECONDS
+        self._files = {path: it for path, it in self._files.items() if it.at > before or os.path.lexists(path)}
+
     @contextmanager
     def _changed(self) -> Iterator[None]:
         """Change what is noted, while no other process does: several worktrees may be created at the same time."""
@@ -113,9 +120,8 @@ class Records:
                 file.write(json.dumps({"files": self._files, "folders": self._folders, "server": server}).encode())
 
     def _load(self) -> None:
-        with suppress(
-            OSError, ValueError, TypeError, AttributeError, KeyError
-        ):  # none, or damaged: as if it had not run
+        # None, or a damaged one: as if init had not run.
+        with suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
             given = json.loads((self.folder / FILE).read_text(encoding="utf-8"))
             files = given["files"] if isinstance(given.get("folders"), list) else given  # as until 0.1.0
             self._files = {path: WrittenFile(*written) for path, written in files.items()}

@@ -10,6 +10,7 @@ from holdlog.adapters.cli.setup.changes import FileEdit, change_of, write
 from holdlog.adapters.cli.setup.hosts import HOSTS
 from holdlog.adapters.cli.setup.plan import Choices, plan, project_here
 from holdlog.adapters.cli.setup.records import Records
+from tests.support.set_up import set_up
 from tests.surfaces.cli.test_init import files
 
 CLAUDE, CURSOR, OPENCODE, CODEX = (
@@ -52,21 +53,6 @@ TEXTS = [
 """Hosts, their files, and what a person has in them."""
 
 
-def change(project: Path, *clients: str, undo: bool = False) -> list[FileEdit]:
-    """Write what init or --undo would change for hosts, with its records."""
-    here = project_here(project, "holdlog", dict(os.environ))
-    copies = project / ".git" / "holdlog" / "state.db.replaced"
-    copies.parent.mkdir(exist_ok=True)
-    changes = plan(here, Choices(clients, undo=undo)).hosts
-    records = Records(copies)
-    for edit in changes:
-        records.note(edit.path, edit.record)
-        write(edit, copies)
-    if undo:
-        records.remove_empty_folders()
-    return changes
-
-
 def change_file(folder: Path, client: str, name: str, undo: bool = False) -> None:
     """Write what init or --undo would change in one file of a host, with its record."""
     here = project_here(folder / "project", "holdlog", {"HOME": str(folder / "home")})
@@ -102,10 +88,10 @@ def test_undo_restores_every_character_of_a_file(
 def test_undo_restores_every_character_of_gits_exclude_file(text: str, project: Path) -> None:
     path = project / ".git" / "info" / "exclude"
     path.write_bytes(text.encode())
-    change(project, "claude-code")
+    set_up("claude-code")
     assert b"/.mcp.json" in path.read_bytes()
     path.write_bytes(path.read_bytes().replace(b"note", b"NOTE"))
-    change(project, "claude-code", undo=True)
+    set_up("claude-code", undo=True)
     assert path.read_bytes().decode() == text.replace("note", "NOTE")
 
 
@@ -141,9 +127,9 @@ def test_undo_keeps_empty_folders_of_a_person(client: str, folders: list[str], p
     for name in folders:
         (project / name).mkdir(parents=True)
     before = sorted(it.relative_to(project.parent) for it in project.parent.rglob("*") if it.is_dir())
-    change(project, client)
-    change(project, client)
-    change(project, client, undo=True)
+    set_up(client)
+    set_up(client)
+    set_up(client, undo=True)
     after = sorted(it.relative_to(project.parent) for it in project.parent.rglob("*") if it.is_dir())
     ours = [it for it in after if "holdlog" in it.parts]
     assert [it for it in after if it not in ours] == before
@@ -151,20 +137,20 @@ def test_undo_keeps_empty_folders_of_a_person(client: str, folders: list[str], p
 
 @pytest.mark.parametrize("client", ["claude-code", "cursor", "codex", "opencode", "vscode", "windsurf"])
 def test_undo_removes_each_folder_that_init_created(client: str, project: Path) -> None:
-    change(project, client)
+    set_up(client)
     assert files(project)
-    change(project, client, undo=True)
+    set_up(client, undo=True)
     assert sorted(it.name for it in project.iterdir()) == [".git"]
     assert list((project.parent / "home").iterdir()) == []
 
 
 def test_records_of_an_earlier_version_are_read(project: Path) -> None:
-    change(project, "vscode")
+    set_up("vscode")
     path = project / ".git" / "holdlog" / "state.db.replaced" / "init.json"
     path.write_text(json.dumps(json.loads(path.read_text())["files"]))
     (project / ".vscode" / "mcp.json").write_text('{"mine": 1}')
     assert (project / ".vscode" / "mcp.json") in Records(path.parent)
-    change(project, "vscode", undo=True)
+    set_up("vscode", undo=True)
     assert (project / ".vscode" / "mcp.json").read_text() == '{"mine": 1}'
 
 
