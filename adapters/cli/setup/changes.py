@@ -131,7 +131,8 @@ def write(change: FileEdit, backups: Path) -> None:
 def is_tracked(path: Path) -> bool:
     """Whether git tracks the file, or the one to which it leads."""
     path = Path(os.path.realpath(path))
-    return git_output(path.parent, "ls-files", "--error-unmatch", "--", path.name) is not None
+    folder = next(it for it in path.parents if it.is_dir())
+    return git_output(folder, "ls-files", "--error-unmatch", "--", str(path.relative_to(folder))) is not None
 
 
 def git_output(folder: Path, *words: str) -> str | None:

@@ -16,6 +16,7 @@ from holdlog.adapters.cli.setup.worktrees import hosts_of, why_unguarded, worktr
 from holdlog.adapters.cli.store import finding_line, print_line
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import Observed, observations
+from holdlog.adapters.operating_system.location import LocationError
 from holdlog.adapters.stores.event_log.findings import Finding, Level
 
 _CLIENT_OF: Final = {"claude-code": "claude"}
@@ -80,7 +81,10 @@ def worktree_findings(hosts: Sequence[str], project: Project, level: Level) -> I
 
 def project_findings() -> list[Finding]:
     """For `holdlog doctor`: the worktrees of the project, and whether hosts guard them that init set up in any."""
-    project = project_here(project_folder(), own_command(), dict(os.environ))
+    try:
+        project = project_here(project_folder(), own_command(), dict(os.environ))
+    except LocationError:  # a named store has no project
+        return []
     roots, _ = worktrees_of(project.root)
     found = list(hosts_of(roots, project.home))
     if len(roots) > 1:

@@ -57,6 +57,9 @@ def plan(project: Project, choices: Choices) -> Plan:
     """Plan the changes. Reads only."""
     records = Records(folder_of_copies(project.root))
     files = [file for name in choices.hosts for file in HOSTS[name].files(project)]
+    if choices.undo and project.server is not None:  # what was there before it
+        before = [file for name in choices.hosts for file in HOSTS[name].files(project._replace(server=None))]
+        files += [it for it in before if it.path not in [file.path for file in files]]
     if choices.undo and not choices.is_named:
         files = [it for it in files if _is_of_project(it.path, project, records)]
     for root in choices.worktrees:

@@ -134,7 +134,7 @@ def test_hook_of_a_server_that_does_not_respond_allows_the_edit(variable: dict[s
     assert done.stderr.endswith("); the edit is not guarded\n")
 
 
-def test_init_says_what_a_store_in_a_database_means_for_hooks(
+def test_init_warns_that_a_store_in_a_database_has_no_hooks(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDLOG_DB", "postgresql://db.example/holdlog")
@@ -196,3 +196,10 @@ def test_server_of_another_project_or_with_another_token_guards_nothing(
     monkeypatch.chdir(project)
     code, out, _ = run_command(capsys, *init)
     assert (code, "responds with status 401: is the token right?" in out) == (1, True)
+
+
+def test_undo_removes_a_host_that_the_server_left_out(project: Path) -> None:
+    set_up("claude-desktop", "cursor")
+    set_up("claude-desktop", "cursor", server=RemoteServer(URL))
+    set_up("claude-desktop", "cursor", undo=True)
+    assert files(project) == {}

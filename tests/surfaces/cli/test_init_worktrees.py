@@ -221,7 +221,7 @@ def test_doctor_lists_each_worktree_as_guarded_or_not(project: Path) -> None:
     assert f"{later}: guarded: Claude Code" in [it.text for it in project_findings()]
 
 
-def test_doctor_of_one_worktree_says_that_nothing_guards_it(project: Path) -> None:
+def test_doctor_names_the_event_that_no_hook_guards(project: Path) -> None:
     set_up("cursor")
     assert project_findings() == []
     path = project / ".cursor" / "hooks.json"
@@ -248,3 +248,43 @@ def test_doctor_never_ends_with_ok_where_files_are_missing(project: Path, capsys
     assert (code, out.splitlines()[-1][:1]) == (1, "!")
     code, out, _ = run_command(capsys, "doctor")
     assert (code, out.splitlines()[-1][:1]) == (0, "!")
+
+
+@pytest.mark.parametrize("name", ["holdlog", "a holdlog that is gone"])
+def test_hook_of_the_page_about_git_checks_or_lets_the_commit_pass(name: str, project: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "git.md").read_text()
+    script = page.partition("**By hand.**")[2].partition("```sh\n")[2].partition("```")[0]
+    subprocess.run(["sh", "-ec", script], check=True)
+    hook = project / ".git" / "hooks" / "pre-commit"
+    hook.write_text(hook.read_text().replace(f"{shutil.which('holdlog')}", f"{project.parent}/{name}"))
+    (project.parent / "holdlog").write_text("#!/bin/sh\necho held >&2\nexit 1\n")
+    (project.parent / "holdlog").chmod(0o755)
+    commit = ["git", "-c", "user.name=n", "-c", "user.email=n@x", "commit", "-q", "--allow-empty", "-m", "x"]
+    done = subprocess.run(commit, capture_output=True, text=True)
+    shown = (
+        "held\n" if name == "holdlog" else f"holdlog: {project.parent}/{name} is missing, so claims are not checked\n"
+    )
+    assert (done.returncode, done.stderr) == (1 if name == "holdlog" else 0, shown)
+
+
+def test_worktree_with_a_name_that_is_not_utf_8_is_set_up(project: Path) -> None:
+    name = os.fsdecode(b"../\xe9t\xe9\n ")
+    linked = worktree(project, name)
+    found, others = worktrees_of(project)
+    assert (found, others) == ([project, linked], [])
+    set_up("claude-code")
+    assert names(linked) == [SETTINGS, ".mcp.json"]
+    set_up("claude-code", undo=True)
+    assert names(linked) == []
+
+
+def test_tracked_file_whose_folder_was_removed_is_left_as_it_is(project: Path) -> None:
+    (project / ".claude").mkdir()
+    (project / SETTINGS).write_text("{}")
+    git(project, "add", SETTINGS)
+    git(project, "commit", "--quiet", "--message", "settings")
+    linked = worktree(project, "../linked")
+    shutil.rmtree(linked / ".claude")
+    found = plan(here(), Choices(["claude-code"], worktrees=[linked]))
+    assert [it.path for it in found.skipped] == [project / SETTINGS, linked / SETTINGS]
+    assert linked / ".mcp.json" in [it.path for it in found.hosts]
