@@ -296,12 +296,15 @@ def _finish(hosts: Sequence[str], project: "Project") -> bool:
     """Start the servers as the hosts do, and say what comes next. Returns whether they start."""
     from holdlog.adapters.cli.setup.hosts import HOSTS
     from holdlog.adapters.cli.setup.report import started
+    from holdlog.adapters.cli.setup.worktrees import why_not_in
 
     sound = True
     for name in hosts:
         line, starts = started(name, project)
         sound = sound and starts
         print(f"{HOSTS[name].title}: {line}")
+        if name == "claude-code" and (why := why_not_in(Path.cwd(), project.root, project.home)):
+            print(f"  {why}")
         if starts:
             print(f"  next: {HOSTS[name].next_step}")
     if sound:

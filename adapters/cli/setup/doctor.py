@@ -12,7 +12,7 @@ from holdlog.adapters.cli.setup.hosts import HOSTS, Project, RemoteServer
 from holdlog.adapters.cli.setup.live_test import test_live
 from holdlog.adapters.cli.setup.plan import project_here
 from holdlog.adapters.cli.setup.report import command_for, configured, started
-from holdlog.adapters.cli.setup.worktrees import hosts_of, why_unguarded, worktrees_of
+from holdlog.adapters.cli.setup.worktrees import hosts_of, why_not_in, why_unguarded, worktrees_of
 from holdlog.adapters.cli.store import finding_line, print_line
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import Observed, observations
@@ -69,6 +69,8 @@ def worktree_findings(hosts: Sequence[str], project: Project, level: Level) -> I
     last. `level`: of these."""
     hosts = [it for it in hosts if HOSTS[it].has_hooks]
     roots, others = worktrees_of(project.root)
+    if "claude-code" in hosts and (why := why_not_in(Path.cwd(), project.root, project.home)):
+        yield Finding("folder", "warn", f"in {Path.cwd()}, Claude Code is not guarded: it {why}")
     if not hosts or len(roots) == 1:
         return
     yield from (Finding("worktree", "ok" if "bare" in it.why else "warn", f"{it.path} {it.why}") for it in others)
@@ -90,7 +92,8 @@ def project_findings() -> list[Finding]:
     if len(roots) > 1:
         return list(worktree_findings(found, project, "warn"))
     whys = list(_whys(found, project.root, project))
-    return [Finding("guard", "warn", f"not guarded: {'; '.join(whys)}; run: holdlog init")] if whys else []
+    unguarded = [Finding("guard", "warn", f"not guarded: {'; '.join(whys)}; run: holdlog init")] if whys else []
+    return [*worktree_findings(found, project, "warn"), *unguarded]
 
 
 def _whys(hosts: Sequence[str], root: Path, project: Project) -> Iterator[str]:

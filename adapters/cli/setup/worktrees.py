@@ -54,6 +54,15 @@ def why_unguarded(host: str, root: Path, home: Path, environ: Mapping[str, str])
     return ""
 
 
+def why_not_in(folder: Path, root: Path, home: Path) -> str:
+    """Why Claude Code is not guarded if it starts in a folder below the root of its worktree: it looks for settings
+    nowhere else, and runs no hooks without a word. Empty if it is guarded there."""
+    if os.path.realpath(folder) == os.path.realpath(root) or not guard_in("claude-code", folder, home).missing:
+        return ""
+    wide = GUARD_FILES["claude-code"][-1]
+    return f"runs hooks only from the folder in which it starts: start it in {root}, or put the hooks into {wide}"
+
+
 def hosts_of(roots: Sequence[Path], home: Path) -> dict[str, Guard]:
     """The hosts that run hooks of ours in one of the worktrees, or user-wide, in the order of GUARD_FILES."""
     guards = ((host, guard_in(host, root, home)) for host in GUARD_FILES for root in roots)

@@ -28,9 +28,11 @@ def test_init_sets_up_every_worktree_and_undo_removes_all(
 ) -> None:
     linked, nested = worktree(project, "../linked"), worktree(project, ".worktrees/nested")
     (project / ".claude").mkdir()
-    monkeypatch.chdir(linked)
+    (linked / "sub").mkdir()
+    monkeypatch.chdir(linked / "sub")
     code, out, err = run_command(capsys, "init", "--yes")
     assert (code, err) == (0, "")
+    assert f"  runs hooks only from the folder in which it starts: start it in {linked}, or " in out
     assert f"in the worktree {nested}: create .mcp.json, create {SETTINGS}\n" in out
     for root in (project, linked, nested):
         assert json.loads((root / SETTINGS).read_text())["hooks"]["PreToolUse"]
@@ -288,3 +290,15 @@ def test_tracked_file_whose_folder_was_removed_is_left_as_it_is(project: Path) -
     found = plan(here(), Choices(["claude-code"], worktrees=[linked]))
     assert [it.path for it in found.skipped] == [project / SETTINGS, linked / SETTINGS]
     assert linked / ".mcp.json" in [it.path for it in found.hosts]
+
+
+def test_claude_code_that_starts_in_a_subfolder_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_up("claude-code", "codex")
+    folder = project / "packages" / "app"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    [found] = project_findings()
+    assert (found.name, found.level) == ("folder", "warn")
+    assert f"start it in {project}, or put the hooks into ~/.claude/settings.json" in found.text
+    shutil.copytree(project / ".claude", folder / ".claude")
+    assert project_findings() == []
