@@ -79,7 +79,7 @@ def commit_line(command: str) -> str:
     """The line of a pre-commit hook that checks claims. `command`: the path of holdlog, or its name where the file is
     shared. If it is missing or does not start, the line warns, and the commit passes."""
     check = '{ command -v "$holdlog" >/dev/null && "$holdlog" check --staged; }'
-    warning = 'echo "holdlog: $holdlog is missing or does not start, so claims are not checked" >&2'
+    warning = 'echo "holdlog: $holdlog is missing or does not start, so holdlog check is skipped" >&2'
     fails = f'{{ "$holdlog" --version >/dev/null 2>&1 && exit 1 || {warning}; }}'
     return f"holdlog={shlex.quote(command)}; {check} || {fails}  {_COMMIT_MARK}"
 

@@ -19,6 +19,7 @@ from holdlog.adapters.hooks.worktrees import (
 )
 
 EXECUTABLE: Final = 0o755
+_CHECKS: Final = re.compile(r"holdlog['\"]? check\b")
 _SHELLS: Final = re.compile(r"#!.*\b(?:sh|bash|dash|zsh|ksh)\b")
 _MANAGERS: Final = {
     ".husky": f"add to .husky/pre-commit: {commit_line('holdlog')}",
@@ -45,12 +46,12 @@ def commit_hook(project: Project, records: Records, tracked: bool, undo: bool) -
     is_shared = before is not None and is_tracked(path)
     if is_shared and not tracked:
         todo = f"use --tracked, or {'remove from' if undo else 'run in'} it: holdlog check --staged"
-        is_done = ("holdlog check" in (before or "")) != undo
+        is_done = bool(_CHECKS.search(before or "")) != undo
         return None if is_done else Skipped(path, f"is tracked by git, so it is left as it is: {todo}")
     what, without = "checks claims before a commit", without_own_lines(before or "")
     if undo:
         return edit_of(records, path, what, before, without, None)
-    if "holdlog check" in without:
+    if _CHECKS.search(without):
         return None  # a person wrote it
     for name, advice in () if without != (before or "") else _MANAGERS.items():
         if (project.root / name).exists():

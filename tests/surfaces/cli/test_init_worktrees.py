@@ -196,7 +196,7 @@ def test_commit_passes_with_one_line_once_holdlog_is_uninstalled(
     shutil.rmtree(environment)
     done = subprocess.run(commit, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
-    assert "holdlog is missing or does not start, so claims are not checked" in done.stderr
+    assert "holdlog is missing or does not start, so holdlog check is skipped" in done.stderr
 
 
 def test_doctor_lists_each_worktree_as_guarded_or_not(project: Path) -> None:
@@ -258,6 +258,7 @@ def test_hook_of_the_page_about_git_checks_or_lets_the_commit_pass(name: str, pr
     script = page.partition("**By hand.**")[2].partition("```sh\n")[2].partition("```")[0]
     subprocess.run(["sh", "-ec", script], check=True)
     hook = project / ".git" / "hooks" / "pre-commit"
+    assert plan(here(), Choices(["cursor"])).git_hook == []
     hook.write_text(hook.read_text().replace(f"{shutil.which('holdlog')}", f"{project.parent}/{name}"))
     (project.parent / "holdlog").write_text("#!/bin/sh\necho held >&2\nexit 1\n")
     (project.parent / "holdlog").chmod(0o755)

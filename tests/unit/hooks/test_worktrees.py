@@ -101,7 +101,7 @@ def test_commit_line_blocks_if_a_file_is_held_and_else_not(shell: str, folder: s
     os.remove(free)
     code, shown = run_line(commit_line(free), shell=shell)
     assert (code, shown.count("\n"), "went on\n" in shown) == (0, 2, True)
-    assert "is missing or does not start, so claims are not checked" in shown
+    assert "is missing or does not start, so holdlog check is skipped" in shown
 
 
 @pytest.mark.parametrize("script", ["exit 126", "exit 1"], ids=["no interpreter", "no package"])
