@@ -42,6 +42,9 @@ _NAMELESS: Final = {
     "Cs": "a lone surrogate",
 }
 
+_UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Categories of characters that no name of an agent or resource contains."""
+
 _NO_SCRIPT: Final = re.compile(
     "ALEF|BET|BLACK-LETTER|COMBINING|DALET|DOUBLE-STRUCK|EULER|FEMININE|GIMEL|IDEOGRAPHIC|INFORMATION|MASCULINE|MASU"
     "|MATHEMATICAL|MICRO|MUSICAL|PHAISTOS|PLANCK|ROMAN|SCRIPT|TURNED|VARIATION|VEDIC|ZNAMENNY"
@@ -105,6 +108,22 @@ def require_allowed(text: str) -> str:
     except UnicodeEncodeError as refused:
         raise ValueError(f"must not contain {_called(text[refused.start])}") from None
     return text
+
+
+def refused_positions(text: str) -> set[int]:
+    """Where `require_allowed` or `name` refuses a character of text in NFC, other than a blank at an end."""
+    if text.isascii() and text.isprintable():
+        return set()
+    found = {at for at, it in enumerate(text) if appears_blank(it) or unicodedata.category(it) in _UNPRINTABLE}
+    probe = "".join("x" if at in found else it for at, it in enumerate(text))
+    while True:
+        try:
+            _freeform_class().enforce(probe)
+        except UnicodeEncodeError as refused:
+            found.add(refused.start)
+            probe = f"{probe[: refused.start]}x{probe[refused.start + 1 :]}"
+        else:
+            return found
 
 
 def appears_blank(character: str) -> bool:

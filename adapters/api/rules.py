@@ -1,8 +1,10 @@
 """What the requests of one caller share: settings, clocks, grants, names of resources, and what responses may show."""
 
 import logging
+import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Self, TypeVar
 
@@ -91,6 +93,27 @@ class RequestRules:
         if workspaces is None or not isinstance(given, str):
             return text(given, argument, _CLAIMABLE)
         return _spelled(workspaces.claimable, given, argument)
+
+    def file(self, path: str, argument: str = "resource") -> str | None:
+        """The canonical name of the file at a path, encoded if it cannot be claimed as it is called; None if
+        it is in no workspace."""
+        workspaces = self.settings.workspaces
+        if workspaces is None:
+            return text(path, argument, _CLAIMABLE)
+        try:
+            return workspaces.file(path)
+        except ValueError as error:
+            raise InvalidError(f"{argument}: {error}") from None
+
+    def find(self, given: str, argument: str = "resource") -> str | None:
+        """Like `resource`, for what may also be the path of a file that cannot be claimed as it is called, whether it
+        exists or not; None if it is in no workspace."""
+        if self.settings.workspaces is None or "://" in given:
+            return self.resource(given, argument)
+        if not os.path.isabs(given):
+            with suppress(InvalidError):
+                return self.claimable(given, argument)
+        return self.file(given, argument)
 
     def receipt(self, given: object) -> str:
         """The salted hash, as stored in leases. Raises InvalidError."""

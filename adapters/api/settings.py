@@ -64,14 +64,24 @@ class ResourceNames(Protocol):
     def claimable(self, text: str) -> str:
         """Like `canonical`, but for a new claim. Also raises ValueError for a name that protects nothing."""
 
+    def file(self, path: str) -> str | None:
+        """The canonical name of the file at a path, whatever it is called; None if it is in no workspace.
+        Raises ValueError."""
+
     def located(self, text: str) -> "WorkspacePath | None":
-        """The workspace of a resource and its path there. Raises ValueError."""
+        """The workspace of a resource or an absolute path, and the path there. Raises ValueError."""
 
     def shown(self, resource: str) -> str:
         """A name for a stored resource that `canonical` accepts."""
 
     def is_folder(self, resource: str) -> bool:
         """Whether a stored resource is the name of a folder that exists."""
+
+    def is_gone(self, text: str) -> bool:
+        """Whether a name is that of a file in a workspace that is not known (any more), such as a removed worktree."""
+
+    def is_nested(self, resource: str) -> bool:
+        """Whether a stored resource is in a repository with its own store inside a workspace."""
 
     def is_missing(self, resource: str, given: str) -> bool:
         """Whether no file exists, or is likely to exist, under a stored resource that the caller passed as `given`."""

@@ -22,9 +22,11 @@ Facts = tuple[str, str, str, str]
 
 
 class BoardWithSessions(claims.Board):
-    """The board, and the sessions of the claims: by resource as shown, and version. JSON leaves them out."""
+    """The board, and the sessions of the claims: by resource as shown, and version; and the resources whose folder is
+    gone. JSON leaves them out."""
 
     sessions: dict[tuple[str, int], str] = Field(default={}, exclude=True)
+    gone: frozenset[str] = Field(default=frozenset(), exclude=True)
 
 
 def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> Query[BoardWithSessions]:
@@ -35,18 +37,22 @@ def board_with_sessions(requests: Any, agent: str | None, after: str | None) -> 
         shown = requests.rules.spell
         grants = [(shown(claim.resource), grant) for claim in reader.claims(None, -1) for grant in claim.grants]
         sessions = {(name, grant.version): grant.session for name, grant in grants if grant.session is not None}
-        return BoardWithSessions(**found.__dict__, sessions=sessions)
+        workspaces = requests.rules.settings.workspaces
+        names = (it.resource for it in found.claims)
+        gone = frozenset(filter(workspaces.is_gone, names) if workspaces is not None else ())
+        return BoardWithSessions(**found.__dict__, sessions=sessions, gone=gone)
 
     return Query(answer, large=True)
 
 
 def describe_board(board: claims.Board) -> str:
     sessions = board.sessions if isinstance(board, BoardWithSessions) else {}
+    gone = board.gone if isinstance(board, BoardWithSessions) else frozenset()
 
     def facts(held: claims.Held) -> Facts:
         left = f"expires in {duration(held.expires_in_seconds)}"
         return (
-            left if held.holder_connected else f"{left}, not connected",
+            f"{left}{'' if held.holder_connected else ', not connected'}{', gone' if held.resource in gone else ''}",
             _note(held.holder_note),
             ", ".join(filter(None, (held.agent_name, held.agent_model))),
             session_start(sessions.get((held.resource, held.version))),

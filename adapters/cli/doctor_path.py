@@ -2,10 +2,14 @@
 
 import json
 import os
+import shlex
+import sqlite3
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from holdlog.adapters.operating_system.location import LocationError
 from holdlog.adapters.operating_system.paths import Workspace
 from holdlog.adapters.policy.in_force import (
     FolderRule,
@@ -17,6 +21,7 @@ from holdlog.adapters.policy.in_force import (
 )
 from holdlog.adapters.policy.policy import FILE
 from holdlog.adapters.stores.event_log.findings import Level
+from holdlog.adapters.stores.sqlite.held import lease_file
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
@@ -133,3 +138,19 @@ def project_finding() -> tuple[Level, str] | None:
     if policy is None or not (policy["exists"] or policy["uncommitted"] or policy["problem"]):
         return None
     return policy_finding(policy)
+
+
+def gone_finding(location: Path | str) -> tuple[Level, str] | None:
+    """A line about claims of files whose worktree or folder is gone; None if there are none."""
+    if not isinstance(location, Path):
+        return None
+    from holdlog.adapters.cli.settings import workspaces_here
+
+    with suppress(sqlite3.Error, LocationError), lease_file(location) as leases:
+        gone = list(filter(workspaces_here().is_gone, leases.resources()))
+        if gone:
+            return "warn", (
+                f"the folder of {len(gone)} claim{'s' if len(gone) > 1 else ''} is gone, the first: {gone[0]};"
+                f" to release it: holdlog release {shlex.quote(gone[0])} --force --reason TEXT"
+            )
+    return None

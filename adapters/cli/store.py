@@ -132,7 +132,7 @@ def run_doctor(options: argparse.Namespace) -> int:
         return examine_client(options.client, options.live_test, options.json)
     if options.live_test:
         raise InvalidError("--live-test: needs --client NAME")
-    from holdlog.adapters.cli.doctor_path import project_finding
+    from holdlog.adapters.cli.doctor_path import gone_finding, project_finding
     from holdlog.adapters.cli.texts import NEXT_STEP
     from holdlog.adapters.compose import examine, store_exists
     from holdlog.adapters.operating_system.location import without_password
@@ -144,6 +144,8 @@ def run_doctor(options: argparse.Namespace) -> int:
     else:
         with Bar("doctor") as bar:
             findings = examine(location, bar.draw)
+    if (gone := gone_finding(location)) is not None:
+        findings.append(Finding("claims", *gone))
     if (policy := project_finding()) is not None:
         findings.append(Finding("policy", *policy))
     if options.db is None:

@@ -9,14 +9,14 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from holdlog.adapters.hooks.files import Targets, named_path, targets
+from holdlog.adapters.hooks.files import Targets, local_path, named_path, targets
 from holdlog.adapters.hooks.git import GitCommand
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
-Client = Literal["claude", "codex", "cursor", "opencode", "agent"]
+Client = Literal["claude", "codex", "cursor", "opencode", "vscode", "agent"]
 
 EVENTS: Final = get_args(Event)
-SHARED_SERVER: Final = frozenset({"cursor", "opencode"})
+SHARED_SERVER: Final = frozenset({"cursor", "opencode", "vscode"})
 """Hosts whose sessions share one server, so that each session is an agent."""
 PLAIN: Final = frozenset({"opencode", "agent"})
 """Clients that read the plain form."""
@@ -36,15 +36,21 @@ _EVENT_OF: Final[Mapping[str, Event]] = {
     "afterfileedit": "post-edit",
     "beforereadfile": "read",
     "userpromptsubmit": "prompt",
+    "userpromptsubmitted": "prompt",
     "beforesubmitprompt": "prompt",
     "sessionstart": "start",
     "stop": "turn-end",
+    "agentstop": "turn-end",
     "subagentstop": "subagent-end",
     "sessionend": "session-end",
 }
 
-READS: Final = frozenset({"Read", "NotebookRead"})
+READS: Final = frozenset({"Read", "NotebookRead", "read_file", "read"})
 """Tools that read a file."""
+_MARKS: Final = b"\xef\xbb\xbf"
+"""A byte order mark. Some pipes on Windows add one, and some hosts another."""
+_FOREIGN: Final = frozenset({"hookEventName", "sessionId", "toolName", "toolArgs"})
+"""Fields of VS Code and Copilot, which run the hooks of Claude Code, too."""
 _NAMING: Final = ("claim", "release", "register")
 """Ends of the names of our tools whose argument `agent` is the caller; in others it is a filter."""
 
@@ -89,33 +95,50 @@ class NotAHookCallError(BadInputError):
     """The input is malformed, or names no event or session."""
 
 
+def read_json(text: bytes) -> object:
+    """The JSON of a host; None if it is not JSON."""
+    while text.startswith(_MARKS):
+        text = text[len(_MARKS) :]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def folder_of(given: Mapping[str, Any]) -> str:
+    """The folder in which the agent works; empty if the host names none."""
+    return local_path(_text(given, "cwd") or next(iter(_texts(given.get("workspace_roots"))), ""))
+
+
 def parse(given: object, event: str | None) -> HookCall | None:
-    """Read the host's input; None for an event that needs nothing. `event`: named on the command line. Raises
-    BadInputError."""
+    """Read the host's input; None for an event that needs nothing, and for one of a host that runs the hooks of
+    another one in a form that is not known. `event`: named on the command line. Raises BadInputError."""
     if not isinstance(given, dict):
         raise NotAHookCallError("the input must be a JSON object")
     if event is not None and event not in EVENTS:
         raise BadInputError(f"the event must be one of {', '.join(EVENTS)}")
-    name = _text(given, "hook_event_name")
+    name = _text(given, "hook_event_name", "hookEventName")
     found = event or _EVENT_OF.get(name.lower())
-    if found is None:
-        if name:
+    session = _text(given, "conversation_id", "session_id", "sessionId")
+    if name and found is None:
+        return None
+    if not (found and session):
+        if not _FOREIGN.isdisjoint(given):
             return None
         raise NotAHookCallError(
-            "hook_event_name: is missing; name the event in the command or the URL, such as pre-edit"
+            "session_id: is missing"
+            if found
+            else "hook_event_name: is missing; name the event in the command or the URL, such as pre-edit"
         )
-    session = _text(given, "conversation_id") or _text(given, "session_id")
-    if not session:
-        raise NotAHookCallError("session_id: is missing")
     client = _client_of(given, name)
-    folder = _text(given, "cwd") or next(iter(_texts(given.get("workspace_roots"))), "") or os.getcwd()
+    folder = folder_of(given) or os.getcwd()
     agent = _text(given, "agent_id") or _text(given, "subagent_id")
     if client in SHARED_SERVER and found != "subagent-end":
         agent = agent or session
-    if found == "post-edit" and _text(given, "tool_name") in READS:
+    tool = _text(given, "tool_name", "toolName") or ("Bash" if name == "beforeShellExecution" else "")
+    if found == "post-edit" and tool in READS:
         found = "read"
-    tool_input = _object(given.get("tool_input")) or given
-    tool = _text(given, "tool_name") or ("Bash" if name == "beforeShellExecution" else "")
+    tool_input = _object(given.get("tool_input", given.get("toolArgs"))) or given
     called = tool_input.get("agent") if "holdlog" in tool.lower() and tool.endswith(_NAMING) else None
     if tool and found != "read":
         changed = targets(tool, tool_input, folder)
@@ -143,17 +166,21 @@ def parse(given: object, event: str | None) -> HookCall | None:
 
 def denial(call: HookCall, reason: str) -> dict[str, Any]:
     """The output that keeps the host from running the tool."""
-    if call.client == "cursor":
-        return {"permission": "deny", "user_message": reason, "agent_message": reason}
     if call.client in PLAIN:
         return {"decision": "deny", "reason": reason}
-    return {
+    claude = {
         "hookSpecificOutput": {
             "hookEventName": call.name,
             "permissionDecision": "deny",
             "permissionDecisionReason": reason,
         }
     }
+    if call.client == "cursor":  # it also runs the hooks of Claude Code, under their names
+        cursor = {"permission": "deny", "user_message": reason, "agent_message": reason}
+        return cursor | (claude if call.name[:1].isupper() else {})
+    if call.client == "vscode":  # Copilot reads it at the top
+        return {"permissionDecision": "deny", "permissionDecisionReason": reason} | claude
+    return claude
 
 
 def warning(call: HookCall, text: str) -> dict[str, Any]:
@@ -178,7 +205,11 @@ def add_context(call: HookCall, text: str) -> dict[str, Any]:
 
 
 def _client_of(given: Mapping[str, Any], name: str) -> Client:
-    if "cursor_version" in given or "workspace_roots" in given or name[:1].islower():
+    if "cursor_version" in given or "workspace_roots" in given:
+        return "cursor"
+    if name and not _FOREIGN.union({"timestamp"}).isdisjoint(given):
+        return "vscode"
+    if name[:1].islower():
         return "cursor"
     if not name:
         return "opencode" if given.get("client") == "opencode" else "agent"
@@ -201,19 +232,20 @@ def _plain_paths(given: Mapping[str, Any]) -> list[str]:
 
 
 def _object(given: object) -> dict[str, Any]:
-    """The input of a tool, which Cursor passes as JSON in a string for MCP."""
+    """The input of a tool, which Cursor passes as JSON in a string for MCP. A text that is not JSON is a patch."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
         except (ValueError, RecursionError):
-            return {}
+            return {"input": given}
     return given if isinstance(given, dict) else {}
 
 
-def _text(given: Mapping[str, Any], name: str) -> str:
-    """A text of the input, empty if it is missing. Characters that neither a path nor UTF-8 can have are replaced."""
-    found = given.get(name)
-    return found.replace("\0", "?").encode(errors="replace").decode() if isinstance(found, str) else ""
+def _text(given: Mapping[str, Any], *names: str) -> str:
+    """The first text of these fields, empty if they are missing. Characters that neither a path nor UTF-8 can have are
+    replaced."""
+    found = next((given[name] for name in names if isinstance(given.get(name), str) and given[name]), "")
+    return str(found).replace("\0", "?").encode(errors="replace").decode()
 
 
 def _is_path(path: str) -> bool:

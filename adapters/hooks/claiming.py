@@ -1,10 +1,11 @@
 """Hooks that read or change claims: with an open store, that of the hook's process or of its host's server."""
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
@@ -18,6 +19,7 @@ from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.session import HookSession, name_of, own_session, session_of
 from holdlog.adapters.hooks.texts import (
     describe_denial,
+    describe_elsewhere,
     describe_human,
     describe_losses,
     describe_session,
@@ -30,7 +32,10 @@ from holdlog.adapters.policy.in_force import FolderRule, project_policy, rule_be
 from holdlog.adapters.policy.policy import DEFAULT_RULE, PathRule, Policy
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.names import allowed_agent_name
-from holdlog.domain.refusals import BusyError, HoldlogError, InvalidError
+from holdlog.domain.refusals import BusyError, HoldlogError, UnavailableError
+
+MAX_WARNED: Final = 256 * 1024
+"""Bytes of the list of files about whose other worktrees a session was warned."""
 
 
 def perform(
@@ -196,7 +201,7 @@ class HookWork:
         denied, if the policy is to deny it."""
         reason = None
         for path in self._call.real_paths:
-            read, resource = self._reads.of(path), self._holder.resource(path)
+            read, resource = self._reads.of(path), self._holder.file(path)
             if read is None or resource is None or self._reads.is_current(path):
                 continue
             digest = digest_of(path)
@@ -219,13 +224,14 @@ class HookWork:
             now, claim, read = read_now(path), self._noted(path), self._reads.of(path)
             known = read.latest if read is not None else claim.digest if claim is not None else ""
             if now.digest != known and (now.digest == MISSING or len(now.digest) == SHA256_LENGTH):
-                with suppress(InvalidError):  # outside of every workspace
-                    self._holder.record_change(path, self._name, None if now.digest == MISSING else now.digest)
+                self._holder.record_change(path, self._name, None if now.digest == MISSING else now.digest)
             self._reads.note(path, now)
 
     def _claim_all(self) -> str | None:
-        """Claim what the call is about to change, or nothing. Returns why the edit is denied."""
+        """Claim what the call is about to change, or nothing. Returns why the edit is denied. Raises HoldlogErrors if
+        some files are not guarded."""
         new: list[str] = []
+        failed: HoldlogError | None = None
         for path in self._call.paths:
             rule, below, is_complete = self._rule_of(path)
             name = os.path.relpath(path, self._call.folder) + (f"/{below}" if below else "")
@@ -236,9 +242,6 @@ class HookWork:
             try:
                 if self._claim(path):
                     new.append(os.path.realpath(path))
-            except InvalidError as error:
-                if not str(error).startswith("resource:"):  # outside of every workspace, or not a name for a claim
-                    raise
             except BusyError as refusal:
                 if self._holder.is_own(refusal.hold, self._names_of_others()):
                     continue
@@ -247,6 +250,12 @@ class HookWork:
                     continue
                 bound = self._session.server != "" or self._call.client == "codex"
                 return self._denied(path, new, describe_denial(self._engine, refusal.hold, self._name, bound))
+            except UnavailableError:
+                raise
+            except HoldlogError as error:  # the other files are guarded nevertheless
+                failed = failed or error
+        if failed is not None:
+            raise failed
         return None
 
     def _denied(self, path: str, new: list[str], reason: str) -> str:
@@ -257,9 +266,15 @@ class HookWork:
         return reason
 
     def _claim(self, path: str) -> bool:
-        """Claim a file, and note it. Returns whether the agent did not hold it before."""
+        """Claim a file, and note it. Returns whether the agent did not hold it before: a file outside of every
+        workspace never is."""
         real = os.path.realpath(path)
-        resource, version, is_new = self._holder.claim(path, self._name)
+        claimed = self._holder.claim(path, self._name)
+        if claimed is None:
+            return False
+        resource, version, is_new, elsewhere = claimed
+        if self._call.event == "pre-edit":
+            self._warn_of_others(resource, elsewhere)
         before = self._noted(real)
         if is_new and not self._losses:
             self._note_losses()
@@ -267,6 +282,16 @@ class HookWork:
             claim = HookClaim(self._call.agent, real, resource, version, self._name, is_new, digest_of(real))
             self._notes.note(claim)
         return is_new
+
+    def _warn_of_others(self, resource: str, elsewhere: Sequence[tuple[str, str]]) -> None:
+        """Warn once, for each file and agent, that others edit the same file in another worktree."""
+        others = [it for it in elsewhere if it[1] != self._name]
+        text = describe_elsewhere(self._engine, resource, others) if others else ""
+        file = f"{self._session.held_by}.elsewhere"
+        line = json.dumps([self._call.agent, resource])
+        if text and line not in self._files.text_of(file, MAX_WARNED).splitlines():
+            self._files.append(file, f"{line}\n")
+            self._warnings.append(text)
 
     def _noted(self, path: str) -> HookClaim | None:
         return self._notes.claims.get((self._call.agent, path))
@@ -281,10 +306,12 @@ class HookWork:
         self._notes.claims.pop((claim.by, claim.path), None)
         name = self._notes.names.setdefault(claim.by, claim.agent)
         try:
-            resource, version, is_new = self._holder.claim(claim.path, name)
+            claimed = self._holder.claim(claim.path, name)
         except HoldlogError:  # somebody waited for it: the next edit is denied
             return
-        self._notes.note(claim._replace(resource=resource, version=version, agent=name, made=is_new))
+        if claimed is not None:
+            resource, version, is_new, _ = claimed
+            self._notes.note(claim._replace(resource=resource, version=version, agent=name, made=is_new))
 
     def _rename(self, name: str) -> None:
         """The agent calls itself `name` in our tools: its claims get that name, because another name is another
@@ -326,8 +353,10 @@ class HookWork:
                 return
 
     def _release_unchanged(self) -> None:
-        """Release what the agent did not change, or what git has committed."""
+        """Release what the agent did not change, or what git has committed; with paths, only those."""
         own = [it for it in self._notes.claims.values() if it.by == self._call.agent and it.made]
+        if self._call.paths:
+            own = [it for it in own if it.path in self._call.real_paths]
         kept = uncommitted([it.path for it in own if digest_of(it.path) != it.digest])
         self._release(lambda it: it in own and it.path not in kept)
 

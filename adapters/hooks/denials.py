@@ -51,6 +51,6 @@ class Denials:
 
     def _is_of_another(self, denial: Denial, digest: str) -> bool:
         """Whether another session has recorded this content of a file since its edit was denied."""
-        resource = self._holder.resource(denial.path)
+        resource = self._holder.file(denial.path)
         change = None if resource is None else self._holder.change_by_another(resource, denial.at, None)
         return change is not None and (change.sha256 or MISSING) == digest

@@ -1,9 +1,9 @@
 """Claims of one session, as hooks make and release them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdlog.adapters.api.claims.files import FileChange, change_by_another
 from holdlog.adapters.api.values.responses import Lost
@@ -27,6 +27,16 @@ def allow(command: AnyCommand, caller: Caller) -> None:
     """A check that refuses nothing."""
 
 
+class ClaimedFile(NamedTuple):
+    """A claim of a file. `is_new`: the agent did not hold it before. `elsewhere`: the workspaces in which the same path
+    is held, with the holders."""
+
+    resource: str
+    version: int
+    is_new: bool
+    elsewhere: Sequence[tuple[str, str]] = ()
+
+
 class Holder:
     """A session that claims in a context, within its grants. `check`: raises for a command under a name that belongs to
     somebody else. `sessions`: this one, and those that held claims of the same agents before."""
@@ -43,16 +53,20 @@ class Holder:
         """Another session of the same caller."""
         return Holder(self._context, session, self._check)
 
-    def claim(self, path: str, agent: str) -> tuple[str, int, bool]:
-        """Claim a file, or everything below a folder. Returns the resource, the version, and whether the agent did not
-        hold it before. Raises BusyError, InvalidError for a path outside of every workspace, other HoldlogErrors."""
-        call = self._context.requests.claims.claim(f"{path}/" if os.path.isdir(path) else path, agent)
+    def claim(self, path: str, agent: str) -> ClaimedFile | None:
+        """Claim a file, or everything below a folder; None if it is in no workspace. Raises BusyError, other
+        HoldlogErrors."""
+        resource = self._context.requests.rules.file(f"{path}/" if os.path.isdir(path) else path)
+        if resource is None:
+            return None
+        call = self._context.requests.claims.claim(resource, agent, is_stored=True)
         lease = min(call.command.lease, LONGEST_UNKEPT) if self.caller.server == BY_LEASE else call.command.lease
         command = call.command.model_copy(update={"most": MAX_CLAIMS, "lease": lease})
         self._check(command, self.caller)
         call = call._replace(command=command, again=command)
         body = self.engine.claim(call, self.caller).body()
-        return call.command.resource, body["version"], body["status"] == "claimed"
+        others = [(it["workspace"], it["held_by"]) for it in body.get("also_claimed_in", ())]
+        return ClaimedFile(resource, body["version"], body["status"] == "claimed", others)
 
     def release(self, claim: HookClaim) -> None:
         """Release a claim; nothing if it has ended."""
@@ -85,9 +99,11 @@ class Holder:
         return hold.same_name and self.session.startswith("hook-") and is_over_http
 
     def record_change(self, path: str, agent: str, sha256: str | None) -> None:
-        """Record that the agent changed a file. Raises InvalidError for a path outside of every workspace."""
+        """Record that the agent changed a file; nothing if it is in no workspace. Raises HoldlogErrors."""
         rules = self._context.requests.rules
-        resource = rules.claimable(path)
+        resource = rules.file(path)
+        if resource is None:
+            return
         rules.require("claim", resource)
         command = RecordFileChange(resource=resource, agent=agent, sha256=sha256)
         self._check(command, self.caller)
@@ -112,9 +128,16 @@ class Holder:
         mine = (it for it in found if it.kind == "held" and it.principal == self.caller.principal)
         return sorted(it for it in mine if it.deadline > now)
 
-    def resource(self, path: str) -> str | None:
-        """The name under which `path` is claimed, as an agent passes it to our tools; None if it names nothing."""
+    def file(self, path: str) -> str | None:
+        """The name under which the file at `path` is claimed; None if it is in no workspace."""
         try:
-            return self.engine.requests.rules.claimable(path)
+            return self.engine.requests.rules.file(path)
+        except InvalidError:
+            return None
+
+    def resource(self, name: str) -> str | None:
+        """What an agent names in our tools, as it is stored; None if it names nothing."""
+        try:
+            return self.engine.requests.rules.claimable(name)
         except InvalidError:
             return None

@@ -9,6 +9,7 @@ from holdlog.adapters.hooks.calls import BadInputError, HookCall, NotAHookCallEr
 from holdlog.adapters.hooks.claiming import perform
 from holdlog.adapters.hooks.holder import Check
 from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.problems import add_problem, is_new_problem
 from holdlog.adapters.hooks.session import own_session
 from holdlog.adapters.operating_system.location import is_url, state_location
 from holdlog.adapters.operating_system.private import make_private_folder
@@ -43,7 +44,11 @@ def _perform(context: RequestContext, call: HookCall, files: HookFiles, check: C
     call = call._replace(paths=tuple(paths))
     caller = context.caller.model_copy(update={"server": BY_LEASE})
     bound = BoundServer(BY_LEASE, own_session(call, context.engine.identity))
-    return perform(context._replace(caller=caller), call, files, bound, check)
+    output = perform(context._replace(caller=caller), call, files, bound, check)
+    if is_new_problem(call, files):
+        files.record_failure(call.event, f"{call.problem}; the edit is not guarded")
+        return add_problem(call, output)
+    return output
 
 
 def _describe(error: Exception, context: RequestContext) -> str:

@@ -16,9 +16,20 @@ from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import find_server
-from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall, parse
+from holdlog.adapters.hooks.calls import SHARED_SERVER, BadInputError, HookCall, folder_of, parse, read_json
 from holdlog.adapters.hooks.notes import HookFiles, Notes
+from holdlog.adapters.hooks.problems import add_problem, is_new_problem
 from holdlog.adapters.hooks.reads import Reads, read_now
+from holdlog.adapters.hooks.repositories import (
+    POLICY_FILE,
+    Repositories,
+    UsedRepository,
+    is_denial,
+    merge,
+    name_repository,
+    split,
+    working_in,
+)
 from holdlog.adapters.hooks.session import name_of, session_of
 from holdlog.adapters.operating_system.location import find_store, project_root, state_location
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
@@ -31,8 +42,6 @@ GRACE_SECONDS: Final = 0.3
 """Until a hook that does not end after `SECONDS` is ended."""
 MAX_REPORT: Final = 300
 """Characters."""
-POLICY_FILE: Final = "holdlog.toml"
-"""As in policy.py, which takes long to import."""
 
 
 class OutOfTimeError(BaseException):
@@ -48,20 +57,68 @@ def run(words: Sequence[str]) -> int:
         with _limited():
             given = _read()
             _enter(given)
-            store = _find_opted_in()
-            if store is not None:
-                files = HookFiles(store)
+            own = _find_opted_in()
+            if own is not None:
+                files = HookFiles(own.store)
                 call = parse(given, event)
                 if call is not None:
-                    call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
-                    output = _answer(call, store, files)
-            elif not isinstance(given, dict):
+                    output = _answer_parts(call, own)
+                    if is_new_problem(call, files):
+                        output = add_problem(call, output)
+                        _report(call.event, BadInputError(call.problem), files)
+            elif isinstance(given, dict):
+                output = _answer_elsewhere(given, event)
+            else:
                 raise BadInputError("the input must be a JSON object")
     except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
         _report(event, error, files)
     if output:
         _write(output)
     return 0
+
+
+def _answer_elsewhere(given: dict[str, Any], event: str | None) -> dict[str, Any]:
+    """Answer for an agent in a repository that does not use holdlog: it may edit files of one that does. Its shell
+    commands are not read, and what else it passes is not reported there."""
+    named = given.get("tool_input") or given
+    if not isinstance(named, dict) or "command" in named:
+        return {}
+    with suppress(BadInputError):
+        call = parse(given, event)
+        if call is not None and call.paths:
+            return _answer_parts(call, None)
+    return {}
+
+
+def _answer_parts(call: HookCall, own: UsedRepository | None) -> dict[str, Any]:
+    """Answer a call in each store that it concerns. If one denies it, the others release what it has claimed there."""
+    if os.environ.get("HOLDLOG_DB") or os.environ.get("HOLDLOG_DB_FILE"):
+        parts = [] if own is None else [(own, call)]
+    else:
+        parts = split(call, own, os.environ)
+    outputs = list[dict[str, Any]]()
+    for number, (repository, part) in enumerate(parts):
+        output = _answer_part(repository, part, len(parts) == 1)
+        if is_denial(output):
+            for before, granted in parts[:number]:
+                _answer_part(before, granted._replace(event="turn-end"), is_only=False)
+            return output
+        outputs.append(output)
+    return merge(outputs)
+
+
+def _answer_part(repository: UsedRepository, call: HookCall, is_only: bool) -> dict[str, Any]:
+    """Answer in one store. What fails there leaves no file of another store unguarded."""
+    files = HookFiles(repository.store)
+    call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
+    try:
+        with working_in(repository):
+            return name_repository(_answer(call, repository.store, files), call, repository)
+    except Exception as error:
+        if is_only and not repository.root:
+            raise
+        _report(call.event, error, files)
+        return {}
 
 
 def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
@@ -72,7 +129,7 @@ def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
         with suppress(sqlite3.Error), lease_file(store) as leases:
             session = session_of(call, server, Identity(leases.salt)).held_by
             if server is not None and call.client not in SHARED_SERVER and call.event != "subagent-end":
-                files.set_paused(session, call.event == "turn-end")
+                files.set_paused(session, call.event == "turn-end" and not call.paths)
             reads = Reads(files, session, call.agent)
             if call.event == "read":
                 for path in call.real_paths:
@@ -127,10 +184,7 @@ def _read() -> object:
     text = sys.stdin.buffer.read(MAX_INPUT + 1)
     if len(text) > MAX_INPUT:
         raise BadInputError(f"standard input is larger than {MAX_INPUT // 1024 // 1024} MB")
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    return read_json(text)
 
 
 def _enter(given: object) -> None:
@@ -138,33 +192,33 @@ def _enter(given: object) -> None:
     the one in which the host started the hook. Raises BadInputError for the plain form."""
     if not isinstance(given, dict):
         return
-    folder, roots = given.get("cwd"), given.get("workspace_roots")
-    if not folder and isinstance(roots, list) and roots:
-        folder = roots[0]
-    if isinstance(folder, str) and folder:
+    if folder := folder_of(given):
         try:
             os.chdir(folder)
         except (OSError, ValueError):
-            if not given.get("hook_event_name"):
+            if not given.get("hook_event_name") and not given.get("hookEventName"):
                 raise BadInputError("cwd: must be a folder that exists") from None
 
 
-def _find_opted_in() -> Path | None:
-    """The store; None if the repository has neither a store nor a `holdlog.toml`. Raises LocationError."""
+def _find_opted_in() -> UsedRepository | None:
+    """The store of the agent's repository, or of the innermost one around that which has a store or a `holdlog.toml`;
+    None if there is none. Raises LocationError."""
     if os.environ.get("HOLDLOG_DB") or os.environ.get("HOLDLOG_DB_FILE"):
         from holdlog.adapters.cli.settings import location_of
 
         named = location_of(None)
         if not isinstance(named, Path):
             raise BadInputError("hooks need a store in a file, but HOLDLOG_DB names a database")
-        return named if os.path.exists(named) else None
+        return UsedRepository(named) if os.path.exists(named) else None
     store = find_store(None, os.environ, Path.cwd())
     if store.parent == state_location(os.environ):
         return None  # outside of every project
     if os.path.lexists(store):
-        return store
+        return UsedRepository(store)
     root = project_root(os.environ, Path.cwd())
-    return store if root is not None and os.path.isfile(root / POLICY_FILE) else None
+    if root is None or os.path.isfile(root / POLICY_FILE):
+        return None if root is None else UsedRepository(store)
+    return Repositories(None, os.environ).find(str(root))
 
 
 def _report(event: str | None, error: BaseException, files: HookFiles | None) -> None:

@@ -41,6 +41,13 @@ def describe_warning(engine: Engine, hold: Hold, rule: PathRule) -> str:
     )
 
 
+def describe_elsewhere(engine: Engine, resource: str, others: Sequence[tuple[str, str]]) -> str:
+    """Who edits the same file in other workspaces. `others`: the workspaces and the holders."""
+    listed = _listed([f"{_shown(agent)} in {_shown(workspace)}" for workspace, agent in others])
+    name = _shown(engine.requests.rules.spell(resource))
+    return f"holdlog: {name} is also claimed by {listed}: another copy of the file. Coordinate before you merge."
+
+
 def describe_human(name: str, rule: PathRule) -> str:
     """That only a person may change a file. `name`: its path as the agent knows it."""
     return (

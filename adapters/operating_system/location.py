@@ -196,6 +196,15 @@ def git_folders(folder: Path) -> GitFolders | None:
     return GitFolders(folder, resolved(git_folder), common)
 
 
+def has_store(root: Path) -> bool:
+    """Whether a folder is the root of a repository with a store."""
+    try:
+        git = git_folders(root)
+    except LocationError:
+        return False
+    return git is not None and os.path.lexists(git.common / "holdlog" / STORE_FILE)
+
+
 def _common_of(git_folder: Path) -> Path:
     """The common git folder, which a worktree's git folder names in `commondir`. A repository's or submodule's is its
     own."""

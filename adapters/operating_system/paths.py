@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from holdlog.domain.claims import resource as spelling
+from holdlog.domain.claims.file_name import encode_path
+from holdlog.domain.names import MAX_NAME
 
 
 class Workspace(NamedTuple):
@@ -34,7 +36,17 @@ class Workspace(NamedTuple):
     def resource(self, path: str) -> str:
         """The stored spelling of a path below the root. Raises ValueError."""
         path = self._key(path)
-        return spelling.canonical(path if self.is_bare(path) else f"file://{self.name}/{path}")
+        return spelling.canonical(self._start(path) + path)
+
+    def file(self, path: str) -> str:
+        """The stored spelling of a file's path below the root, encoded where a resource must not have such a name.
+        Raises ValueError."""
+        path = self._key(path)
+        start = self._start(path)
+        return spelling.canonical(start + encode_path(path, MAX_NAME - len(start)))
+
+    def _start(self, path: str) -> str:
+        return "" if self.is_bare(path) else f"file://{self.name}/"
 
     def is_bare(self, path: str) -> bool:
         """Whether a path is stored as a bare path."""

@@ -7,12 +7,14 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
+from unicodedata import normalize
 from urllib.parse import quote
 
 from holdlog.adapters.operating_system.location import (
     LocationError,
     avoided_folders,
     expanded,
+    has_store,
     own_location,
     resolved,
     start_folder,
@@ -20,6 +22,7 @@ from holdlog.adapters.operating_system.location import (
 from holdlog.adapters.operating_system.paths import Workspace, WorkspacePath, folds_case, followed, owner
 from holdlog.adapters.operating_system.worktrees import Linked, Stamp, find_repository, stamp
 from holdlog.domain.claims import resource as spelling
+from holdlog.domain.claims.file_name import encode_path
 from holdlog.domain.refusals import InvalidError
 
 DEFAULT_NAME: Final = "main"
@@ -62,8 +65,14 @@ class Workspaces:
 
     def canonical(self, text: str) -> str:
         """The canonical spelling of a resource: the path in the default workspace, `file://<workspace>/<path>` in
-        another, `custom://<name>` unchanged. Follows links as long as the result is in a workspace. If no workspace is
-        known, paths stay unchanged. Raises ValueError; the message names the rule."""
+        another, `custom://<name>` unchanged, as are names in a workspace that is not known (any more). Follows links as
+        long as the result is in a workspace. If no workspace is known, paths stay unchanged. An existing file whose
+        name cannot be claimed is spelled as by `file`. Raises ValueError; the message names the rule."""
+        if self._is_odd_file(text) and (resource := self.file(text)) is not None:
+            return resource
+        return spelling.canonical(text) if self.is_gone(text) else self._canonical(text)
+
+    def _canonical(self, text: str) -> str:
         if text in _ROOTS:
             raise ValueError(_ROOT_ITSELF)
         text = spelling.canonical(text)
@@ -75,18 +84,43 @@ class Workspaces:
             self._known = self._find()  # the stamps do not show that a worktree was moved
             return self._stored(text, self._known[0])
 
+    def _is_odd_file(self, text: str) -> bool:
+        """Whether a path is that of an existing file whose name cannot be claimed."""
+        try:
+            spelling.claimable(text)
+        except ValueError:
+            parts = text.split("/")
+            is_inside = any(part not in ("", ".") for part in parts) and ".." not in parts
+            return is_inside and os.path.lexists(os.path.join(self._start, text))
+        return False
+
     def claimable(self, text: str) -> str:
         """The canonical spelling for a new claim. Also refuses names that protect nothing, as `resource.claimable`
         does, and lists and line ranges of existing files. Raises ValueError, which says what to use instead."""
         spelling.require_well_formed(text)
         try:
-            resource = spelling.claimable(self.canonical(text))
+            resource = spelling.claimable(self._canonical(text))
         except ValueError:
             if text not in _ROOTS:
                 spelling.claimable(text)  # the error may name the exact character
             raise
         self._require_one_file(resource)
         return resource
+
+    def file(self, path: str) -> str | None:
+        """The canonical spelling of the file at a path, whatever its name, or of a folder with `/` at its end; None if
+        it is in no workspace. Raises ValueError for the root of one."""
+        slash = "/" if path.endswith("/") else ""
+        path = os.path.normpath(os.path.join(self._start, path)).replace(os.sep, "/") + slash
+        located = self._reached(path, self._fresh())
+        if located is None:
+            self._known = self._find()  # the stamps do not show that a worktree was moved
+            located = self._reached(path, self._known[0])
+        if located is None:
+            return None if self._known[0] else spelling.canonical(encode_path(normalize("NFC", path)))
+        if not located[1]:
+            raise ValueError(_ROOT_ITSELF)
+        return located[0].file(located[1])
 
     def shown(self, resource: str) -> str:
         """Spell a stored resource so that `canonical` accepts it: as `file://<workspace>/<path>` if bare paths are
@@ -102,6 +136,23 @@ class Workspaces:
         """Whether a stored resource names an existing folder, without the slash that means everything below it."""
         roots, path = self._locations(resource)
         return not path.endswith("/") and any(os.path.isdir(f"{root}/{path}") for root in roots)
+
+    def is_nested(self, resource: str) -> bool:
+        """Whether a stored resource is in a repository with its own store inside a workspace, such as a submodule."""
+        roots, path = self._locations(resource)
+        parts = path.split("/")[:-1]
+        folders = (f"{root}/{'/'.join(parts[:end])}" for root in roots for end in range(1, len(parts) + 1))
+        return any(os.path.lexists(f"{folder}/.git") and has_store(Path(folder)) for folder in folders)
+
+    def is_gone(self, text: str) -> bool:
+        """Whether a name is that of a file in a workspace that is not known (any more), such as a removed worktree."""
+        name, _, path = text.removeprefix(_FILE).partition("/")
+        if not text.startswith(_FILE) or not name or not path.strip("/"):
+            return False
+        if any(it.name == name for it in self._fresh()):
+            return False
+        self._known = self._find()
+        return all(it.name != name for it in self._known[0])
 
     def is_missing(self, resource: str, given: str) -> bool:
         """Whether a stored resource does not exist and probably never will: its parent folder is missing, too, or its
@@ -174,8 +225,10 @@ class Workspaces:
         return self._known[0]
 
     def located(self, text: str) -> WorkspacePath | None:
-        """The workspace of a resource and its path there; None for `custom://<name>`, and if no workspace is known.
-        Follows links. Raises ValueError."""
+        """The workspace of a resource, or of any absolute path, and its path there; None for `custom://<name>`, and if
+        no workspace is known. Follows links. Raises ValueError."""
+        if os.path.isabs(text) and (reached := self._reached(text.replace(os.sep, "/"), self._fresh())):
+            return reached
         text = spelling.canonical(text)
         found = None if text.startswith(_CUSTOM) else self._located(text, self._fresh())
         return None if isinstance(found, str) else found
@@ -196,19 +249,27 @@ class Workspaces:
             path = path.lstrip("/") if _DRIVE.match(path) else "/" + path.lstrip("/")
         if not known:
             return spelling.canonical(path)
-        full, slash = path.rstrip("/"), "/" if path.endswith("/") else ""
-        if not absolute:
+        found = self._reached(path, known, "" if absolute else base)
+        if found is None or _DRIVE.match(found[1]):  # reading `C:/x` back would give a drive
+            raise ValueError("must be inside a workspace; for anything else, use custom://<name>")
+        if not found[1]:
+            raise ValueError(_ROOT_ITSELF)
+        return found
+
+    def _reached(self, path: str, known: Sequence[Workspace], base: str = "") -> WorkspacePath | None:
+        """The workspace and the path there to which a path leads, empty for its root. `base`: the folder of a relative
+        one."""
+        full = path.rstrip("/")
+        if base:
             found = followed(base, full, known)
         elif lexical := owner(full, known):
             found = followed(lexical[0].root, lexical[1], known)
         else:
             drive, rest = os.path.splitdrive(full)
             found = followed(drive, rest.removeprefix("/"), known)
-        if found is None or _DRIVE.match(found[1] + slash):  # reading `C:/x` back would give a drive
-            raise ValueError("must be inside a workspace; for anything else, use custom://<name>")
-        if not found[1]:
-            raise ValueError(_ROOT_ITSELF)
-        return found[0], found[1] + slash
+        if found is None or not found[1] or not path.endswith("/"):
+            return found
+        return found[0], f"{found[1]}/"
 
 
 def find_workspaces(

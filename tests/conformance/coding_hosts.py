@@ -46,9 +46,11 @@ def _environment(project: Path) -> dict[str, str]:
     return {"HOME": str(project.parent / "home"), "PATH": path}
 
 
-def problems(project: Path, conversation: Conversation, free: Sequence[int], held: Sequence[int]) -> Iterator[str]:
+def problems(
+    project: Path, conversation: Conversation, free: Sequence[int], held: Sequence[int], has_tools: bool = True
+) -> Iterator[str]:
     """What is not as docs/hosts.md says. `free`, `held`: the steps that edit a free file, and those that change the
-    held one; the last step is our tool `status`."""
+    held one. `has_tools`: the last steps are our tools, and the very last one is `status`."""
     results = conversation.results
     if "hooks claim the files that you edit" not in conversation.context:
         yield "the start of the session adds nothing to the context"
@@ -63,10 +65,12 @@ def problems(project: Path, conversation: Conversation, free: Sequence[int], hel
             yield f"a change of a held file is not denied: {results[step][0]}"
     if not (project / "held.py").is_file() or (project / "held.py").read_text() != "x = 1\n":
         yield "a denied call changed the file"
-    holders = {it["resource"]: it["held_by"] for it in json.loads(results[-1][0])["claims"]}
-    if holders != {"held.py": "rival", "new.py": AGENT, "custom://merge": AGENT}:
+    listed = results[-1][0] if has_tools else holdlog(project, "claims", "--json")
+    holders = {it["resource"]: it["held_by"] for it in json.loads(listed)["claims"]}
+    agent = AGENT if has_tools else holders.get("new.py", "nobody")
+    if holders != {"held.py": "rival", "new.py": agent} | ({"custom://merge": agent} if has_tools else {}):
         yield f"hooks and tools of one agent have other holders: {holders}"
-    if AGENT not in holdlog(project, "blame", "new.py"):
+    if agent not in holdlog(project, "blame", "new.py"):
         yield "holdlog blame does not name the agent that changed a file"
 
 

@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.check, pytest.mark.skipif(NODE is None, reason="needs 
 
 DRIVER = """
 import { writeFileSync } from "node:fs"
-import { Holdlog } from "./holdlog.mjs"
-const plugin = await Holdlog({ directory: process.cwd() })
+import holdlog from "./holdlog.mjs"
+const plugin = await holdlog.server({ directory: process.cwd() })
 for (const [name, input, output] of JSON.parse(process.argv[2])) {
   let error = null
   if (name === "write") writeFileSync(input, output)

@@ -1,7 +1,7 @@
 """Checks whether files are held by others: what a git hook asks before a commit. Reads only."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from holdlog.adapters.api.claims import presenter
 from holdlog.adapters.api.claims.responses import Held
@@ -15,8 +15,6 @@ from holdlog.domain.names import acts_for
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
 
-_PLAIN: Final = "_"
-"""Replaces a name that cannot be claimed."""
 WhyNot = Literal["unknown_caller", "session_ended", "sub_agent", "user_name", "other_workspace", "policy"]
 
 
@@ -93,12 +91,10 @@ class Checked(Result):
 
 
 class _File(NamedTuple):
-    """A path, and the resource that it is. `below`: the path itself cannot be claimed, so this is another name in its
-    folder, and only claims of folders count."""
+    """A path, and the resource that it is."""
 
     path: str
     resource: str
-    below: bool
 
 
 def check(rules: RequestRules, paths: Sequence[tuple[str, str]], who: Committer) -> Query[Checked]:
@@ -116,13 +112,13 @@ def check(rules: RequestRules, paths: Sequence[tuple[str, str]], who: Committer)
         held = []
         for file in files:
             others = []
-            for hold in _holds(board, file.resource, file.below):
+            for hold in presenter.blocking_holds(file.resource, board):
                 if who.owns(hold.lease):
                     own.add(hold.lease.position)
                 else:
                     others.append(_checked(rules, board, file.path, file.resource, hold, who))
             for workspace, resource in elsewhere[file]:
-                for hold in _holds(board, resource, file.below):
+                for hold in presenter.blocking_holds(resource, board):
                     if not who.owns(hold.lease):
                         shown = _checked(rules, board, file.path, resource, hold, who)
                         facts = {"blocks": False, "why_not": "other_workspace", "workspace": workspace}
@@ -139,23 +135,12 @@ def check(rules: RequestRules, paths: Sequence[tuple[str, str]], who: Committer)
 
 
 def _file(rules: RequestRules, path: str, given: str) -> _File | None:
-    """The resource of a path. Git allows names with characters that a resource must not have. None if the path is in no
-    workspace."""
-    below, name = False, given
-    while True:
-        try:
-            return _File(path, rules.resource(name), below)
-        except InvalidError:
-            folder, slash, _ = (name.removesuffix(_PLAIN) if below else name).rstrip("/").rpartition("/")
-            if below and not slash:
-                return None
-            below, name = True, f"{folder}{slash}{_PLAIN}"
-
-
-def _holds(board: ClaimBoard, resource: str, below: bool) -> Iterator[LiveHold]:
-    for hold in presenter.blocking_holds(resource, board):
-        if not below or (hold.resource.endswith("/") and resource.startswith(hold.resource)):
-            yield hold
+    """The resource of a path; None if the path is in no workspace."""
+    try:
+        resource = rules.find(given)
+    except InvalidError:
+        return None
+    return None if resource is None else _File(path, resource)
 
 
 def _checked(

@@ -42,7 +42,7 @@ class FileBlame(Result):
 
 def file_blame(rules: RequestRules, path: str, limit: int) -> Query[FileBlame]:
     """The last changes of a file. Raises InvalidError, DeniedError."""
-    resource, size = rules.resource(path), page_size(limit)
+    resource, size = rules.find(path) or rules.resource(path), page_size(limit)
     rules.require_to_see(resource)
 
     def answer(reader: Reader) -> FileBlame:

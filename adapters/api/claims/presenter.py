@@ -35,10 +35,11 @@ def acquired(
     is_kept: bool = True,
     receipt: str | None = None,
     instead: str | None = None,
+    nested: bool = False,
 ) -> responses.Claimed | responses.AlreadyClaimed:
     """The response to an acquired claim. `folder`: the caller named a folder without a trailing slash. `is_kept`: the
     lease is renewed even without calls. `receipt`: identifies a holder without a session. `instead`: the custom:// name
-    to suggest if a claimed path does not exist."""
+    to suggest if a claimed path does not exist. `nested`: the file belongs to a repository inside this one."""
     facts: dict[str, Any] = {
         "resource": outcome.resource,
         "version": outcome.version,
@@ -66,6 +67,7 @@ def acquired(
         lost_work and _PASTS.get(ended),
         instead and _NO_FILE.format(instead),
         folder and _FOLDER,
+        nested and _NESTED,
         not lost_work and _PASTS.get(ended),
         elsewhere and _ELSEWHERE,
     )
@@ -409,6 +411,10 @@ _RESUMED = "A former session with your name held it. Work may be half done: look
 _FOLDER = (
     "You claimed only the folder's name, not its contents. To claim everything below it, call claim() again with a / at"
     " the end of its name."
+)
+_NESTED = (
+    "This file belongs to a repository inside this one, whose agents do not see this claim: it has its own store. Run"
+    " holdlog there; hooks claim the file there by themselves."
 )
 _NO_FILE = (
     "No such file in this worktree. If you mean something that exists once for all worktrees, release this and claim"

@@ -73,16 +73,17 @@ class ClaimRequests:
         mode: str = "exclusive",
         note: str | None = None,
         receipt: str | None = None,
+        is_stored: bool = False,
     ) -> ClaimRequest[Result]:
         """Claim resources. `receipt`: the receipt from the response with the grant or ticket, for callers without a
-        session."""
+        session. `is_stored`: `resource` is spelled as it is stored."""
         if lease_seconds is None:
             lease = self._rules.settings.lease
         else:
             lease = number_of_seconds(lease_seconds, "lease_seconds", 1.0, LONGEST_LEASE)
         wait, cap = self._rules.capped(number_of_seconds(wait_seconds, "wait_seconds"))
         arguments: dict[str, Any] = {
-            "resource": self._rules.claimable(resource),
+            "resource": resource if is_stored else self._rules.claimable(resource),
             "agent": agent,
             "also": self._resources(also, "also", self._rules.claimable),
             "alternatives": self._resources(alternatives, "alternatives", self._rules.claimable),
@@ -125,7 +126,8 @@ class ClaimRequests:
     ) -> Result:
         folder, instead = self._is_folder(outcome), self._instead_of(outcome, given)
         keeps = self._rules.settings.keeps
-        return self._rules.shown(presenter.acquired(outcome, elsewhere, folder, keeps, receipt, instead))
+        nested = keeps and self._is_nested(outcome)
+        return self._rules.shown(presenter.acquired(outcome, elsewhere, folder, keeps, receipt, instead, nested))
 
     def release(
         self,
@@ -315,6 +317,12 @@ class ClaimRequests:
         if workspaces is None:
             return False
         return any(workspaces.is_folder(name) for name in (outcome.resource, *(name for name, _ in outcome.also)))
+
+    def _is_nested(self, outcome: ClaimAcquired) -> bool:
+        """Whether a file was claimed that belongs to another repository inside the workspace."""
+        workspaces = self._rules.settings.workspaces
+        names = (outcome.resource, *(name for name, _ in outcome.also))
+        return workspaces is not None and any(map(workspaces.is_nested, names))
 
     def _instead_of(self, outcome: ClaimAcquired, given: Mapping[str, str]) -> str | None:
         """The custom name to suggest for the first granted path without a file, derived from the name that the caller

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,8 @@ from holdlog.adapters.cli.setup.hosts import HOSTS, Project, RemoteServer
 from holdlog.adapters.cli.setup.live_test import test_live
 from holdlog.adapters.cli.setup.plan import project_here
 from holdlog.adapters.cli.setup.report import command_for, configured, started
+from holdlog.adapters.cli.setup.switched_off import switched_off
+from holdlog.adapters.cli.setup.versions import unknown_versions
 from holdlog.adapters.cli.setup.worktrees import hosts_of, why_not_in, why_unguarded, worktrees_of
 from holdlog.adapters.cli.store import finding_line, print_line
 from holdlog.adapters.hooks.notes import HookFiles
@@ -19,6 +21,7 @@ from holdlog.adapters.hooks.observed import Observed, observations
 from holdlog.adapters.operating_system.location import LocationError
 from holdlog.adapters.stores.event_log.findings import Finding, Level
 
+_NOT_GUARDED: Final = "not guarded: "
 _CLIENT_OF: Final = {"claude-code": "claude"}
 """Names of hosts in hooks (hooks/calls.py), where they differ."""
 
@@ -31,6 +34,12 @@ def examine_client(name: str, live_test: bool, as_json: bool) -> int:
         test_live(name, project, store)
     findings = list(_findings(name, project, store))
     sound = all(it.level != "bad" for it in findings)
+    if not sound and findings[-1].level == "ok":  # the last line is what people read
+        wrong = sum(it.level == "bad" for it in findings)
+        line = (
+            f"not guarded as it should be: {wrong} of the lines above {'says' if wrong == 1 else 'say'} what is wrong"
+        )
+        findings.append(Finding("result", "bad", line))
     if as_json:
         print_line(
             json.dumps({"client": name, "sound": sound, "findings": [it._asdict() for it in findings]}, indent=2)
@@ -55,10 +64,13 @@ def _findings(name: str, project: Project, store: Path | str) -> Iterator[Findin
             yield Finding("file", "ok", where)
     line, starts = started(name, project)
     yield Finding("server", "ok" if starts else "bad", line)
+    seen = _observed(name, store)
+    yield from switched_off(name, project)
+    yield from unknown_versions(name, _CLIENT_OF.get(name, name), project, seen)
     is_set_up = not any(file.missing or file.problem for file in found)
     worktrees = list(worktree_findings([name], project, "bad"))
     yield from worktrees
-    found_guard = _guard(name, store, is_set_up, project.server)
+    found_guard = _guard(name, store, seen, is_set_up, project.server)
     if found_guard.level == "ok" and not (is_set_up and all(it.level == "ok" for it in worktrees)):
         found_guard = Finding("guard", "warn", f"{found_guard.text}; but not everything is set up, see above")
     yield found_guard
@@ -97,12 +109,24 @@ def project_findings() -> list[Finding]:
 
 
 def _whys(hosts: Sequence[str], root: Path, project: Project) -> Iterator[str]:
+    """Why hosts are not guarded in a worktree: hooks are missing, or settings switch them off."""
     for host in hosts:
-        if why := why_unguarded(host, root, project.home, project.environ):
-            yield f"{HOSTS[host].title}: {why}"
+        why = why_unguarded(host, root, project.home, project.environ)
+        off = [it.text for it in switched_off(host, project._replace(root=root)) if it.text.startswith(_NOT_GUARDED)]
+        if why or off:
+            yield f"{HOSTS[host].title}: {why or off[0].removeprefix(_NOT_GUARDED)}"
 
 
-def _guard(name: str, store: Path | str, is_set_up: bool, server: RemoteServer | None) -> Finding:
+def _observed(name: str, store: Path | str) -> dict[str, Observed]:
+    """What was seen of a host, by its name in hooks and its version; the last one was seen last."""
+    client = _CLIENT_OF.get(name, name)
+    found = observations(HookFiles(store)) if isinstance(store, Path) else {}
+    return {it: seen for it, seen in found.items() if it.partition(" ")[0] == client}
+
+
+def _guard(
+    name: str, store: Path | str, seen: Mapping[str, Observed], is_set_up: bool, server: RemoteServer | None
+) -> Finding:
     """Whether the host was seen to obey a denial, in the version that was seen last."""
     if server is not None:
         return Finding(
@@ -115,7 +139,6 @@ def _guard(name: str, store: Path | str, is_set_up: bool, server: RemoteServer |
         line = f"not guarded: holdlog init sets up no hooks for {HOSTS[name].title}; its agents must call claim"
         return Finding("guard", "warn", line)
     client = _CLIENT_OF.get(name, name)
-    seen = {it: found for it, found in observations(HookFiles(store)).items() if it.partition(" ")[0] == client}
     version, found = list(seen.items())[-1] if seen else (client, Observed())
     version = version.replace(" unknown", " (version unknown)")
     match found.state:

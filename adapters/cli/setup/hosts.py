@@ -17,6 +17,8 @@ from holdlog.adapters.cli.setup.json_edit import Entry
 HOOK_SECONDS: Final = 5
 """Hosts end a hook after this time; it ends by itself before (running.py)."""
 EDITS: Final = "Edit|MultiEdit|Write|NotebookEdit"
+MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|delete|rename|append|insert|replace)_.*"
+"""Tools of file system servers (hooks/files.py)."""
 OWN_TOOLS: Final = "mcp__holdlog__.*"
 USER_WIDE: Final = "; user-wide: it applies to all your repositories"
 
@@ -185,7 +187,7 @@ def _hooks(project: Project, before: str, after: str, by_http: bool = False) -> 
 
 def _claude_code(project: Project) -> list[HostFile]:
     allowed = Entry(("permissions", "allow"), "mcp__holdlog", listed=True)
-    hooks = _hooks(project, f"{EDITS}|Bash", f"Read|{EDITS}", by_http=True)
+    hooks = _hooks(project, f"{EDITS}|Bash|{MCP_EDITS}", f"Read|{EDITS}|{MCP_EDITS}", by_http=True)
     value, remote = {"command": project.command, "args": []}, {"type": "http", "url": ""}
     entry = _server_entry(project, "mcpServers", value, remote, f"${{{TOKEN}}}")
     return [
@@ -204,7 +206,7 @@ def _codex(project: Project) -> list[HostFile]:
     if project.server is not None:
         token = f'bearer_token_env_var = "{TOKEN}"\n' if project.server.has_token else ""
         block = f"[mcp_servers.holdlog]\nurl = {json.dumps(f'{project.server.url}/mcp')}\n{token}"
-    hooks = _hooks(project, "Bash|apply_patch", "apply_patch")
+    hooks = _hooks(project, f"Bash|apply_patch|{MCP_EDITS}", f"apply_patch|{MCP_EDITS}")
     return [
         HostFile(project.home / ".codex" / "config.toml", f"{_what(project)}{USER_WIDE}", block=block),
         HostFile(project.root / ".codex" / "hooks.json", "runs hooks", hooks),

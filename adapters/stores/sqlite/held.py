@@ -22,6 +22,8 @@ _SELECT_HELD: Final = (
 )
 _SELECT_ANY: Final = "SELECT 1 FROM leases WHERE session = ? UNION ALL SELECT 1 FROM losses WHERE session = ? LIMIT 1"
 
+_SELECT_RESOURCES: Final = "SELECT DISTINCT resource FROM leases WHERE kind = 'held' ORDER BY resource"
+
 
 class LeaseFile:
     """The leases of an open store file. `salt`: that of its sessions."""
@@ -40,6 +42,10 @@ class LeaseFile:
     def is_idle(self, session: str) -> bool:
         """Whether the session neither holds nor awaits anything, and has no unreported loss."""
         return self._connection.execute(_SELECT_ANY, (session, session)).fetchone() is None
+
+    def resources(self) -> list[str]:
+        """What is held."""
+        return [str(name) for (name,) in self._connection.execute(_SELECT_RESOURCES)]
 
 
 @contextmanager

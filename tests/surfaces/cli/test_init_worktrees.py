@@ -217,6 +217,10 @@ def test_doctor_lists_each_worktree_as_guarded_or_not(project: Path) -> None:
     assert "its hooks start /gone/holdlog, which is missing; run in it: holdlog init" in found[1].text
     assert f"{later}: not guarded: Claude Code: there are no hooks" in found[2].text
     assert [it.level for it in worktree_findings(["claude-code"], here(), "bad")] == ["ok", "bad", "bad"]
+    settings = linked / ".claude" / "settings.json"
+    settings.write_text('{"disableAllHooks": true}')
+    assert f"{linked}: not guarded: Claude Code: {settings} has disableAllHooks" in project_findings()[0].text
+    settings.unlink()
     wide = project.parent / "home" / ".claude" / "settings.json"
     wide.parent.mkdir()
     shutil.copy(linked / SETTINGS, wide)

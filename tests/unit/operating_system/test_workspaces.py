@@ -78,6 +78,13 @@ def refusal(known: Workspaces, text: str) -> str:
     return str(refused.value)
 
 
+def refusal_to_claim(known: Workspaces, text: str) -> str:
+    with pytest.raises(ValueError, match="must") as refused:
+        known.claimable(text)
+    assert str(refused.value).isprintable()
+    return str(refused.value)
+
+
 def test_path_is_named_from_the_root_of_the_workspace(repo: Path):
     for text in ("src/main.py", "./src//main.py", "src\\main.py", repo / "src/main.py", f"file://{repo}/src/main.py"):
         assert canonical(repo, text) == "src/main.py"
@@ -196,7 +203,7 @@ def test_broken_worktree_is_skipped(repo: Path, home: Path, damage: str):
         case _:
             tree.rename(home / "away")
             repository(tree)
-    assert "known workspace" in refusal(spaces(repo), "file://tree/x.py")
+    assert "known workspace" in refusal_to_claim(spaces(repo), "file://tree/x.py")
     assert canonical(repo, whole / "x.py") == "file://whole/x.py"
 
 
@@ -293,7 +300,7 @@ def test_paths_stay_unchanged_without_a_workspace(home: Path):
         assert canonical(home / "plain", text) == resource.canonical(text)
     assert canonical(home / "plain", "file:///etc/hosts") == "/etc/hosts"
     assert canonical(Path("/"), "x.py") == "x.py"
-    assert "a known workspace (none here);" in refusal(spaces(home / "plain"), "file://web/x.py")
+    assert "a known workspace (none here);" in refusal_to_claim(spaces(home / "plain"), "file://web/x.py")
     assert spaces(home / "plain").elsewhere("x.py") == []
 
 
@@ -327,7 +334,7 @@ def test_naming_a_workspace_renames_it(repo: Path):
     assert known.canonical("file://core/x.py") == "x.py"
     assert known.canonical(str(tree / "x.py")) == "file://tree/x.py"
     assert known.elsewhere("file://tree/x.py") == [("core", "x.py")]
-    assert "a known workspace (core, tree);" in refusal(known, "file://feature/x.py")
+    assert "a known workspace (core, tree);" in refusal_to_claim(known, "file://feature/x.py")
 
 
 def test_given_name_overrides_that_of_a_worktree(repo: Path, home: Path):
@@ -381,9 +388,9 @@ def test_path_outside_every_workspace_is_refused_with_a_remedy(repo: Path, home:
         assert OUTSIDE in refusal(spaces(repo), text)
 
 
-def test_unknown_workspace_is_refused_with_the_known_names(repo: Path):
+def test_claim_in_an_unknown_workspace_is_refused_with_the_known_names(repo: Path):
     for text in ("file://web/x.py", "file://Main/x.py", "file://web", "file://localhost/etc/hosts"):
-        message = refusal(spaces(repo), text)
+        message = refusal_to_claim(spaces(repo), text)
         assert "a known workspace (main);" in message
         assert "web" not in message
 
@@ -693,3 +700,91 @@ def test_path_in_one_of_the_worktrees_that_share_names_is_not_missing(files: Pat
     known = spaces(files, across=True)
     assert not known.is_missing("feature/login", "feature/login")
     assert known.is_missing("gone/login", "gone/login")
+
+
+# --- files whose names cannot be claimed, and names whose folder is gone
+
+ODD = [
+    "\u26a0\ufe0f notes.md",
+    "Screenshot 9.41\u202fAM.png",
+    "a\nb.py",
+    os.fsdecode(b"caf\xe9.py"),
+    "a\\b.py",
+    " a ",
+    "*",
+]
+
+
+@pytest.mark.parametrize("name", ODD, ids=ascii)
+@pytest.mark.parametrize("folds", [False, True])
+def test_file_has_one_name_from_wherever_it_is_named(repo: Path, name: str, folds: bool):
+    path = folder(repo / "docs") / name
+    path.touch()
+    known = spaces(repo, folds=folds)
+    resource = known.file(str(path))
+    assert resource is not None
+    assert resource.startswith("docs/")
+    assert resource == spaces(repo).file(str(path)).casefold() if folds else resource
+    for spelled in (resource, known.shown(resource), spaces(repo / "docs").shown(resource)):
+        assert known.canonical(spelled) == known.claimable(spelled) == resource
+    if "\\" not in name:  # which separates folders in what agents write
+        assert known.canonical(f"docs/{name}") == resource
+        assert spaces(repo / "docs", folds=folds).canonical(name) == resource
+    if name in ODD[:4]:
+        with pytest.raises(ValueError, match="must"):
+            known.claimable(f"docs/{name}")
+
+
+def test_file_is_named_like_what_an_agent_claims_wherever_that_is_allowed(files: Path):
+    worktree(files, "../tree")
+    link(files / "self", ".")
+    known = spaces(files)
+    for text in ("a.py", "self/src/parser.py", "app/[id]/page.tsx", "new/a%20b.md", "x" * 250, "e\u0301.md", "src/"):
+        for root in (files, files.parent / "tree"):
+            assert known.file(f"{root}/{text}") == known.claimable(f"{root}/{text}")
+    assert known.file(str(files.parent / "elsewhere")) is None
+    with pytest.raises(ValueError, match="must name a file"):
+        known.file(f"{files}/")
+
+
+def test_rules_apply_to_files_that_cannot_be_claimed_as_they_are_called(repo: Path):
+    for name in (*ODD, "p" * 200 + "/" + "q" * 200 + "/" + "r" * 200):
+        located = spaces(repo).located(f"{repo}/docs/{name}")
+        assert located is not None
+        assert located[1] == f"docs/{name}"
+
+
+def test_name_in_a_removed_worktree_can_be_looked_up_and_not_claimed(repo: Path):
+    worktree(repo, "../tree")
+    known = spaces(repo)
+    assert not known.is_gone("file://tree/a.py")
+    git(repo, "worktree", "remove", "../tree")
+    for name in ("file://tree/a.py", "file://tree/src/", "file://tree/caf%e9.py"):
+        assert known.canonical(name) == name
+        assert known.is_gone(name)
+    assert "a known workspace (main)" in refusal_to_claim(known, "file://tree/a.py")
+    docs = spaces(repo, f"docs={folder(repo.parent / 'docs')}").canonical(str(repo.parent / "docs" / "a.md"))
+    assert known.canonical(docs) == docs == "file://docs/a.md"
+    assert not any(map(known.is_gone, ("a.py", "file://main/a.py", "custom://x", "file://tree", "file:///tree/a.py")))
+
+
+@pytest.mark.parametrize("entry", ["bare folder", "broken pointer", "rubbish", "without a store"])
+def test_folder_that_is_no_repository_with_a_store_is_a_part_of_the_one_around_it(repo: Path, entry: str):
+    nested = folder(repo / "lib")
+    match entry:
+        case "bare folder":
+            folder(nested / ".git")
+        case "broken pointer":
+            (nested / ".git").write_text("gitdir: ../gone\n")
+        case "rubbish":
+            (nested / ".git").write_bytes(b"\0\xff")
+        case _:
+            repository(nested)
+    assert not spaces(repo).is_nested("lib/a.py")
+    assert canonical(repo, "lib/a.py") == "lib/a.py"
+
+
+def test_file_of_a_repository_with_a_store_inside_another_is_recognised(repo: Path):
+    (folder(repository(repo / "lib") / ".git/holdlog") / "state.db").touch()
+    assert all(map(spaces(repo).is_nested, ("lib/a.py", "lib/src/", "lib/src/a.py")))
+    assert not any(map(spaces(repo).is_nested, ("lib", "lib.py", "src/a.py", "custom://lib/a")))

@@ -1,0 +1,47 @@
+"""Says once per session, and for each reason, that a call is not guarded because it cannot be read.
+
+Standard library only and quick to import: the hook's fast path uses it.
+"""
+
+from contextlib import suppress
+from typing import Any, Final
+
+from holdlog.adapters.hooks.calls import HookCall, warning
+from holdlog.adapters.hooks.notes import HookFiles
+
+MAX_PROBLEMS: Final = 20
+"""Reasons that are reported to one session."""
+MAX_BYTES: Final = 16 * 1024
+
+
+def is_new_problem(call: HookCall, files: HookFiles) -> bool:
+    """Whether the session does not know yet why this call is not guarded. From now on it counts as known."""
+    if not call.problem or call.event != "pre-edit":
+        return False
+    import hashlib  # slow to import, and rarely needed (auth/identity.py)
+
+    name = f"{hashlib.sha256(call.session.encode(errors='surrogatepass')).hexdigest()[:16]}.problems"
+    reported = files.text_of(name, MAX_BYTES).splitlines()
+    if call.problem in reported or len(reported) >= MAX_PROBLEMS:
+        return False
+    with suppress(OSError):
+        files.append(name, f"{call.problem}\n")
+    return True
+
+
+def add_problem(call: HookCall, output: dict[str, Any]) -> dict[str, Any]:
+    """The output for the host with a warning that the call is not guarded."""
+    return _joined(output, warning(call, f"holdlog: {call.problem}, so this call is not guarded."))
+
+
+def _joined(output: dict[str, Any], addition: dict[str, Any]) -> dict[str, Any]:
+    joined = dict(output)
+    for key, value in addition.items():
+        before = joined.get(key)
+        if isinstance(before, dict):
+            joined[key] = _joined(before, value)
+        elif before is None:
+            joined[key] = value
+        elif key != "hookEventName":
+            joined[key] = f"{before} {value}"
+    return joined
