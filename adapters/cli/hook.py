@@ -30,6 +30,12 @@ def add_hook(commands: Commands, shared: argparse.ArgumentParser) -> None:
         metavar="EVENT",
         help=f"what happens, if the JSON does not name it: {', '.join(EVENTS)} (default: hook_event_name of the JSON)",
     )
+    parser.add_argument(
+        "--url", metavar="URL", help="pass the JSON to this server, by POST /hook (default: use the store)"
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="with --url: read its token from this file (default: HOLDLOG_TOKEN)"
+    )
     parser.set_defaults(run=run_hook)
 
 
@@ -37,6 +43,11 @@ def run_hook(options: argparse.Namespace) -> int:
     """Run `holdlog hook`."""
     from holdlog.adapters.hooks.running import run
 
+    if options.url is not None:
+        from holdlog.adapters.hooks.posting import run_posting
+
+        file = ["--token-file", options.token_file] if options.token_file else []
+        return run_posting(["--url", options.url, *file, *([options.event] if options.event else [])])
     if options.db is not None:
         os.environ["HOLDLOG_DB"] = options.db
     return run([options.event] if options.event else [])

@@ -27,7 +27,7 @@ _TO_END_OF_LINE: Final = "\x1b[K"
 
 _OF_DOCTOR: Final = """\
 examples:
-  holdlog doctor                                 check the store, and which holdlog.toml is in force
+  holdlog doctor                                 check the store, holdlog.toml, and which worktrees are guarded
   holdlog doctor --db /backup/state.db --json
   holdlog doctor src/parser.py                   which rule of holdlog.toml applies to it, and why
   holdlog doctor src/ --json
@@ -36,8 +36,8 @@ examples:
   holdlog doctor --client cursor --live-test     also ask your agent for an edit that must be denied
 
 Exit codes: 0 sound; 1 the store is not sound; with PATH: holdlog.toml is wrong, committed or not; with --client: an
-entry is missing, the server does not start, or the host ran a denied edit; 2 bad arguments, or PATH is not a file of a
-workspace.
+entry is missing, also in another worktree, the server does not start, or the host ran a denied edit; 2 bad arguments,
+or PATH is not a file of a workspace.
 """
 _MARKS: Final = {"ok": ("✓", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("✗", "x", "31")}
 """Mark, mark for terminals that cannot show it, colour (ECMA-48)."""
@@ -60,7 +60,8 @@ def add_doctor(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "doctor",
         parents=[shared],
         help="check that the store is sound, and list connected processes",
-        description="Check that the store is sound, list connected processes, and say which holdlog.toml is in force."
+        description="Check that the store is sound, list connected processes, say which holdlog.toml is in force, and"
+        " list the worktrees and whether hooks guard them, once init has set up one."
         " With PATH or --client, it does not check the store. Servers keep working. It changes nothing, except that"
         " --client starts a server, which creates the store of this project if there is none, and"
         " --live-test claims a file in it for at most 5 minutes.",
@@ -147,6 +148,10 @@ def run_doctor(options: argparse.Namespace) -> int:
         findings.append(Finding("claims", *gone))
     if (policy := project_finding()) is not None:
         findings.append(Finding("policy", *policy))
+    if options.db is None:
+        from holdlog.adapters.cli.setup.doctor import project_findings
+
+        findings += project_findings()
     sound = all(finding.level != "bad" for finding in findings)
     if options.json:
         rows = [finding._asdict() for finding in findings]

@@ -7,6 +7,10 @@ import sys
 def main() -> int:
     if sys.argv[1:2] == ["hook"]:
         gc.disable()  # a hook allocates mostly modules, which stay until it ends
+        if sys.argv[2:3] == ["--url"]:
+            from holdlog.adapters.hooks.posting import run_posting
+
+            return run_posting(sys.argv[2:])
         from holdlog.adapters.hooks.running import is_direct, run
 
         if is_direct(sys.argv[2:]):

@@ -15,19 +15,26 @@ HTML: Final = ("<!-- ", " -->")
 def add_block(text: str, block: str, comment: tuple[str, str] = HASH) -> str:
     """Add the block at the end of the text, or replace an older one."""
     before, after = comment
-    marked = f"{before}{BEGIN}{after}\n{block.rstrip()}\n{before}{END}{after}\n"
+    line_break = "\r\n" if "\r\n" in text else "\n"
+    marked = f"{before}{BEGIN}{after}\n{block.rstrip()}\n{before}{END}{after}\n".replace("\n", line_break)
     found = _find(text, comment)
     if found is not None:
         return text[: found.start("block")] + marked + text[found.end("block") :]
     if not text:
         return marked
-    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}\n{marked}"
+    return f"{text}{'' if text.endswith(chr(10)) else line_break}{line_break}{marked}"
 
 
-def remove_block(text: str, comment: tuple[str, str] = HASH) -> str:
-    """Remove the block, with the empty line that was added before it."""
+def remove_block(text: str, comment: tuple[str, str] = HASH, original: str | None = None) -> str:
+    """Remove the block, with the empty line that was added before it. `original`: the text before it was added: if that
+    had no line break at its end, neither has the rest."""
     found = _find(text, comment)
-    return text if found is None else text[: found.start()] + text[found.end() :]
+    if found is None:
+        return text
+    rest = text[: found.start()] + text[found.end() :]
+    if original and not original.endswith("\n") and found.end() == len(text):
+        return rest.removesuffix("\n").removesuffix("\r")
+    return rest
 
 
 def lines_of_block(text: str, comment: tuple[str, str] = HASH) -> list[str]:

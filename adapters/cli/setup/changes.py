@@ -6,8 +6,7 @@ import re
 import stat
 import subprocess
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence, Set
-from contextlib import suppress
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +19,9 @@ from holdlog.adapters.operating_system.private import make_private_folder, new_p
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a file that is edited."""
 NEW_MODE: Final = 0o644
+_OF_A_GIT_HOOK: Final = frozenset(
+    ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
+)
 _WORD: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\w+')
 _OMITTED: Final = re.compile(r'…[^"\w\n]*…')
 
@@ -58,7 +60,7 @@ def change_of(file: HostFile, records: Records, undo: bool, tracked: bool) -> Fi
     """What to do with a file of a host; None if nothing. `tracked`: also change a file that git tracks."""
     try:
         before = read_text(file.path)
-        without = _without_ours(file, before or "")
+        without = _without_ours(file, before or "", records.before(file.path))
         after = None if undo else _with_ours(file, before or "")
     except (OSError, ValueError) as error:
         return Skipped(file.path, f"is left as it is: {_why(error)}; {_by_hand(file, undo)}")
@@ -104,7 +106,7 @@ def read_text(path: Path) -> str | None:
 
 def toml_server(text: str) -> Any:
     """What a TOML file of a host has for our server; None if nothing. Raises ValueError."""
-    servers = tomllib.loads(text).get("mcp_servers")
+    servers = tomllib.loads(text.removeprefix("\ufeff")).get("mcp_servers")
     return servers.get("holdlog") if isinstance(servers, dict) else None
 
 
@@ -126,37 +128,28 @@ def write(change: FileEdit, backups: Path) -> None:
         os.chmod(file.name, mode)
 
 
-def remove_empty_folders(removed: Iterable[Path], root: Path, home: Path) -> None:
-    """Remove the folders that removed files left empty: below the project's root, and elsewhere only the nearest."""
-    for path in removed:
-        folders = [it for it in path.parents if root in it.parents] or [path.parent]
-        with suppress(OSError):  # not empty
-            for folder in folders:
-                if folder not in (root, home):
-                    folder.rmdir()
-
-
 def is_tracked(path: Path) -> bool:
     """Whether git tracks the file, or the one to which it leads."""
     path = Path(os.path.realpath(path))
-    return git_output(path.parent, "ls-files", "--error-unmatch", "--", path.name) is not None
+    folder = next(it for it in path.parents if it.is_dir())
+    return git_output(folder, "ls-files", "--error-unmatch", "--", str(path.relative_to(folder))) is not None
 
 
 def git_output(folder: Path, *words: str) -> str | None:
-    """The output of a git command, without its last line break; None if it fails."""
+    """The output of a git command, without its last line break; None if it fails. The folder decides which repository
+    it concerns, also inside a git hook."""
+    env = {name: value for name, value in os.environ.items() if name not in _OF_A_GIT_HOOK}
     try:
-        done = subprocess.run(
-            ["git", *words], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
-        )
+        done = subprocess.run(["git", *words], cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True)
     except OSError:
         return None
-    return done.stdout.removesuffix("\n") if done.returncode == 0 else None
+    return os.fsdecode(done.stdout).removesuffix("\n") if done.returncode == 0 else None
 
 
 def exclude_lines(root: Path, paths: list[Path]) -> Iterator[str]:
     """Lines for git's exclude file, for those of the files in `root` that git would list as new."""
     for path in paths:
-        if path.is_relative_to(root) and git_output(root, "check-ignore", "--quiet", "--", str(path)) is None:
+        if git_output(root, "check-ignore", "--quiet", "--", str(path)) is None:
             yield f"/{path.relative_to(root).as_posix()}"
 
 
@@ -173,10 +166,10 @@ def _without(kept: Set[str], text: str) -> str:
     return text
 
 
-def _without_ours(file: HostFile, text: str) -> str:
+def _without_ours(file: HostFile, text: str, original: str | None) -> str:
     if file.entries:
-        return remove(text, file.entries) if text.strip() else text
-    return remove_block(text, file.comment)
+        return remove(text, file.entries, original) if text.strip("\ufeff \t\r\n") else text
+    return remove_block(text, file.comment, original)
 
 
 def _with_ours(file: HostFile, text: str) -> str:
@@ -187,7 +180,7 @@ def _with_ours(file: HostFile, text: str) -> str:
         return text  # a person wrote it
     edited = add_block(text, file.block, file.comment)
     if is_toml:
-        tomllib.loads(edited)
+        tomllib.loads(edited.removeprefix("\ufeff"))
     return edited
 
 

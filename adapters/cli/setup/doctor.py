@@ -2,23 +2,26 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.cli.init import own_command, project_folder
 from holdlog.adapters.cli.settings import location_of
-from holdlog.adapters.cli.setup.hosts import HOSTS, Project
+from holdlog.adapters.cli.setup.hosts import HOSTS, Project, RemoteServer
 from holdlog.adapters.cli.setup.live_test import test_live
 from holdlog.adapters.cli.setup.plan import project_here
 from holdlog.adapters.cli.setup.report import command_for, configured, started
 from holdlog.adapters.cli.setup.switched_off import switched_off
 from holdlog.adapters.cli.setup.versions import unknown_versions
+from holdlog.adapters.cli.setup.worktrees import hosts_of, why_not_in, why_unguarded, worktrees_of
 from holdlog.adapters.cli.store import finding_line, print_line
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.observed import Observed, observations
-from holdlog.adapters.stores.event_log.findings import Finding
+from holdlog.adapters.operating_system.location import LocationError
+from holdlog.adapters.stores.event_log.findings import Finding, Level
 
+_NOT_GUARDED: Final = "not guarded: "
 _CLIENT_OF: Final = {"claude-code": "claude"}
 """Names of hosts in hooks (hooks/calls.py), where they differ."""
 
@@ -65,7 +68,53 @@ def _findings(name: str, project: Project, store: Path | str) -> Iterator[Findin
     yield from switched_off(name, project)
     yield from unknown_versions(name, _CLIENT_OF.get(name, name), project, seen)
     is_set_up = not any(file.missing or file.problem for file in found)
-    yield _guard(name, store, seen, is_set_up)
+    worktrees = list(worktree_findings([name], project, "bad"))
+    yield from worktrees
+    found_guard = _guard(name, store, seen, is_set_up, project.server)
+    if found_guard.level == "ok" and not (is_set_up and all(it.level == "ok" for it in worktrees)):
+        found_guard = Finding("guard", "warn", f"{found_guard.text}; but not everything is set up, see above")
+    yield found_guard
+
+
+def worktree_findings(hosts: Sequence[str], project: Project, level: Level) -> Iterator[Finding]:
+    """A line for each worktree of the repository, if it has several: whether hosts guard it; those that are not guarded
+    last. `level`: of these."""
+    hosts = [it for it in hosts if HOSTS[it].has_hooks]
+    roots, others = worktrees_of(project.root)
+    if "claude-code" in hosts and (why := why_not_in(Path.cwd(), project.root, project.home)):
+        yield Finding("folder", "warn", f"in {Path.cwd()}, Claude Code is not guarded: it {why}")
+    if not hosts or len(roots) == 1:
+        return
+    yield from (Finding("worktree", "ok" if "bare" in it.why else "warn", f"{it.path} {it.why}") for it in others)
+    whys = {root: list(_whys(hosts, root, project)) for root in roots}
+    for root in sorted(roots, key=lambda it: bool(whys[it])):
+        guarded = f"guarded: {', '.join(HOSTS[it].title for it in hosts)}"
+        lacks = f"not guarded: {'; '.join(whys[root])}; run in it: holdlog init"
+        yield Finding("worktree", level if whys[root] else "ok", f"{root}: {lacks if whys[root] else guarded}")
+
+
+def project_findings() -> list[Finding]:
+    """For `holdlog doctor`: the worktrees of the project, and whether hosts guard them that init set up in any."""
+    try:
+        project = project_here(project_folder(), own_command(), dict(os.environ))
+    except LocationError:  # a named store has no project
+        return []
+    roots, _ = worktrees_of(project.root)
+    found = list(hosts_of(roots, project.home))
+    if len(roots) > 1:
+        return list(worktree_findings(found, project, "warn"))
+    whys = list(_whys(found, project.root, project))
+    unguarded = [Finding("guard", "warn", f"not guarded: {'; '.join(whys)}; run: holdlog init")] if whys else []
+    return [*worktree_findings(found, project, "warn"), *unguarded]
+
+
+def _whys(hosts: Sequence[str], root: Path, project: Project) -> Iterator[str]:
+    """Why hosts are not guarded in a worktree: hooks are missing, or settings switch them off."""
+    for host in hosts:
+        why = why_unguarded(host, root, project.home, project.environ)
+        off = [it.text for it in switched_off(host, project._replace(root=root)) if it.text.startswith(_NOT_GUARDED)]
+        if why or off:
+            yield f"{HOSTS[host].title}: {why or off[0].removeprefix(_NOT_GUARDED)}"
 
 
 def _observed(name: str, store: Path | str) -> dict[str, Observed]:
@@ -75,8 +124,14 @@ def _observed(name: str, store: Path | str) -> dict[str, Observed]:
     return {it: seen for it, seen in found.items() if it.partition(" ")[0] == client}
 
 
-def _guard(name: str, store: Path | str, seen: Mapping[str, Observed], is_set_up: bool) -> Finding:
+def _guard(
+    name: str, store: Path | str, seen: Mapping[str, Observed], is_set_up: bool, server: RemoteServer | None
+) -> Finding:
     """Whether the host was seen to obey a denial, in the version that was seen last."""
+    if server is not None:
+        return Finding(
+            "guard", "warn", f"unverified here: the server at {server.url} sees which hosts obey its denials"
+        )
     if not isinstance(store, Path):
         line = "not guarded: holdlog hook needs a store in a file, but HOLDLOG_DB names a database"
         return Finding("guard", "warn", line)

@@ -22,16 +22,38 @@ MCP_EDITS: Final = "mcp__.*_(edit|write|create|move|delete|rename|append|insert|
 OWN_TOOLS: Final = "mcp__holdlog__.*"
 USER_WIDE: Final = "; user-wide: it applies to all your repositories"
 
-_OWN_HOOK: Final = re.compile(r"(?:\S*/|'.*/)?holdlog'? hook")
+_VSCODE_TOKEN: Final = {"type": "promptString", "id": "holdlog-token", "description": "holdlog token", "password": True}
+_OWN_HOOK: Final = re.compile(r"(?:\S*/|'.*/)?holdlog'? hook(?: --url .*)?")
+TOKEN: Final = "HOLDLOG_TOKEN"
+"""The environment variable from which hosts read the token of a server. No file of a host contains a token."""
+
+_OWN_HEADERS: Final = re.compile(rf'{{"Authorization": "Bearer \$?{{[\w:-]*(?:{TOKEN}|holdlog-token)}}"}}')
+
+
+class RemoteServer(NamedTuple):
+    """A server over HTTP that the hosts use. `url`: without a path; `has_token`: whether it requires one; `token_file`:
+    absolute path of the file from which hooks read it, empty if they read the variable."""
+
+    url: str
+    has_token: bool = False
+    token_file: str = ""
 
 
 class Project(NamedTuple):
-    """Where init runs. `root`: the folder of the project; `home`: of the user; `command`: starts holdlog."""
+    """Where init runs. `root`: the folder of the project; `home`: of the user; `command`: starts holdlog; `server`: the
+    one that hosts use in place of a process for each agent."""
 
     root: Path
     home: Path
     command: str
     environ: Mapping[str, str]
+    server: RemoteServer | None = None
+
+    @property
+    def own_path(self) -> str:
+        """The full path of holdlog, for programs with another PATH than the user's; its name if it is not known."""
+        found = shutil.which(self.command, path=self.environ.get("PATH", os.defpath))
+        return os.path.abspath(found) if found else self.command
 
     def has(self, *names: str) -> bool:
         """Whether one of these programs is on PATH."""
@@ -62,24 +84,47 @@ class Host(NamedTuple):
     instructions: str = "AGENTS.md"
 
 
-def hook_command(command: str) -> str:
+def hook_command(project: Project) -> str:
     """What hosts pass to a shell. Codex asks for trust again whenever it changes."""
-    return f"{shlex.quote(command)} hook"
+    return shlex.join([project.command, "hook", *_hook_options(project)])
+
+
+def _hook_options(project: Project) -> list[str]:
+    if project.server is None:
+        return []
+    file = project.server.token_file
+    return ["--url", project.server.url, *(("--token-file", file) if file else ())]
 
 
 def _server(project: Project, key: str, **more: Any) -> Entry:
-    return _server_entry(key, {**more, "command": project.command, "args": []})
+    return _server_entry(project, key, {**more, "command": project.command, "args": []}, {**more, "url": ""})
 
 
-def _server_entry(key: str, value: dict[str, Any]) -> Entry:
-    return Entry((key, "holdlog"), value, is_former=lambda item: _without_paths(item) == _without_paths(value))
+def _server_entry(
+    project: Project, key: str, value: dict[str, Any], remote: dict[str, Any], token: str = f"${{env:{TOKEN}}}"
+) -> Entry:
+    """The entry of the server: `value` starts it, `remote` is for one over HTTP. `token`: how the host's file refers to
+    the token."""
+    former = [_without_paths(value)]
+    if project.server is not None:
+        address: dict[str, Any] = {name: f"{project.server.url}/mcp" for name in ("url", "serverUrl") if name in remote}
+        headers = {"headers": {"Authorization": f"Bearer {token}"}} if project.server.has_token else {}
+        value = {**remote, **address, **headers}
+        former.append(_without_paths(value))
+    return Entry((key, "holdlog"), value, is_former=lambda item: _without_paths(item) in former)
 
 
 def _without_paths(server: Any) -> Any:
-    """A server's entry without the paths of holdlog and of the store; a person may have changed the rest."""
+    """A server's entry without the paths of holdlog and of the store, the address, and the name of the variable; a
+    person may have changed the rest."""
     if not isinstance(server, dict):
         return None
-    command, arguments = server.get("command"), server.get("args", [])
+    if "command" not in server:
+        named = {name: "…" for name in ("url", "serverUrl") if name in server}
+        is_ours = _OWN_HEADERS.fullmatch(json.dumps(server.get("headers")))
+        left_out = {*(("headers",) if is_ours else ()), *(("oauth",) if server.get("oauth") is False else ())}
+        return {**{name: it for name, it in server.items() if name not in left_out}, **named}
+    command, arguments = server["command"], server.get("args", [])
     words = command if isinstance(command, list) else [command]
     words = [*words, *arguments] if isinstance(arguments, list) else []
     words[:1] = [str(word).rpartition("/")[2] for word in words[:1]]
@@ -90,14 +135,35 @@ def _without_paths(server: Any) -> Any:
 
 def _is_hook(item: Any) -> bool:
     """Whether this is a hook that init wrote, maybe with another path of holdlog."""
-    if isinstance(item, dict) and isinstance(item.get("hooks"), list) and len(item["hooks"]) == 1:
-        item = item["hooks"][0]
+    item = _only_handler(item)
     return isinstance(item, dict) and _OWN_HOOK.fullmatch(str(item.get("command"))) is not None
 
 
-def _hooks(command: str, before: str, after: str) -> tuple[Entry, ...]:
-    """The hooks of Claude Code and Codex. `before`, `after`: the tools whose calls concern files."""
-    handler = {"type": "command", "command": hook_command(command), "timeout": HOOK_SECONDS}
+def _is_remote_hook(item: Any) -> bool:
+    """Whether this is a hook that init wrote, also one that calls a server, maybe another one."""
+    found = _only_handler(item)
+    is_http = isinstance(found, dict) and found.get("type") == "http" and found.get("timeout") == HOOK_SECONDS
+    return _is_hook(item) or (is_http and str(found.get("url")).endswith("/hook"))
+
+
+def _only_handler(item: Any) -> Any:
+    if isinstance(item, dict) and isinstance(item.get("hooks"), list) and len(item["hooks"]) == 1:
+        return item["hooks"][0]
+    return item
+
+
+def _http_handler(server: RemoteServer) -> dict[str, Any]:
+    """A hook of Claude Code that calls the server without starting a process."""
+    token = {"headers": {"Authorization": f"Bearer ${TOKEN}"}, "allowedEnvVars": [TOKEN]} if server.has_token else {}
+    return {"type": "http", "url": f"{server.url}/hook", **token, "timeout": HOOK_SECONDS}
+
+
+def _hooks(project: Project, before: str, after: str, by_http: bool = False) -> tuple[Entry, ...]:
+    """The hooks of Claude Code and Codex. `before`, `after`: the tools whose calls concern files. `by_http`: whether
+    the host calls URLs itself."""
+    command = {"type": "command", "command": hook_command(project), "timeout": HOOK_SECONDS}
+    handler = _http_handler(project.server) if by_http and project.server is not None else command
+    is_former = _is_hook if project.server is None else _is_remote_hook
     matchers = {
         "SessionStart": None,
         "UserPromptSubmit": None,
@@ -108,26 +174,41 @@ def _hooks(command: str, before: str, after: str) -> tuple[Entry, ...]:
         "SessionEnd": None,
     }
     return tuple(
-        Entry(("hooks", event), ({"matcher": matcher} if matcher else {}) | {"hooks": [handler]}, True, _is_hook)
+        Entry(
+            ("hooks", event),
+            # Claude Code skips hooks of type http at the start of a session, without a word.
+            ({"matcher": matcher} if matcher else {}) | {"hooks": [command if event == "SessionStart" else handler]},
+            True,
+            is_former,
+        )
         for event, matcher in matchers.items()
     )
 
 
 def _claude_code(project: Project) -> list[HostFile]:
     allowed = Entry(("permissions", "allow"), "mcp__holdlog", listed=True)
-    hooks = _hooks(project.command, f"{EDITS}|Bash|{MCP_EDITS}", f"Read|{EDITS}|Bash|{MCP_EDITS}")
+    hooks = _hooks(project, f"{EDITS}|Bash|{MCP_EDITS}", f"Read|{EDITS}|Bash|{MCP_EDITS}", by_http=True)
+    value, remote = {"command": project.command, "args": []}, {"type": "http", "url": ""}
+    entry = _server_entry(project, "mcpServers", value, remote, f"${{{TOKEN}}}")
     return [
-        HostFile(project.root / ".mcp.json", "starts the server", (_server(project, "mcpServers"),)),
+        HostFile(project.root / ".mcp.json", _what(project), (entry,)),
         HostFile(project.root / ".claude" / "settings.local.json", "allows its tools, runs hooks", (allowed, *hooks)),
     ]
+
+
+def _what(project: Project) -> str:
+    return "starts the server" if project.server is None else f"names the server {project.server.url}"
 
 
 def _codex(project: Project) -> list[HostFile]:
     command = json.dumps(project.command)  # also a string of TOML
     block = f"[mcp_servers.holdlog]\ncommand = {command}\nstartup_timeout_sec = 30\ntool_timeout_sec = 60\n"
-    hooks = _hooks(project.command, f"Bash|apply_patch|{MCP_EDITS}", f"Bash|apply_patch|{MCP_EDITS}")
+    if project.server is not None:
+        token = f'bearer_token_env_var = "{TOKEN}"\n' if project.server.has_token else ""
+        block = f"[mcp_servers.holdlog]\nurl = {json.dumps(f'{project.server.url}/mcp')}\n{token}"
+    hooks = _hooks(project, f"Bash|apply_patch|{MCP_EDITS}", f"Bash|apply_patch|{MCP_EDITS}")
     return [
-        HostFile(project.home / ".codex" / "config.toml", f"starts the server{USER_WIDE}", block=block),
+        HostFile(project.home / ".codex" / "config.toml", f"{_what(project)}{USER_WIDE}", block=block),
         HostFile(project.root / ".codex" / "hooks.json", "runs hooks", hooks),
     ]
 
@@ -137,37 +218,49 @@ def _cursor(project: Project) -> list[HostFile]:
         *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt"),
         *("beforeShellExecution", "afterShellExecution", "beforeMCPExecution", "stop", "subagentStop", "sessionEnd"),
     )
-    handler = {"command": hook_command(project.command), "timeout": HOOK_SECONDS}
+    handler = {"command": hook_command(project), "timeout": HOOK_SECONDS}
     hooks = tuple(Entry(("hooks", event), handler, True, _is_hook) for event in events)
     return [
-        HostFile(project.root / ".cursor" / "mcp.json", "starts the server", (_server(project, "mcpServers"),)),
+        HostFile(project.root / ".cursor" / "mcp.json", _what(project), (_server(project, "mcpServers"),)),
         HostFile(project.root / ".cursor" / "hooks.json", "runs hooks", (Entry(("version",), 1, shared=True), *hooks)),
     ]
 
 
 def _vscode(project: Project) -> list[HostFile]:
-    entry = _server(project, "servers", type="stdio")
-    return [HostFile(project.root / ".vscode" / "mcp.json", "starts the server", (entry,))]
+    value = {"type": "stdio", "command": project.command, "args": []}
+    entry = _server_entry(project, "servers", value, {"type": "http", "url": ""}, "${input:holdlog-token}")
+    token = Entry(("inputs",), _VSCODE_TOKEN, listed=True)
+    entries = (token, entry) if project.server is not None and project.server.has_token else (entry,)
+    return [HostFile(project.root / ".vscode" / "mcp.json", _what(project), entries)]
 
 
 def _windsurf(project: Project) -> list[HostFile]:
     path = project.home / ".codeium" / "windsurf" / "mcp_config.json"
-    return [HostFile(path, f"starts the server{USER_WIDE}", (_server(project, "mcpServers"),))]
+    entry = _server_entry(project, "mcpServers", {"command": project.command, "args": []}, {"serverUrl": ""})
+    return [HostFile(path, f"{_what(project)}{USER_WIDE}", (entry,))]
 
 
 def _claude_desktop(project: Project) -> list[HostFile]:
+    if project.server is not None:
+        return []  # its file knows no servers over HTTP
     value = {"command": shutil.which(project.command) or project.command, "args": ["--db", _store(project)]}
     path = _desktop_folder(project) / "claude_desktop_config.json"
-    entry = _server_entry("mcpServers", value)
+    entry = _server_entry(project, "mcpServers", value, {})
     return [HostFile(path, f"starts the server with the store of this project{USER_WIDE}", (entry,))]
 
 
 def _opencode(project: Project) -> list[HostFile]:
     value = {"type": "local", "command": [project.command], "enabled": True}
+    remote = {"type": "remote", "url": "", "enabled": True}
+    if project.server is not None and project.server.has_token:
+        remote["oauth"] = False
+    entry = _server_entry(project, "mcp", value, remote, f"{{env:{TOKEN}}}")
     plugin = files("holdlog.adapters.hooks").joinpath("opencode.js").read_text()
     block = plugin.replace('"holdlog"', json.dumps(project.command), 1)
+    words = json.dumps(["hook", *_hook_options(project)])
+    block = block.replace('["hook"', words.removesuffix("]"))
     return [
-        HostFile(_opencode_config(project), "starts the server", (_server_entry("mcp", value),)),
+        HostFile(_opencode_config(project), _what(project), (entry,)),
         HostFile(project.root / ".opencode" / "plugins" / "holdlog.js", "runs hooks", block=block, comment=SLASHES),
     ]
 

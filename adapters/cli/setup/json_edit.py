@@ -9,6 +9,7 @@ from holdlog.adapters.cli.setup.json_tree import Node, NotJsonError, after_space
 
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LINE_END: Final = re.compile(r"[ \t]*\r?\n")
+_BLANK: Final = " \t\r\n\ufeff"
 WIDTH: Final = 100
 """Characters of a line that is added, where it can be broken."""
 
@@ -28,32 +29,57 @@ class Entry(NamedTuple):
 def add(text: str, entries: Sequence[Entry]) -> str:
     """Add entries, or replace former ones. Another value that is there stays. Raises NotJsonError, also if something
     else than an object or an array is in the way."""
-    text = text if text.strip() else "{}\n"
+    text = text if text.strip(_BLANK) else f"{text.strip()}{{}}{_line_break(text)}"
     for entry in entries:
         text = _added(_without_former(text, entry), entry)
     return text
 
 
-def remove(text: str, entries: Sequence[Entry]) -> str:
-    """Remove entries, and the objects and arrays that they leave empty."""
+def remove(text: str, entries: Sequence[Entry], original: str | None = None) -> str:
+    """Remove entries, and the objects and arrays that they leave empty. `original`: the text before entries were added:
+    what it has is kept, if empty."""
+    original = original if original and original.strip(_BLANK) else "{}"
+    before = parse(original).plain()
     for entry in reversed(entries):
         if not entry.shared:
-            text = _removed(_without_former(text, entry), entry)
-    keys = {it.path[0] for it in entries if not it.shared}
+            text = _removed(_without_former(text, entry, before), entry, before)
+    keys = {it.path[0] for it in entries if not it.shared}.difference(before)
     for entry in entries:
         if entry.shared and not any(map(parse(text).member, keys)):
-            text = _removed(text, entry)
+            text = _removed(text, entry, before)
+    for entry in entries:
+        for depth in range(len(entry.path) + 1):
+            text = _spaced_as(original, text, entry.path[:depth])
     return text
 
 
-def _without_former(text: str, entry: Entry) -> str:
-    found: Any = parse(text).plain()
-    for key in entry.path if entry.listed else ():
-        found = found.get(key) if isinstance(found, dict) else None
-    for item in found if entry.listed and isinstance(found, list) else ():
+def _spaced_as(original: str, text: str, path: Sequence[str]) -> str:
+    """The text with the white space of an object or array as it was, if that was empty and is empty again."""
+    nodes = parse(original), parse(text)
+    for key in path:
+        old, new = (it.member(key) for it in nodes)
+        if old is None or new is None:
+            return text
+        nodes = old, new
+    old, new = nodes
+    before, after = original[old.start : old.end], text[new.start : new.end]
+    is_empty = before[:1] in ("{", "[") and not _parts(old) and not _parts(new)
+    is_same = is_empty and "".join(before.split()) == "".join(after.split())
+    return text[: new.start] + before + text[new.end :] if is_same else text
+
+
+def _without_former(text: str, entry: Entry, original: Any = None) -> str:
+    found = _at(parse(text).plain(), entry.path) if entry.listed else None
+    for item in found if isinstance(found, list) else ():
         if item != entry.value and entry.is_former(item):
-            text = _removed(text, entry._replace(value=item))
+            text = _removed(text, entry._replace(value=item), original)
     return text
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _added(text: str, entry: Entry) -> str:
@@ -71,9 +97,8 @@ def _added(text: str, entry: Entry) -> str:
     if not entry.listed:
         if node.plain() == entry.value or not entry.is_former(node.plain()):
             return text
-        return (
-            text[: node.start] + _dumped(text, entry.value, len(entry.path), _is_inline(text, node)) + text[node.end :]
-        )
+        replaced = _dumped(text, entry.value, len(entry.path), _is_inline(text, node)).replace("\n", _line_break(text))
+        return text[: node.start] + replaced + text[node.end :]
     if node.items is None:
         raise NotJsonError(f"{_spelled(entry.path)}: is not an array")
     if any(it.plain() == entry.value for it in node.items):
@@ -85,21 +110,26 @@ def _inserted(text: str, node: Node, depth: int, key: str, value: Any, broken: i
     """Insert a last element into an object or array at a depth of the text. `broken`: so many outer objects of it get
     a line for each member."""
     parts = _parts(node)
-    unit = _unit(text)
+    unit, line_break = _unit(text), _line_break(text)
     inline = bool(parts) and _is_inline(text, node)
-    element = key + _dumped(text, value, depth + 1, inline, broken)
+    element = key + _dumped(text, value, depth + 1, inline, broken).replace("\n", line_break)
     if not parts:
         inside = text[node.start + 1 : node.end - 1].rstrip()  # comments
-        return f"{text[: node.start + 1]}{inside}\n{unit * (depth + 1)}{element}\n{unit * depth}{text[node.end - 1 :]}"
+        added = f"{line_break}{unit * (depth + 1)}{element}{line_break}{unit * depth}"
+        return f"{text[: node.start + 1]}{inside}{added}{text[node.end - 1 :]}"
     end = parts[-1][1]
     close = node.end - 1
     tail = text[end:close].rstrip()
     before, after = (",", "") if _comma_after(text, end) is None else ("", ",")
-    gap = " " if inline else f"\n{unit * (depth + 1)}"
+    gap = " " if inline else f"{line_break}{unit * (depth + 1)}"
     return f"{text[:end]}{before}{tail}{gap}{element}{after}{text[end + len(tail) :]}"
 
 
-def _removed(text: str, entry: Entry) -> str:
+def _removed(text: str, entry: Entry, original: Any = None) -> str:
+    """Remove an entry with what it leaves empty, unless `original` has that."""
+    there = _at(original, entry.path)
+    if entry.value in there if entry.listed and isinstance(there, list) else there == entry.value:
+        return text
     path = [parse(text)]
     for key in entry.path:
         found = path[-1].member(key)
@@ -113,7 +143,7 @@ def _removed(text: str, entry: Entry) -> str:
         path.append(target)
     elif path[-1].plain() != entry.value:
         return text
-    while len(path) > 2 and _is_alone(text, path[-2]):
+    while len(path) > 2 and _is_alone(text, path[-2]) and _at(original, entry.path[: len(path) - 2]) is None:
         path.pop()
     return _without(text, path[-2], path[-1])
 
@@ -163,6 +193,10 @@ def _comma_after(text: str, end: int) -> int | None:
 
 def _is_inline(text: str, node: Node) -> bool:
     return "\n" not in text[node.start : node.end]
+
+
+def _line_break(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def _unit(text: str) -> str:

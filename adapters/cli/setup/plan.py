@@ -1,7 +1,6 @@
 """What `holdlog init` would change: for the hosts, the instructions for agents, and git."""
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,10 +13,10 @@ from holdlog.adapters.cli.setup.changes import (
     edit_of,
     exclude_lines,
     git_output,
-    is_tracked,
     read_text,
 )
-from holdlog.adapters.cli.setup.hosts import HOSTS, Project
+from holdlog.adapters.cli.setup.git_hooks import checkout_hook, commit_hook, is_own
+from holdlog.adapters.cli.setup.hosts import HOSTS, HostFile, Project
 from holdlog.adapters.cli.setup.records import Records
 from holdlog.adapters.cli.setup.store import folder_of_copies
 
@@ -30,46 +29,71 @@ INSTRUCTIONS: Final = """\
 * Release what you finished, with an outcome and a note for the next agent. Hooks release unchanged and committed files.
 * `status` shows who holds what. Do not undo changes of other agents.
 """
-CHECK: Final = "holdlog check --staged || exit 1  # holdlog: files that other sessions hold"
-_SHELLS: Final = re.compile(r"#!.*\b(?:sh|bash|dash|zsh|ksh)\b")
-_MANAGERS: Final = {
-    ".husky": "add to .husky/pre-commit: holdlog check --staged",
-    "lefthook.yml": "add holdlog check --staged to pre-commit in lefthook.yml (docs/git.md)",
-    ".pre-commit-config.yaml": "add the hook holdlog to .pre-commit-config.yaml (docs/git.md)",
-}
-EXECUTABLE: Final = 0o755
 
 
 class Choices(NamedTuple):
     """What to set up. `tracked`: also change files that git tracks. `undo`: remove what init added. `is_named`: whether
-    the person named the hosts."""
+    the person named the hosts. `worktrees`: further worktrees of the repository, in which the same is set up."""
 
     hosts: Sequence[str]
     tracked: bool = False
     undo: bool = False
     is_named: bool = True
+    worktrees: Sequence[Path] = ()
 
 
 class Plan(NamedTuple):
-    """`hosts`: changes of the hosts' files; `instructions` and `git_hook`: changes that need separate consent."""
+    """`hosts`: changes of the hosts' files in all worktrees; `instructions` and `git_hook`: changes that need separate
+    consent. `remarks`: what init never changes, and what a person may do."""
 
     hosts: list[FileEdit]
     instructions: list[FileEdit]
     git_hook: list[FileEdit]
     skipped: list[Skipped]
+    remarks: Sequence[Skipped] = ()
 
 
 def plan(project: Project, choices: Choices) -> Plan:
     """Plan the changes. Reads only."""
     records = Records(folder_of_copies(project.root))
     files = [file for name in choices.hosts for file in HOSTS[name].files(project)]
+    if choices.undo and project.server is not None:  # what was there before it
+        before = [file for name in choices.hosts for file in HOSTS[name].files(project._replace(server=None))]
+        files += [it for it in before if it.path not in [file.path for file in files]]
     if choices.undo and not choices.is_named:
         files = [it for it in files if _is_of_project(it.path, project, records)]
+    for root in choices.worktrees:
+        files += files_below(root, project, choices.hosts)
     hosts = [change_of(it, records, choices.undo, choices.tracked) for it in files]
     hosts.append(_excluded(project, records, _edits(hosts), choices))
-    hook = [_git_hook(project, records, choices)]
-    skipped = [it for it in (*hosts, *hook) if isinstance(it, Skipped)]
-    return Plan(_edits(hosts), _instructions(project, records, choices), _edits(hook), skipped)
+    later = checkout_hook(project, records, choices.undo) if _concerns_later(project, records, choices) else None
+    hook = commit_hook(project, records, choices.tracked, choices.undo)
+    if not choices.undo and isinstance(hook, FileEdit) and is_own(hook.before):
+        hosts.append(hook)  # a person agreed to it before: its path has changed
+        hook = None
+    skipped = [it for it in (*hosts, hook) if isinstance(it, Skipped)]
+    remarks = [later] if isinstance(later, Skipped) else []
+    return Plan(_edits([*hosts, later]), _instructions(project, records, choices), _edits([hook]), skipped, remarks)
+
+
+def files_below(root: Path, project: Project, hosts: Sequence[str]) -> list[HostFile]:
+    """The files of hosts in a worktree, without user-wide ones."""
+    there = project._replace(root=root)
+    return [file for name in hosts for file in HOSTS[name].files(there) if file.path.is_relative_to(root)]
+
+
+def worktree_of(path: Path, roots: Sequence[Path]) -> Path | None:
+    """The innermost of the worktrees in which a file is; None for others, and for files of git."""
+    found = [it for it in roots if path.is_relative_to(it) and ".git" not in path.relative_to(it).parts]
+    return max(found, key=lambda root: len(root.parts), default=None)
+
+
+def _concerns_later(project: Project, records: Records, choices: Choices) -> bool:
+    """Whether the post-checkout hook is to be changed: hosts have files in each worktree, or none of them is left."""
+    if not choices.undo:
+        return bool(files_below(project.root, project, choices.hosts))
+    roots, others = (project.root, *choices.worktrees), [it for it in HOSTS if it not in choices.hosts]
+    return not any(file.path in records for root in roots for file in files_below(root, project, others))
 
 
 def _edits(changes: Sequence[FileEdit | Skipped | None]) -> list[FileEdit]:
@@ -97,19 +121,22 @@ def _excluded(
         return Skipped(path, "is left as it is: it is not UTF-8, or cannot be read; git status lists the new files")
     lines = lines_of_block(before or "")
     if choices.undo:
-        files = [file.path for name in choices.hosts for file in HOSTS[name].files(project)]
-        own = {f"/{it.relative_to(project.root).as_posix()}" for it in files if it.is_relative_to(project.root)}
+        files = files_below(project.root, project, choices.hosts)
+        own = {f"/{it.path.relative_to(project.root).as_posix()}" for it in files}
         lines = [it for it in lines if it not in own]
     else:
-        created = [it.path for it in changes if it.before is None]
-        lines += [it for it in exclude_lines(project.root, created) if it not in lines]
-    without = remove_block(before or "")
+        roots = (project.root, *choices.worktrees)
+        created = [(worktree_of(it.path, roots), it.path) for it in changes if it.before is None]
+        for root in roots:
+            new = exclude_lines(root, [path for owner, path in created if owner == root])
+            lines += [it for it in new if it not in lines]
+    without = remove_block(before or "", original=records.before(path))
     after = add_block(before or "", "\n".join(lines)) if lines else None
     return edit_of(records, path, "keeps these files out of git status", before, without, after)
 
 
 def _instructions(project: Project, records: Records, choices: Choices) -> list[FileEdit]:
-    """The block for agents, in each file that their hosts read."""
+    """The block for agents, in each file that their hosts read. Worktrees share it by commits."""
     hosts = HOSTS if choices.undo else choices.hosts
     names = sorted({HOSTS[name].instructions for name in hosts} - {""}, reverse=True)
     if not choices.undo and _imports_agents_md(project):
@@ -117,12 +144,13 @@ def _instructions(project: Project, records: Records, choices: Choices) -> list[
     changes = []
     # One may be a link to the other: then the last one, AGENTS.md, is shown.
     unique = {os.path.realpath(project.root / it): project.root / it for it in names}
-    for path in unique.values():
+    elsewhere = [root / it for root in (choices.worktrees if choices.undo else ()) for it in names]
+    for path in (*unique.values(), *(it for it in elsewhere if it in records)):
         try:
             before = read_text(path)
         except (OSError, ValueError):
             continue
-        without = remove_block(before or "", HTML)
+        without = remove_block(before or "", HTML, records.before(path))
         after = None if choices.undo else add_block(before or "", INSTRUCTIONS, HTML)
         changes.append(edit_of(records, path, "tells agents how to coordinate", before, without, after))
     return _edits(changes)
@@ -135,33 +163,7 @@ def _imports_agents_md(project: Project) -> bool:
         return False
 
 
-def _git_hook(project: Project, records: Records, choices: Choices) -> FileEdit | Skipped | None:
-    folder = git_output(project.root, "rev-parse", "--git-path", "hooks")
-    if folder is None:
-        return None
-    path = project.root / folder / "pre-commit"
-    try:
-        before = read_text(path)
-    except (OSError, ValueError):
-        return Skipped(path, "cannot be read; docs/git.md shows how to install the git hook")
-    if before is not None and is_tracked(path) and not choices.tracked:
-        todo = f"use --tracked, or {'remove from' if choices.undo else 'run in'} it: {CHECK.partition(' ||')[0]}"
-        is_done = ("holdlog check" in before) != choices.undo
-        return None if is_done else Skipped(path, f"is tracked by git, so it is left as it is: {todo}")
-    what, without = "checks claims before a commit", (before or "").replace(f"{CHECK}\n", "")
-    if choices.undo:
-        return edit_of(records, path, what, before, without, None)
-    if before is not None and "holdlog check" in before:
-        return None
-    for name, advice in _MANAGERS.items():
-        if (project.root / name).exists():
-            return Skipped(project.root / name, f"manages the git hooks, so they are left as they are; {advice}")
-    first, _, rest = (before or "#!/bin/sh\n").partition("\n")
-    if not _SHELLS.match(first):
-        return Skipped(path, f"is not a shell script, so it is left as it is; run in it: {CHECK.partition(' ||')[0]}")
-    return edit_of(records, path, what, before, without, f"{first}\n{CHECK}\n{rest}", EXECUTABLE)
-
-
 def project_here(root: Path, command: str, environ: dict[str, str]) -> Project:
-    """Where init runs. `environ`: HOME and PATH of the user."""
-    return Project(root, Path(environ.get("HOME") or os.path.expanduser("~")), command, environ)
+    """Where init runs, with the server that it was given before. `environ`: HOME and PATH of the user."""
+    server = Records(folder_of_copies(root)).server
+    return Project(root, Path(environ.get("HOME") or os.path.expanduser("~")), command, environ, server)

@@ -10,6 +10,7 @@ from holdlog.adapters.cli.setup.hosts import HOSTS, HostFile, Project
 from holdlog.adapters.cli.setup.json_edit import Entry
 from holdlog.adapters.cli.setup.json_tree import parse
 from holdlog.adapters.cli.setup.probe import probe
+from holdlog.adapters.cli.setup.remote import check_server
 
 
 class Configured(NamedTuple):
@@ -27,7 +28,10 @@ def configured(name: str, project: Project) -> list[Configured]:
 
 
 def started(name: str, project: Project) -> tuple[str, bool]:
-    """Start the server with the command that the host's file has. Returns a line about it, and whether it starts."""
+    """Start the server with the command that the host's file has, or ask the one over HTTP. Returns a line about it,
+    and whether it starts."""
+    if project.server is not None:
+        return check_server(project.server, project)
     file = HOSTS[name].files(project)[0]
     try:
         server = _server(file)

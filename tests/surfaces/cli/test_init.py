@@ -307,7 +307,7 @@ def test_git_hook_is_added_to_a_shell_script_and_not_to_what_others_manage(
     hook.write_text("#!/bin/bash\nmake lint\nexit 0\n")
     hook.chmod(0o755)
     assert run_command(capsys, "init", "--client", "cursor", "--yes", "--git-hook")[0] == 0
-    assert hook.read_text().splitlines()[1].startswith("holdlog check --staged || exit 1")
+    assert hook.read_text().splitlines()[1].startswith(f"holdlog={shutil.which('holdlog')}; ")
     assert hook.stat().st_mode & 0o777 == 0o755
     assert run_command(capsys, "init", "--client", "cursor", "--undo", "--yes")[0] == 0
     assert hook.read_text() == "#!/bin/bash\nmake lint\nexit 0\n"
