@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.operating_system import platform as host
-from holdlog.adapters.operating_system.location import explain, shown
+from holdlog.adapters.operating_system.location import LocationError, explain, is_there, shown
 from holdlog.adapters.operating_system.presence import connected
 from holdlog.adapters.operating_system.private import require_own, why_open
 from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, checks_of, contents, counted
@@ -35,8 +35,11 @@ def examine(
     checkpoints: Sequence[Checkpoint] = (),
 ) -> list[Finding]:
     """Report all findings about the store `path`; `progress` counts events. Never raises for what it finds."""
-    if not os.path.lexists(path):
-        return [Finding("file", "bad", f"there is no store at {shown(path)}")]
+    try:
+        if not is_there(path):
+            return [Finding("file", "bad", f"there is no store at {shown(path)}")]
+    except LocationError as error:
+        return [Finding("file", "bad", str(error))]
     findings = [_sqlite(sqlite3.sqlite_version_info), *_location(path)]
     try:
         with closing(_connect(path)) as connection:

@@ -181,6 +181,8 @@ def _require_openable(path: Path) -> None:
         status = path.stat()
     except OSError:
         return
+    if stat.S_ISDIR(status.st_mode):
+        raise StoreError(f"{path} is a folder; use --db with a file in it")
     if (status.st_dev, status.st_ino) in inherited:
         raise StoreError(f"{path} was open when this process was forked; start workers with spawn, or fork first")
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
