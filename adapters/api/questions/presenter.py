@@ -1,5 +1,7 @@
 """Converts spans of claims and changes of values to responses."""
 
+from typing import Final
+
 from holdlog.adapters.api.authors import principal_of
 from holdlog.adapters.api.events.event_filter import done_by, names_in
 from holdlog.adapters.api.questions.responses import ChangeEntry, HoldEntry, WaitEntry
@@ -54,6 +56,10 @@ def wait_entry(wait: WaitSpan, now: int) -> WaitEntry:
     )
 
 
+_REPLACE: Final = frozenset({"set", "delete", "clear"})
+"""Operations that need not read what they replace."""
+
+
 def change_entry(recorded: Recorded[Event]) -> ChangeEntry:
     """`recorded`: an event of a record."""
     envelope, names = recorded.envelope, names_in(recorded.envelope.stream)
@@ -66,4 +72,5 @@ def change_entry(recorded: Recorded[Event]) -> ChangeEntry:
         change=EVENT_TYPES[type(recorded.event)],
         version=envelope.version,
         position=envelope.position,
+        forced=True if envelope.is_forced and envelope.operation in _REPLACE else None,
     )

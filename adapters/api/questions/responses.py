@@ -58,7 +58,7 @@ class ResourceHistory(Result):
 
 
 class ChangeEntry(Part):
-    """A change of a value."""
+    """A change of a value. `forced`: it overwrote or deleted a value of any version."""
 
     namespace: str
     key: str
@@ -68,6 +68,7 @@ class ChangeEntry(Part):
     change: Literal["write", "delete", "expire"]
     version: int
     position: int
+    forced: Literal[True] | None = None
 
 
 class Lane(Part):

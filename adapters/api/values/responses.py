@@ -250,7 +250,8 @@ class Past(Result):
     """One entry of a history. `redacted`: its value was redacted, and reads as null. `operation` and the fields after
     it are missing if they were not recorded.
     `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete`, `clear` or `revert`; `based_on`: the version
-    that the write expected; `forced`: it accepted any version; `guard`: the claims that it relied on.
+    that the write expected; `forced`: there was a value, and it accepted any version; `guard`: the claims that it
+    relied on.
     """
 
     version: int
