@@ -77,6 +77,14 @@ class Result(BaseModel):
         return {name: fields[name] for name in ("status",) if name in fields} | fields
 
 
+class Refused(Result):
+    """Base of the expected outcomes "no" and "not yet" that the library returns: false in `if`, unlike every other
+    response."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
 class StateRecord(Result):
     """`redacted`: the value was redacted, and reads as null."""
 
@@ -317,7 +325,7 @@ class Deleted(Result):
     expires_at: Time | None = None
 
 
-class WatchTimeout(Result):
+class WatchTimeout(Refused):
     status: Literal["timeout"] = "timeout"
     namespace: str
     key: str
