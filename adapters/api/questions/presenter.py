@@ -30,6 +30,7 @@ def hold_entry(hold: HoldSpan, now: int) -> HoldEntry:
         forced_by=None if ending is None else ending.forced_by,
         moved_to=hold.moved_to,
         collected=None if hold.collected else False,
+        changed=hold.changed,
         note=hold.note,
         end_note=hold.end_note,
         mixed_scripts=any(map(mixed_scripts, (hold.resource, grant.agent))) or None,
