@@ -48,7 +48,7 @@ def examine(
             connection.execute("BEGIN")
             findings += _schema(connection)
             inspection = SqliteInspection(connection)
-            findings += _guarded("contents", lambda: contents(inspection, size_of(path)))
+            findings += _guarded("contents", lambda: contents(inspection, size_of(path), host.now()))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
             if version_of(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # an older minor has other views
                 findings.append(Finding("log", "warn", "not checked: its schema is older"))
