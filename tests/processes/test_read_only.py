@@ -164,7 +164,7 @@ def test_server_starts_reads_and_refuses_writes_where_it_cannot_write(repository
     assert (server.returncode, err) == (0, "")
 
 
-def test_hook_says_that_nothing_is_guarded_where_it_cannot_write(repository: Path) -> None:
+def test_hook_warns_that_nothing_is_guarded_where_it_cannot_write(repository: Path) -> None:
     with unwritable(repository, "mount") as sandbox:
         edit = sandbox.hook(hook_event_name="PreToolUse", tool_name="Write", tool_input={"file_path": "src/b.py"})
         start = sandbox.hook(hook_event_name="SessionStart", source="startup")

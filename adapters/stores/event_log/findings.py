@@ -21,8 +21,8 @@ from holdlog.projections.claims import TICKETS, claim_of
 from holdlog.projections.tree import LogTree
 
 Level = Literal["ok", "warn", "bad"]
-AHEAD_SECONDS: Final = 5
-"""A log that is further ahead of the clock than this is reported: machines correct small differences themselves."""
+CLOCK_TOLERANCE: Final = 5
+"""Seconds. A log that is further ahead of the clock than this is reported: machines correct small differences themselves."""
 
 
 class Finding(NamedTuple):
@@ -81,9 +81,9 @@ def contents(inspection: SqlInspection, size: int, now: int) -> list[Finding]:
 def _clock(inspection: SqlInspection, now: int) -> Iterator[Finding]:
     """That the newest event is in the future: times of a log never run backwards, so the store takes its time for the
     current one until the clock has caught up."""
-    ahead = (inspection.last_time() - now) // SECOND
-    if ahead > AHEAD_SECONDS:
-        span = f"{ahead / 3600:,.1f} h" if ahead >= 3600 else f"{ahead / 60:.1f} min" if ahead >= 60 else f"{ahead} s"
+    gain = (inspection.last_time() - now) // SECOND
+    if gain > CLOCK_TOLERANCE:
+        span = f"{gain / 3600:,.1f} h" if gain >= 3600 else f"{gain / 60:.1f} min" if gain >= 60 else f"{gain} s"
         text = (
             f"the log's time is {span} ahead of the clock, which was ahead once, or is behind now; until it catches up,"
             " values with a TTL, and tokens, that end within this time have expired early, and new ones expire late"

@@ -20,7 +20,7 @@ from holdlog.domain.ports import Scrubbed
 from holdlog.domain.refusals import ReadOnlyError, UnavailableError
 
 _NAP: Final = 0.01
-_SETTLED: Final = 1_000_000_000
+_CLOCK_STEP: Final = 1_000_000_000
 """Nanoseconds after which a change of a file certainly has another time stamp."""
 _SHARED_FIRST: Final = 0x40000002
 _SHARED_SIZE: Final = 510
@@ -66,7 +66,7 @@ class _StillConnection(sqlite3.Connection):
         """Raise UnavailableError if others have moved pages into the file since: reads may then be inconsistent."""
         if not _has_log(self.path):
             return
-        if _stamp(self.path) != self.before or time.time_ns() - self.before[1] < _SETTLED:
+        if _stamp(self.path) != self.before or time.time_ns() - self.before[1] < _CLOCK_STEP:
             raise UnavailableError("the store changed while it was read; try again", retry_after=0.0)
 
 

@@ -144,7 +144,7 @@ def test_edit_that_is_allowed_after_a_denial_is_no_bypass(
     assert [it.state for it in observations(HookFiles(store)).values()] == ["guarded"]
 
 
-def test_history_of_a_file_says_modified_where_a_hook_recorded_the_change(
+def test_history_shows_modified_where_a_hook_recorded_the_change(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hook(monkeypatch, capsys, edit("PreToolUse", "new.py"))
