@@ -22,7 +22,7 @@ from holdlog.projections.tree import LogTree
 
 Level = Literal["ok", "warn", "bad"]
 CLOCK_TOLERANCE: Final = 5
-"""Seconds. A log that is further ahead of the clock than this is reported: machines correct small differences themselves."""
+"""Seconds. A log that is further ahead of the clock is reported: machines correct small differences themselves."""
 
 
 class Finding(NamedTuple):
