@@ -19,7 +19,7 @@ from holdlog.adapters.auth.identity import SALT, Identity, SessionId
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.extras import missing
 from holdlog.adapters.operating_system.liveness import Liveness, Process
-from holdlog.adapters.operating_system.location import is_url, state_location
+from holdlog.adapters.operating_system.location import LocationError, is_there, is_url, state_location
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
 from holdlog.adapters.operating_system.pause import is_paused, resume
 from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
@@ -75,7 +75,7 @@ def open_holdlog(
     store = open_sqlite(path, report=report)
     notifier = MachineNotifier(path.with_name(path.name + ".bells"), store.changed)
     caller, identity = _identified(store, session)
-    server = ProcessLiveness(path, caller.session or "", what)
+    server = ProcessLiveness(path, caller.session or "", what, store.why_read_only is not None)
     calls = Requests(RequestRules(settings, platform.now, platform.steady, server.connected, identity))
     return _kept(Engine(store, notifier, caller, calls, server), path)
 
@@ -150,7 +150,10 @@ def store_exists(location: str | Path) -> bool:
     if str(location) == MEMORY:
         return True
     if isinstance(location, Path) or not is_url(location):
-        return os.path.lexists(location)
+        try:
+            return is_there(Path(location))
+        except LocationError as error:
+            raise StoreError(str(error)) from None
     require_database(location)
     from holdlog.adapters.stores.postgres import opening
 
@@ -227,20 +230,23 @@ def publish_to_nats(engine: Engine, location: str | Path, options: "NatsOptions"
 
 class ProcessLiveness(Liveness):
     """Liveness of one process among those on this machine that share the store `path`; connected from its first claim
-    on."""
+    on, unless it cannot write (`is_read_only`), and so holds nothing."""
 
-    def __init__(self, path: Path, session: str, what: str) -> None:
+    def __init__(self, path: Path, session: str, what: str, is_read_only: bool = False) -> None:
         from holdlog.adapters.stores.sqlite.database import file_id
 
         self._path = path
         self._session = session
         self._what = what
+        self._is_read_only = is_read_only
         self._file = file_id(path)
         self._presence: Presence | None = None
         self._joining = threading.Lock()
 
     def join(self) -> str:
         with self._joining:
+            if self._is_read_only:
+                return ""
             if self._presence is None:
                 self._presence = announce(self._path, self._session, self._what, self._file)
             return self._presence.server

@@ -30,8 +30,8 @@ class CheckedClaim(NamedTuple):
 
 class Basis(NamedTuple):
     """What a write relied on. `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete`, `clear` or
-    `revert`; None for other events. `based_on`: the expected version. `forced`: the write was to succeed at any
-    version."""
+    `revert`; None for other events. `based_on`: the expected version. `forced`: there was a value, and the write was to
+    succeed whatever its version."""
 
     operation: str | None = None
     based_on: int | None = None
@@ -63,6 +63,11 @@ class Envelope(NamedTuple):
     based_on: int | None = None
     forced: bool | None = None
     guard: tuple[CheckedClaim, ...] | None = None
+
+    @property
+    def is_forced(self) -> bool:
+        """`forced`, but for the write that created a key: earlier builds recorded it for that one, too."""
+        return bool(self.forced) and self.version > 1
 
 
 class Recorded(NamedTuple, Generic[AnyEvent]):

@@ -352,6 +352,14 @@ class ReplacedError(UnavailableError):
         super().__init__(f"{path} was deleted or replaced; restart this process to open the current file")
 
 
+class ReadOnlyError(UnavailableError):
+    """This process can read the store, but not write it. Only other rights, and a restart, change that. `why`: in one
+    line, with what to do."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, retry_after=60.0)
+
+
 class ConnectionLostError(UnavailableError):
     """The connection to the store was lost, and no events were written: the same commands may run again. `in_doubt`:
     leases may have been renewed."""

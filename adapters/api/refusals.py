@@ -52,6 +52,10 @@ def response_to(refusal: HoldlogError, moment: Moment) -> Result:
                 held_by_principal=refusal.held_by_principal,
                 hint=_REPLAYED if refusal.replayed else own,
             )
+        case refusals.ReadOnlyError():
+            return values.Unavailable(
+                message=str(refusal), retry_after=refusal.retry_after, in_doubt=False, hint=_READ_ONLY
+            )
         case refusals.UnavailableError():
             return values.Unavailable(
                 message=str(refusal),
@@ -157,6 +161,10 @@ _ENDED: Final[Mapping[str, str]] = {
 _UNAVAILABLE = (
     "Nothing was written. Repeat the same call after retry_after seconds; if it keeps failing, report it to the person"
     " you work for."
+)
+_READ_ONLY = (
+    "Nothing was written: this process can only read the store. Reads still work. Report the message to the person you"
+    " work for."
 )
 _UNAVAILABLE_IN_DOUBT = (
     "The write may or may not have happened. Read the current state, and repeat the call only if your change is"

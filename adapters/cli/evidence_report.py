@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.events.event_view import event_fields
 from holdlog.adapters.cli.log_texts import sentence_of, time_of
-from holdlog.adapters.cli.texts import marked, moment, moment_at, positions, printable
+from holdlog.adapters.cli.texts import by_force, marked, moment, moment_at, positions, printable
 from holdlog.adapters.stores.event_log.codec import EncodedEvent, decode
 from holdlog.adapters.stores.event_log.evidence import without_payload
 
@@ -120,7 +120,7 @@ def _basis(fields: dict[str, Any]) -> str:
     if (version := fields.get("based_on")) is not None:
         facts.append(f"based on version {version}" if version else "expected no value")
     if fields.get("forced"):
-        facts.append("forced: based on no version")
+        facts.append(by_force(fields.get("operation"), fields["version"]))
     if guard := fields.get("guard"):
         claims = [f"{marked(it['resource'])}@{it['version']}" for it in guard]
         facts.append(f"relied on {', '.join(claims)}")

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdlog.adapters.api.authors import author
-from holdlog.adapters.cli.texts import duration, marked, moment_at, positions, short
+from holdlog.adapters.cli.texts import by_force, duration, marked, moment_at, positions, short
 from holdlog.domain.times import microseconds
 
 Event = dict[str, Any]
@@ -74,9 +74,9 @@ def _of_value(event: Event, who: str) -> str:
     match event["kind"]:
         case "ValueWritten":
             value = "" if event.get("redacted") else f": {short(event['value'])}"
-            return f"{who} wrote {_record(event)}{value}{_until(event)}{_undone(event)}{_reason(event)}"
+            return f"{who} wrote {_record(event)}{value}{_until(event)}{_undone(event)}{_forced(event)}{_reason(event)}"
         case "ValueDeleted":
-            return f"{who} deleted {_record(event)}{_undone(event)}{_reason(event)}"
+            return f"{who} deleted {_record(event)}{_undone(event)}{_forced(event)}{_reason(event)}"
         case "ValueExpired":
             return f"{who}'s value expired: {_record(event)}"
         case _:
@@ -158,6 +158,13 @@ _DATA_CHANGES: Final = {"wrote": "written", "deleted": "deleted"}
 
 def _until(event: Event) -> str:
     return f", until {moment_at(_time(event['expires_at']))}" if "expires_at" in event else ""
+
+
+def _forced(event: Event) -> str:
+    """That a write overwrote or deleted what its author may not have read. Updates read it."""
+    operation = event.get("operation")
+    shown = event.get("forced") and operation in ("set", "delete")
+    return f" ({by_force(operation, event['version']).removeprefix('deleted ')})" if shown else ""
 
 
 def _undone(event: Event) -> str:

@@ -32,6 +32,14 @@ def _hold(hold: HoldEntry) -> tuple[str, ...]:
 
 
 def _outcome(hold: HoldEntry) -> str:
+    """How a hold ended; hooks only release, and record changes while they hold."""
+    end = _ending(hold)
+    if hold.changed is None or end == hold.changed:
+        return end
+    return hold.changed if end == "released" else f"{end}, {hold.changed}"
+
+
+def _ending(hold: HoldEntry) -> str:
     match hold.outcome:
         case None:
             return "not ended"

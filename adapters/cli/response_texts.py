@@ -15,7 +15,17 @@ from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.cli.board_texts import describe_agents, describe_board
 from holdlog.adapters.cli.dirty import WorktreeFiles, describe_files
 from holdlog.adapters.cli.question_texts import describe_history
-from holdlog.adapters.cli.texts import clock, duration, marked, moment, short, short_value, since, table
+from holdlog.adapters.cli.texts import (
+    by_force,
+    clock,
+    duration,
+    marked,
+    moment,
+    short,
+    short_value,
+    since,
+    table,
+)
 from holdlog.adapters.operating_system.location import without_password
 
 _FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
@@ -271,7 +281,9 @@ def _fields(result: Result) -> str:
 
 def _past(past: responses.Past) -> str:
     value = "" if past.event_type in ("delete", "expire") else short_value(past)
-    return f"{value}  # {past.reason}" if past.reason else value
+    forced = f"({by_force(past.operation, past.version)})" if past.forced else ""
+    reason = f"# {past.reason}" if past.reason else ""
+    return "  ".join(filter(None, (value, forced, reason)))
 
 
 def _at(time: datetime | None) -> str:

@@ -26,6 +26,13 @@ def print_note(line: str) -> None:
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
+def by_force(operation: str | None, version: int) -> str:
+    """What a write that accepted any version did to the one before `version`. An update (`merge`, `increment` …)
+    overwrites nothing: it computed its value from that version."""
+    verb = {"set": "overwrote", "delete": "deleted", "clear": "deleted"}.get(operation or "")
+    return f"updated v{version - 1} without naming it" if verb is None else f"{verb} v{version - 1} by force"
+
+
 def positions(first: int, last: int) -> str:
     """Format a range of positions of the log."""
     return f"position {first}" if first == last else f"positions {first} to {last}"

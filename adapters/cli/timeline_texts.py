@@ -23,11 +23,12 @@ class _Marks(NamedTuple):
     shared: str
     waited: str
     changed: str
+    forced: str
     line: str
 
 
-_PLAIN: Final = _Marks("#", "=", ".", "*", "-")
-_DRAWN: Final = _Marks("█", "▒", "░", "◆", "─")
+_PLAIN: Final = _Marks("#", "=", ".", "*", "!", "-")
+_DRAWN: Final = _Marks("█", "▒", "░", "◆", "!", "─")
 
 
 def describe(found: TimelineResult, stream: TextIO) -> str:
@@ -93,8 +94,8 @@ def _track(lane: Lane, scale: _Scale, marks: _Marks) -> str:
         fill(wait.queued_at, _end(wait), marks.waited)
     for hold in lane.holds:
         fill(hold.claimed_at, _end(hold), marks.shared if hold.mode == "shared" else marks.held)
-    for change in lane.changes:
-        cells[scale.column(change.at)] = marks.changed
+    for change in sorted(lane.changes, key=lambda it: it.forced is not None):
+        cells[scale.column(change.at)] = marks.forced if change.forced else marks.changed
     return "".join(cells)
 
 
@@ -146,11 +147,13 @@ def _unique(number: int, lanes: list[Lane]) -> str:
 
 def _legend(found: TimelineResult, marks: _Marks) -> str:
     holds = [hold for lane in found.lanes for hold in lane.holds]
+    changes = [change for lane in found.lanes for change in lane.changes]
     meanings = [
         (marks.held, "held", any(hold.mode != "shared" for hold in holds)),
         (marks.shared, "shared", any(hold.mode == "shared" for hold in holds)),
         (marks.waited, "waited", any(lane.waits for lane in found.lanes)),
-        (marks.changed, "changed a value", any(lane.changes for lane in found.lanes)),
+        (marks.changed, "changed a value", any(not it.forced for it in changes)),
+        (marks.forced, "overwrote or deleted one by force", any(it.forced for it in changes)),
     ]
     return "   ".join(f"{mark} {meaning}" for mark, meaning, is_used in meanings if is_used)
 

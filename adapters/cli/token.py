@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdlog.domain.token import TokenChanged, TokenCommand
 
 DEFAULT_LIFETIME: Final = "90d"
+_STAYS_OPEN: Final = "a server that already runs without tokens stays open to everybody until it is restarted"
 _EXAMPLES: Final = """\
 examples:
   holdlog token create --name ci --allow 'write:build-*' --allow 'read:*' --expires 30d
@@ -123,7 +124,7 @@ def _create(options: argparse.Namespace) -> int:
         end = f"expires {moment_of(token.expires_at)}" if token.expires_at is not None else "never expires"
         where = f" in the space {token.space}" if token.space else ""
         secret = "copy it now, it will not be shown again" if options.out is None else f"its secret is in {options.out}"
-        return f"token {token.name} allows {', '.join(token.allow)}{where} and {end}; {secret}"
+        return f"token {token.name} allows {', '.join(token.allow)}{where} and {end}; {secret}; {_STAYS_OPEN}"
 
     return _with_secret(options, command, made.text, describe)
 

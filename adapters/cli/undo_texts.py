@@ -9,7 +9,7 @@ from typing import Final
 from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.changes.responses import Author, Blame, Diff, KeptKeyView, KeyChange, RevertResult, StepView
 from holdlog.adapters.api.claims.files import FileBlame
-from holdlog.adapters.cli.texts import is_coloured, marked, moment, positions, printable, short, table
+from holdlog.adapters.cli.texts import by_force, is_coloured, marked, moment, positions, printable, short, table
 from holdlog.adapters.operating_system.location import without_password
 
 _GREEN, _RED, _YELLOW, _BOLD = "32", "31", "33", "1"
@@ -139,7 +139,7 @@ def _facts(found: Author, brief: bool = False) -> list[str]:
     if found.based_on is not None:
         facts.append(f"based on version {found.based_on}" if found.based_on else "expected no value")
     if found.forced:
-        facts.append("forced: based on no version")
+        facts.append(by_force(found.operation, found.version))
     if found.guard:
         facts.append(f"relied on {', '.join(f'{marked(it.resource)}@{it.version}' for it in found.guard)}")
     if found.undoes:

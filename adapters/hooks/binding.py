@@ -77,7 +77,7 @@ def sessions_folder(store: Path) -> Path:
 def _read_live(path: Path) -> dict[str, object]:
     """The presence file (presence.py) of a live process; empty if the process ended or the file is another's."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | _NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _NOFOLLOW)
     except OSError:
         return {}
     try:

@@ -14,6 +14,7 @@ from holdlog.adapters.hooks.claiming import perform
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.claims.lease import BY_LEASE
+from holdlog.domain.refusals import ReadOnlyError
 
 
 def perform_alone(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
@@ -24,6 +25,9 @@ def perform_alone(call: HookCall, store: Path, files: HookFiles, server: BoundSe
     found = options.parse_args([])
     given = policy_settings() | given_options(Settings, found) | {"workspaces": workspaces_of(found)}
     engine = open_holdlog(store, Settings(**given), SessionId("hook", call.session), "hook", report=lambda line: None)
+    if why := getattr(engine.store, "why_read_only", None):
+        engine.close()
+        raise ReadOnlyError(why)
     engine.kept_by = server.server if server is not None else BY_LEASE
     try:
         return perform(RequestContext(engine, engine.caller), call, files, server)

@@ -20,6 +20,7 @@ from holdlog.adapters.operating_system.location import (
     LocationError,
     avoided_folders,
     git_folders,
+    is_there,
     resolved,
 )
 
@@ -110,7 +111,7 @@ class Repositories:
             return None
         if self._own is not None and store == self._own.store:
             return self._own
-        is_used = os.path.lexists(store) or os.path.isfile(f"{folder}/{POLICY_FILE}")
+        is_used = is_there(store) or os.path.isfile(f"{folder}/{POLICY_FILE}")
         return UsedRepository(store, folder) if is_used else None
 
 

@@ -20,6 +20,7 @@ from holdlog.adapters.hooks.calls import (
     SHARED_SERVER,
     BadInputError,
     HookCall,
+    add_context,
     ask_afterwards,
     folder_of,
     is_denial,
@@ -39,7 +40,14 @@ from holdlog.adapters.hooks.repositories import (
     working_in,
 )
 from holdlog.adapters.hooks.session import main_of, name_of, session_of, terminal_of
-from holdlog.adapters.operating_system.location import find_store, project_root, state_location
+from holdlog.adapters.operating_system.location import (
+    CANNOT_WRITE,
+    explain,
+    find_store,
+    is_there,
+    project_root,
+    state_location,
+)
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
 SECONDS: Final = 4.0
@@ -60,6 +68,7 @@ def run(words: Sequence[str]) -> int:
     """Run `holdlog hook [EVENT]`. Always returns 0."""
     event = words[0] if words else None
     files: HookFiles | None = None
+    given: object = None
     output: dict[str, Any] = {}
     try:
         with _limited():
@@ -83,7 +92,8 @@ def run(words: Sequence[str]) -> int:
             else:
                 raise BadInputError("the input must be a JSON object")
     except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
-        _report(event, error, files)
+        problem = _report(event, error, files)
+        output = _warn_at_start(given, event, problem)
     if output:
         _write(output)
     return 0
@@ -287,11 +297,11 @@ def _find_opted_in() -> UsedRepository | None:
         named = location_of(None)
         if not isinstance(named, Path):
             raise BadInputError("hooks need a store in a file, but HOLDLOG_DB names a database")
-        return UsedRepository(named) if os.path.exists(named) else None
+        return UsedRepository(named) if is_there(named) else None
     store = find_store(None, os.environ, Path.cwd())
     if store.parent == state_location(os.environ):
         return None  # outside of every project
-    if os.path.lexists(store):
+    if is_there(store):
         return UsedRepository(store)
     root = project_root(os.environ, Path.cwd())
     if root is None or os.path.isfile(root / POLICY_FILE):
@@ -299,17 +309,32 @@ def _find_opted_in() -> UsedRepository | None:
     return Repositories(None, os.environ).find(str(root))
 
 
-def _report(event: str | None, error: BaseException, files: HookFiles | None) -> None:
-    """Print in one line what failed, and log it for the next start of a session."""
+def _warn_at_start(given: object, event: str | None, problem: str) -> dict[str, Any]:
+    """Tell an agent whose session starts that hooks do not guard it: few hosts show standard error. Not later,
+    because each edit would repeat it."""
+    try:
+        call = parse(given, event)
+    except ValueError:
+        return {}
+    if call is None or call.event != "start":
+        return {}
+    return add_context(call, f"holdlog: your edits are not guarded, and you do not see what others hold: {problem}")
+
+
+def _report(event: str | None, error: BaseException, files: HookFiles | None) -> str:
+    """Print in one line what failed, and log it for the next start of a session. Returns the line."""
     ours = type(error).__module__.startswith("holdlog.") or isinstance(error, OSError | sqlite3.Error)
     text = str(error).strip() if ours and str(error) else type(error).__name__
     if isinstance(error, OutOfTimeError):
         text = f"took longer than {SECONDS:.0f} s"
+    elif isinstance(error, OSError) and error.errno in CANNOT_WRITE and error.filename:
+        text = explain(Path(os.fsdecode(error.filename)), "written", error)
     text = "".join(it if it.isprintable() else " " for it in text[:MAX_REPORT])
     if files is not None:
         files.record_failure(event or "hook", text)
     with suppress(OSError, ValueError, AttributeError):  # None: closed before the start
         sys.stderr.write(f"holdlog hook: {text}; the edit is not guarded\n")
+    return text
 
 
 def _write(output: dict[str, Any]) -> None:

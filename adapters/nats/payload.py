@@ -149,7 +149,7 @@ def _relied_on(envelope: Envelope, lists: bool) -> str:
     if envelope.operation is None and envelope.based_on is None:
         return ""
     fields: dict[str, Any] = {"operation": envelope.operation, "based_on": envelope.based_on}
-    fields["forced"] = envelope.forced or None
+    fields["forced"] = envelope.is_forced or None
     if envelope.guard and lists:
         fields["guard"] = [{name: it for name, it in one._asdict().items() if it is not None} for one in envelope.guard]
     return _encode({name: it for name, it in fields.items() if it is not None})[1:-1]

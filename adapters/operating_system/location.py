@@ -3,12 +3,13 @@
 Standard library only and quick to import: the hook's fast path uses it.
 """
 
+import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system.platform import file_system, is_network
 
@@ -17,6 +18,10 @@ OUR_FOLDER = ".holdlog"
 FOLDER_MODE = 0o700
 MAX_POINTER_BYTES = 64 * 1024
 """Limit for a `.git` file and a `commondir` file, each of which contains one path."""
+CANNOT_WRITE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""How a system refuses to write an existing file: to another user, in a sandbox, on a read-only file system."""
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL})
+"""The only errors that mean that nothing exists there. Any other hides a store that others use."""
 
 
 class GitFolders(NamedTuple):
@@ -62,9 +67,48 @@ def prepare_folder(path: Path, environ: Mapping[str, str] = os.environ) -> None:
         if folder.name == OUR_FOLDER:
             _ignore_in_git(folder)
     except OSError as error:
-        raise LocationError(
-            f"folder {shown(folder)} cannot be prepared ({_why(error)}); use --db with a path in a folder you may write"
-        ) from error
+        advice = "" if error.errno in CANNOT_WRITE else "; use --db with another path"
+        raise LocationError(f"folder {explain(folder, 'prepared', error)}{advice}") from error
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything at the path. Raises LocationError if the system does not say."""
+    return _status(path, os.lstat) is not None
+
+
+def explain(path: Path, verb: str, error: OSError) -> str:
+    """Explain in one line why an existing path cannot be `verb` (read, written): whose it is, and what to do. The
+    advice is never another store, which nobody else uses."""
+    problem = f"{shown(path)} cannot be {verb} ({_why(error)})"
+    entry = next((it for it in (path, *path.parents) if os.path.lexists(it)), path)
+    sandbox = (
+        f"in a sandbox, allow {'writes' if verb in ('written', 'created', 'prepared') else 'access'} to {shown(entry)}"
+    )
+    if error.errno not in CANNOT_WRITE:
+        return problem
+    if error.errno == errno.EROFS or not hasattr(os, "geteuid"):
+        return f"{problem}; {sandbox}"
+    status, user = os.lstat(entry), os.geteuid()
+    if status.st_uid != user:
+        owner = user_name(status.st_uid)
+        return f"{problem}: {shown(entry)} belongs to {owner}, and you are {user_name(user)}; ask {owner} for access"
+    rights = 0o700 if stat.S_ISDIR(status.st_mode) else 0o600
+    if status.st_mode & rights != rights:
+        import shlex  # only a refusal needs it
+
+        change = f"u+{'rwx' if rights == 0o700 else 'rw'} {shlex.quote(shown(entry))}"
+        return f"{problem}: its mode is {stat.S_IMODE(status.st_mode):04o}; run: chmod {change}"
+    return f"{problem}; {sandbox}"
+
+
+def user_name(uid: int) -> str:
+    """Describe a user, as `ann (uid 1000)`."""
+    try:
+        import pwd
+
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except (ImportError, KeyError):  # a container may have users without names
+        return f"uid {uid}"
 
 
 def require_local(path: Path, fs_type: str | None = None) -> None:
@@ -93,7 +137,8 @@ def _explicit(text: str, option: str, environ: Mapping[str, str], cwd: Path) -> 
     except (FileNotFoundError, NotADirectoryError):
         mode = stat.S_IFDIR if text.endswith(("/", os.sep)) else stat.S_IFREG
     except OSError as error:
-        raise LocationError(f"{option} {shown(path)} cannot be accessed ({_why(error)}); pass another file") from error
+        advice = "" if error.errno in CANNOT_WRITE else "; pass another file"
+        raise LocationError(f"{option}: {explain(path, 'read', error)}{advice}") from error
     if stat.S_ISDIR(mode):
         raise LocationError(f"{option} {shown(path)} is a folder; pass a file in it: {shown(path / STORE_FILE)}")
     if not stat.S_ISREG(mode):
@@ -118,7 +163,7 @@ def start_folder(environ: Mapping[str, str], cwd: Path) -> Path:
     """The folder in which the agent works: `CLAUDE_PROJECT_DIR` if that is a folder here, else `cwd`; resolved."""
     # A variable passed into a container may name a folder of the host; then the working folder is more reliable.
     project = environ.get("CLAUDE_PROJECT_DIR")
-    if project and "\0" not in project and stat.S_ISDIR(_mode(cwd / project)):
+    if project and os.path.isdir(cwd / project):
         return resolved(cwd / project)
     return resolved(cwd)
 
@@ -153,7 +198,7 @@ def find_git(start: Path, avoided: set[Path]) -> GitFolders | None:
 
 
 def own_location(start: Path, avoided: set[Path]) -> Path | None:
-    """The nearest `.holdlog/` upwards of `start`."""
+    """The nearest `.holdlog/` upwards of `start`. Raises LocationError."""
     for folder in _upwards(start, avoided):
         if stat.S_ISDIR(_mode(folder / OUR_FOLDER)):
             return folder / OUR_FOLDER
@@ -178,6 +223,7 @@ def git_folders(folder: Path) -> GitFolders | None:
     """The repository whose `.git` is in `folder` (gitrepository-layout(5)), None if there is none.
 
     Like git, ignores a folder that is not a repository and rejects a file whose target is missing (LocationError).
+    Unlike git, rejects a folder that it may not read: the repository may have a store.
     """
     entry = folder / ".git"
     mode = _mode(entry)
@@ -214,9 +260,7 @@ def _common_of(git_folder: Path) -> Path:
 
 def _is_repository(git_folder: Path, common: Path) -> bool:
     # HEAD may be a symbolic link to a branch without commits.
-    return os.path.lexists(git_folder / "HEAD") and all(
-        stat.S_ISDIR(_mode(common / part)) for part in ("objects", "refs")
-    )
+    return is_there(git_folder / "HEAD") and all(stat.S_ISDIR(_mode(common / part)) for part in ("objects", "refs"))
 
 
 def pointer_in(entry: Path) -> str:
@@ -262,7 +306,7 @@ def _ignore_in_git(folder: Path) -> None:
     try:
         with (folder / ".gitignore").open("x", encoding="ascii") as file:
             file.write("*\n")
-    except FileExistsError:
+    except OSError:  # it exists, or the store is read-only here
         return
 
 
@@ -283,11 +327,20 @@ def resolved(path: Path) -> Path:
 
 
 def _mode(path: Path) -> int:
-    """`st_mode` of the path's target; 0 if it is missing or this process may not see it."""
+    """`st_mode` of the path's target; 0 if it does not exist. Raises LocationError if the system does not say."""
+    status = _status(path, os.stat)
+    return 0 if status is None else status.st_mode
+
+
+def _status(path: Path, read: Callable[[Path], os.stat_result]) -> os.stat_result | None:
     try:
-        return os.stat(path).st_mode
-    except (OSError, ValueError):
-        return 0
+        return read(path)
+    except ValueError:  # a null byte
+        return None
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise LocationError(explain(path, "read", error)) from error
 
 
 def _why(error: OSError) -> str:

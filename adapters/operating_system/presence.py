@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.operating_system.hook_socket import socket_name
+from holdlog.adapters.operating_system.location import explain
 from holdlog.adapters.operating_system.private import NOFOLLOW, make_private_folder, open_private, require_private
 from holdlog.adapters.operating_system.write_lock import lock_file
 from holdlog.domain.refusals import StoreError
@@ -96,7 +97,7 @@ def announce(path: Path, session: str, what: str, file: str = "") -> Presence:
         presence = Presence(folder / name, descriptor, session[:MAX_TEXT], what, file)
         os.rename(unready, folder / name)
     except OSError as error:
-        raise StoreError(f"{folder} cannot be written ({error.strerror}); use --db with a path you may write") from None
+        raise StoreError(explain(folder, "written", error)) from None
     _present.add(presence)
     return presence
 
@@ -115,7 +116,7 @@ def connected(path: Path) -> list[ConnectedProcess]:
 def is_connected(path: Path, server: str) -> bool:
     """Whether the process of this name (`Presence.server`) is alive. Leaves its file for `connected` to remove."""
     try:
-        descriptor = os.open(_folder(path) / f"{server}{_SUFFIX}", os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
+        descriptor = os.open(_folder(path) / f"{server}{_SUFFIX}", os.O_RDONLY | os.O_CLOEXEC | NOFOLLOW)
     except FileNotFoundError:
         return False
     except OSError:
@@ -144,7 +145,7 @@ def _living(folder: Path) -> Iterator[ConnectedProcess]:
         if name.startswith(".") or not name.endswith(_SUFFIX):
             continue
         with suppress(OSError):
-            descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
+            descriptor = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | NOFOLLOW)  # a sandbox may not write
             try:
                 # Shared, so that two concurrent readers do not mistake each other for the owner.
                 if lock_file(descriptor, shared=True):

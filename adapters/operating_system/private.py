@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from holdlog.adapters.operating_system.location import shown
+from holdlog.adapters.operating_system.location import shown, user_name
 from holdlog.adapters.operating_system.platform import file_system
 from holdlog.domain.refusals import StoreError
 
@@ -40,7 +40,7 @@ class _Entry(NamedTuple):
 def require_own(path: Path) -> None:
     """Require that the store `path`, its folder and its side files belong to this user, and that no side file is a
     symbolic link, a pipe or a device. Raises StoreError."""
-    _require_safe_folder(path.parent)
+    _require_safe_folder(path.parent, "" if os.path.lexists(path) else "use --db with a path in a folder of your own, ")
     entries = list(_entries(path))
     for entry in entries:
         if entry.path != path:
@@ -143,8 +143,9 @@ def _entry(path: Path) -> _Entry | None:
         return None
 
 
-def _require_safe_folder(folder: Path) -> None:
-    """Require that no other user may rename files in the folder: they could replace the store."""
+def _require_safe_folder(folder: Path, other: str) -> None:
+    """Require that no other user may rename files in the folder: they could replace the store. `other`: what else a
+    user can do if there is no store yet."""
     try:
         entry = _Entry(folder, os.stat(folder))
     except OSError:
@@ -158,7 +159,7 @@ def _require_safe_folder(folder: Path) -> None:
     if not _lacks_owners(folder):
         name = shlex.quote(shown(folder))
         raise StoreError(
-            f"{shown(folder)} {problem}; use --db with a path in a folder of your own, or run: "
+            f"{shown(folder)} {problem}; {other or _as_owner(entry)}or run: "
             f"{_sudo([entry])}chown {os.geteuid()} {name} && {_sudo([entry])}chmod go-w {name}"
         )
 
@@ -177,8 +178,8 @@ def _require_plain(entry: _Entry) -> None:
 def _require_mine(strangers: Sequence[_Entry]) -> None:
     if strangers and not _lacks_owners(strangers[0].path):
         raise StoreError(
-            f"{shown(strangers[0].path)} belongs to another user {_users(strangers[0])}; use another --db, or, if you "
-            f"trust what that user wrote, run: {_commands(strangers)}"
+            f"{shown(strangers[0].path)} belongs to another user {_users(strangers[0])}; "
+            f"{_as_owner(strangers[0])}or, if you trust what that user wrote, run: {_commands(strangers)}"
         )
 
 
@@ -201,6 +202,10 @@ def _sudo(entries: Sequence[_Entry]) -> str:
 
 def _users(entry: _Entry) -> str:
     return f"(uid {entry.status.st_uid}; you are uid {os.geteuid()})"
+
+
+def _as_owner(entry: _Entry) -> str:
+    return "" if _is_mine(entry) else f"work as {user_name(entry.status.st_uid)}, "
 
 
 def _is_mine(entry: _Entry) -> bool:

@@ -347,7 +347,7 @@ class StateStore:
         note: str | None = None,
         request_id: str | None = None,
     ) -> ClaimAnswer:
-        """Claim a resource for an agent. If it is not free, the response names its holder.
+        """Claim a resource for an agent. If it is not free, the response names its holder, and is false in `if`.
         `also`: further resources, all or nothing. `alternatives`: if the resource is not free, claim the first of these
         that is. `wait_seconds`: how long to queue for it. `mode`: `exclusive` or `shared`. `note`: shown to other
         agents. Every write of the agent renews the lease; `claimed` renews it automatically.

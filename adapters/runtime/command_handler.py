@@ -263,12 +263,12 @@ def _change_records(
                 raise
             raise fenced from None
         expected = operation.expected_version
-        basis = Basis("clear" if clears else operation.kind, expected, expected is None, conditions)
+        existed = before.live and record.end_of(before, transaction.at) is None
+        basis = Basis("clear" if clears else operation.kind, expected, expected is None and existed, conditions)
         for event in events:
             last, after = after, record.evolve(after, event, transaction.at, caller.principal)
             changes.append(Change(last, event, after, None if isinstance(event, ValueExpired) else basis))
         records[address] = after
-        existed = before.live and record.end_of(before, transaction.at) is None
         computed = after.value.text if operation.is_update else None
         results.append(Written(*address, after.version, before.version if existed else None, computed))
     if fenced:

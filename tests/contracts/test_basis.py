@@ -68,11 +68,18 @@ def test_a_write_records_the_version_that_it_expected(store: Store) -> None:
     assert basis(store) == ("delete", 2, False, ())
 
 
-def test_a_write_that_expected_nothing_was_forced(store: Store) -> None:
+def test_a_write_that_expected_nothing_was_forced_if_there_was_a_value(store: Store, clock: Clock) -> None:
     write(store, "k", 1)
+    assert basis(store) == ("set", None, False, ())
+    write(store, "k", 2)
     assert basis(store) == ("set", None, True, ())
     change(store, drop("k"))
     assert basis(store) == ("delete", None, True, ())
+    change(store, put("k", 3, ttl=5))
+    assert basis(store) == ("set", None, False, ())
+    clock.pass_by(6)
+    write(store, "k", 4)
+    assert basis(store) == ("set", None, False, ())
 
 
 def test_a_merge_and_a_cleared_namespace_are_recorded_as_such(store: Store) -> None:
@@ -90,7 +97,7 @@ def test_a_write_records_the_claims_that_it_relied_on(store: Store) -> None:
     run(store, Transact(operations=(put("k", 1, 0), put("l", 2)), by="ann", guard=guard))
     conditions = (CheckedClaim("a.py", 1), CheckedClaim("ü b/", 1))
     found = [it.envelope for it in whole_log(store)[-2:]]
-    assert [(it.based_on, it.forced, it.guard) for it in found] == [(0, False, conditions), (None, True, conditions)]
+    assert [(it.based_on, it.forced, it.guard) for it in found] == [(0, False, conditions), (None, False, conditions)]
     assert json.loads(rows(store)[-1][20]) == [{"resource": "a.py", "version": 1}, {"resource": "ü b/", "version": 1}]
 
 

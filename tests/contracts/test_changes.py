@@ -203,7 +203,7 @@ def test_blame_names_the_author_and_what_the_write_relied_on(store: StateStore) 
     }
     assert author["session"].startswith("process-")
     assert "forced" not in author
-    assert store.blame("n", "k", version=1).author.forced is True
+    assert store.blame("n", "k", version=1).author.forced is None  # it created the key
 
 
 def test_blame_of_fields_names_who_changed_each_of_them_last(store: StateStore) -> None:

@@ -1,7 +1,10 @@
 """Rules for every test: its name can stand alone in a log, and it asserts something."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -118,3 +121,22 @@ def test_check_for_assertions_finds_a_test_without_one(monkeypatch: pytest.Monke
 
 def test_suites_that_run_quickly_on_postgres_exist() -> None:
     assert [name for name in sorted(QUICK_ON_POSTGRES) if not (ROOT / name).is_file()] == []
+
+
+def test_tests_need_no_identity_for_git_and_no_settings_of_their_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".gitconfig").write_text("[commit]\n  gpgSign = true\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for words in (["init", "-q", "."], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        assert subprocess.run(["git", *words], cwd=tmp_path, check=False).returncode == 0
+
+
+@pytest.mark.check
+@pytest.mark.skipif(os.name != "posix", reason="shells of POSIX ignore Ctrl-C for what they run in the background")
+def test_interrupts_reach_tests_that_a_shell_runs_in_the_background() -> None:
+    tests = ["tests/contracts/test_claimed.py", "-k", "interrupted_while_queued and memory"]
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "pytest", "-q", *tests]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "passed" in done.stdout

@@ -18,6 +18,7 @@ import httpx2
 import pytest
 
 from holdlog.adapters.auth.tokens import fresh
+from holdlog.adapters.cli.main import main
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.claims.lease import BY_CALLS
 from holdlog.domain.token import IssueToken
@@ -445,3 +446,15 @@ def _token(place: Place, name: str, space: str | None) -> str:
     finally:
         engine.close()
     return made.text
+
+
+@pytest.mark.check
+def test_open_server_stays_open_until_a_restart_after_the_first_token(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with http_server(path) as server:
+        assert main(["token", "create", "--name", "ci", "--allow", "read:*", f"--db={path}"]) == 0
+        assert "stays open to everybody until it is restarted" in capsys.readouterr().err
+        assert httpx2.get(f"{server.url}/claims").status_code == 200
+    with http_server(path) as server:
+        assert httpx2.get(f"{server.url}/claims").status_code == 401

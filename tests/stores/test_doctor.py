@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from holdlog.adapters.stores.sqlite.doctor import examine, has_wal_reset_bug
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 from holdlog.domain.store_log import PayloadRedacted, StoreLog
-from tests.support.commands import PATIENCE, append
+from tests.support.commands import PATIENCE, append, write
 
 
 @pytest.fixture
@@ -430,3 +431,15 @@ def test_doctor_command_states_what_digests_do_not_prove(path: Path, options: tu
         check=True,
     )
     assert "without a checkpoint kept elsewhere" in done.stdout
+
+
+@pytest.mark.parametrize(("ahead", "shown"), [(2, None), (90, "1.5 min"), (23 * 3600, "23.0 h")])
+def test_log_that_is_ahead_of_the_clock_is_reported_with_what_it_does_to_ttl(
+    path: Path, ahead: int, shown: str | None
+) -> None:
+    with closing(open_sqlite(path, lambda: time.time_ns() // 1_000 + ahead * 1_000_000)) as store:
+        write(store, "late", 1)
+    found = [it for it in examine(path) if it.name == "clock"]
+    assert [it.level for it in found] == ([] if shown is None else ["warn"])
+    assert all(f"the log's time is {shown} ahead of the clock" in it.text for it in found)
+    assert all("values with a TTL" in it.text for it in found)

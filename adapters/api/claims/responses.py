@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from holdlog.adapters.api.values.responses import Lost, Part, Result, Time
+from holdlog.adapters.api.values.responses import Lost, Part, Refused, Result, Time
 
 
 class Version(Part):
@@ -97,7 +97,7 @@ class AlreadyClaimed(Result):
     hint: str | None = None
 
 
-class Busy(Result):
+class Busy(Refused):
     status: Literal["busy"] = "busy"
     resource: str
     held_by: str
@@ -121,7 +121,7 @@ class Busy(Result):
     hint: str
 
 
-class Deadlock(Result):
+class Deadlock(Refused):
     status: Literal["deadlock"] = "deadlock"
     resource: str
     cycle: list[Step]
@@ -150,13 +150,13 @@ class AlreadyFree(Result):
     held_elsewhere: list[str] | None = None
 
 
-class NeverClaimed(Result):
+class NeverClaimed(Refused):
     status: Literal["not_found"] = "not_found"
     resource: str
     hint: str
 
 
-class NotHolder(Result):
+class NotHolder(Refused):
     status: Literal["not_holder"] = "not_holder"
     resource: str
     held_by: str | None = None
@@ -165,7 +165,7 @@ class NotHolder(Result):
     hint: str
 
 
-class Expired(Result):
+class Expired(Refused):
     status: Literal["expired"] = "expired"
     resource: str
     held_by: str | None = None
@@ -266,7 +266,7 @@ class AgentSessions(Board):
     agents: list[SessionPart]  # type: ignore[assignment]
 
 
-class WaitTimeout(Result):
+class WaitTimeout(Refused):
     status: Literal["timeout"] = "timeout"
     resource: str
     held_by: str

@@ -99,7 +99,7 @@ def relied_on(
         fields["operation"] = envelope.operation
     if envelope.based_on is not None:
         fields["based_on"] = envelope.based_on
-    if envelope.forced:
+    if envelope.is_forced:
         fields["forced"] = True
     if envelope.guard and (guard := conditions(envelope.guard, shown, sees)) is not None:
         fields["guard"] = [it.model_dump() for it in guard]

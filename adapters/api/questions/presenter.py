@@ -1,5 +1,7 @@
 """Converts spans of claims and changes of values to responses."""
 
+from typing import Final
+
 from holdlog.adapters.api.authors import principal_of
 from holdlog.adapters.api.events.event_filter import done_by, names_in
 from holdlog.adapters.api.questions.responses import ChangeEntry, HoldEntry, WaitEntry
@@ -28,6 +30,7 @@ def hold_entry(hold: HoldSpan, now: int) -> HoldEntry:
         forced_by=None if ending is None else ending.forced_by,
         moved_to=hold.moved_to,
         collected=None if hold.collected else False,
+        changed=hold.changed,
         note=hold.note,
         end_note=hold.end_note,
         mixed_scripts=any(map(mixed_scripts, (hold.resource, grant.agent))) or None,
@@ -54,6 +57,10 @@ def wait_entry(wait: WaitSpan, now: int) -> WaitEntry:
     )
 
 
+_REPLACE: Final = frozenset({"set", "delete", "clear"})
+"""Operations that need not read what they replace."""
+
+
 def change_entry(recorded: Recorded[Event]) -> ChangeEntry:
     """`recorded`: an event of a record."""
     envelope, names = recorded.envelope, names_in(recorded.envelope.stream)
@@ -66,4 +73,5 @@ def change_entry(recorded: Recorded[Event]) -> ChangeEntry:
         change=EVENT_TYPES[type(recorded.event)],
         version=envelope.version,
         position=envelope.position,
+        forced=True if envelope.is_forced and envelope.operation in _REPLACE else None,
     )

@@ -9,8 +9,8 @@ class HoldEntry(Part):
     """A hold of a resource that overlaps the one that was asked for. Without `ended_at`, it has not ended. `outcome`:
     what its holder reported, or `expired`, `forced` (by `forced_by`), `resumed` by another session, `replaced` by the
     holder's own claim in another mode. `noticed_at`: when the log recorded the end. `collected` False: it was offered
-    to a waiter that did not collect it. `note`: what the holder wrote when it claimed; `end_note`: when it released, or
-    why a person took it."""
+    to a waiter that did not collect it. `changed`: what the holder did to the file last, as hooks recorded it. `note`:
+    what the holder wrote when it claimed; `end_note`: when it released, or why a person took it."""
 
     resource: str
     held_by: str
@@ -25,6 +25,7 @@ class HoldEntry(Part):
     forced_by: str | None = None
     moved_to: str | None = None
     collected: Literal[False] | None = None
+    changed: Literal["modified", "deleted"] | None = None
     note: str | None = None
     end_note: str | None = None
     mixed_scripts: bool | None = None
@@ -58,7 +59,7 @@ class ResourceHistory(Result):
 
 
 class ChangeEntry(Part):
-    """A change of a value."""
+    """A change of a value. `forced`: it overwrote or deleted a value of any version."""
 
     namespace: str
     key: str
@@ -68,6 +69,7 @@ class ChangeEntry(Part):
     change: Literal["write", "delete", "expire"]
     version: int
     position: int
+    forced: Literal[True] | None = None
 
 
 class Lane(Part):

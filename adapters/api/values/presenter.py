@@ -122,7 +122,7 @@ def past(
         reason=envelope.caller.reason,
         operation=envelope.operation,
         based_on=envelope.based_on,
-        forced=envelope.forced or None,
+        forced=envelope.is_forced or None,
         guard=conditions(envelope.guard, shown, sees) if envelope.guard else None,
     )
 

@@ -77,6 +77,14 @@ class Result(BaseModel):
         return {name: fields[name] for name in ("status",) if name in fields} | fields
 
 
+class Refused(Result):
+    """Base of the expected outcomes "no" and "not yet" that the library returns: false in `if`, unlike every other
+    response."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
 class StateRecord(Result):
     """`redacted`: the value was redacted, and reads as null."""
 
@@ -250,7 +258,8 @@ class Past(Result):
     """One entry of a history. `redacted`: its value was redacted, and reads as null. `operation` and the fields after
     it are missing if they were not recorded.
     `operation`: `set`, `merge`, `increment`, `append`, `patch`, `delete`, `clear` or `revert`; `based_on`: the version
-    that the write expected; `forced`: it accepted any version; `guard`: the claims that it relied on.
+    that the write expected; `forced`: there was a value, and it accepted any version; `guard`: the claims that it
+    relied on.
     """
 
     version: int
@@ -316,7 +325,7 @@ class Deleted(Result):
     expires_at: Time | None = None
 
 
-class WatchTimeout(Result):
+class WatchTimeout(Refused):
     status: Literal["timeout"] = "timeout"
     namespace: str
     key: str

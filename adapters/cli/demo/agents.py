@@ -55,10 +55,10 @@ class Agent:
 async def connected(names: Sequence[str], command: Sequence[str], folder: Path) -> AsyncIterator[list[Agent]]:
     """Start one server process per agent, all concurrently; end them all after the block. Raises Wrong.
 
-    `command`: the program and its arguments. `folder`: where their stderr goes.
+    `command`: the program and its arguments. `folder`: the project in which they work, and where their stderr goes.
     """
     async with AsyncExitStack() as stack:
-        yield list(await together(*(_connect(stack, name, command, folder / f"{name}.log") for name in names)))
+        yield list(await together(*(_connect(stack, name, command, folder) for name in names)))
 
 
 async def together(*steps: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -73,9 +73,10 @@ async def together(*steps: Coroutine[Any, Any, Any]) -> list[Any]:
     return [task.result() for task in tasks]
 
 
-async def _connect(stack: AsyncExitStack, name: str, command: Sequence[str], errors: Path) -> Agent:
+async def _connect(stack: AsyncExitStack, name: str, command: Sequence[str], folder: Path) -> Agent:
     program, *arguments = command
-    transport = StdioTransport(program, arguments, keep_alive=False, log_file=errors)
+    errors, project = folder / f"{name}.log", {"CLAUDE_PROJECT_DIR": str(folder)}
+    transport = StdioTransport(program, arguments, env=project, keep_alive=False, log_file=errors)
     client = Client(transport, init_timeout=START_WITHIN, name=f"holdlog-demo-{name}")
     try:
         await stack.enter_async_context(client)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.operating_system.location import OUR_FOLDER, find_store, prepare_folder, state_location
+from holdlog.adapters.operating_system.location import OUR_FOLDER, find_store, is_there, prepare_folder, state_location
 
 
 def prepare_store(root: Path) -> None:
@@ -12,7 +12,7 @@ def prepare_store(root: Path) -> None:
     if store.parent == state_location({}):  # neither a git repository nor a folder of ours
         (root / OUR_FOLDER).mkdir(0o700, exist_ok=True)
         store = find_store(None, {}, root)
-    if not store.exists():
+    if not is_there(store):
         open_holdlog(store, what="holdlog init", report=lambda line: None).close()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.operating_system import platform
-from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
+from holdlog.adapters.operating_system.location import LocationError, is_there, prepare_folder, require_local, shown
 from holdlog.adapters.operating_system.private import open_private, require_own, sync_folder, why_open
 from holdlog.adapters.stores.copying.source import CopySource
 from holdlog.adapters.stores.copying.writing import OccupiedError
@@ -32,8 +32,11 @@ _LOG: Final = SqliteEventRecorder()
 @contextmanager
 def open_file_source(path: Path, report: Report = lambda line: None) -> Iterator[CopySource]:
     """Open an existing store. Raises StoreError if there is none."""
-    if not os.path.lexists(path):
-        raise StoreError(f"there is no store at {path}; check the path")
+    try:
+        if not is_there(path):
+            raise StoreError(f"there is no store at {path}; check the path")
+    except LocationError as error:
+        raise StoreError(str(error)) from None
     with closing(open_sqlite(path, report=report)) as store:
         yield CopySource(shown(path), store, lambda reader: platform.steady(), _create_triggers)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.stores.event_log.audit import Audit, Faults, Row
@@ -11,6 +11,7 @@ from holdlog.adapters.stores.event_log.snapshots import check_snapshots
 from holdlog.adapters.stores.event_log.tree import check_tree
 from holdlog.adapters.stores.sql.inspection import SqlInspection
 from holdlog.domain.checkpoint import Checkpoint, is_store_id
+from holdlog.domain.claims.lease import SECOND
 from holdlog.domain.merkle import SUBTREE
 from holdlog.domain.progress import Progress
 from holdlog.domain.redaction import UNFINISHED
@@ -20,6 +21,8 @@ from holdlog.projections.claims import TICKETS, claim_of
 from holdlog.projections.tree import LogTree
 
 Level = Literal["ok", "warn", "bad"]
+CLOCK_TOLERANCE: Final = 5
+"""Seconds. A log that is further ahead of the clock is reported: machines correct small differences themselves."""
 
 
 class Finding(NamedTuple):
@@ -63,8 +66,8 @@ REDACTION_LEFT = Finding(
 )
 
 
-def contents(inspection: SqlInspection, size: int) -> list[Finding]:
-    """Findings about the store's contents. `size`: bytes."""
+def contents(inspection: SqlInspection, size: int, now: int) -> list[Finding]:
+    """Findings about the store's contents. `size`: bytes; `now`: microseconds UTC by the clock of its writers."""
     store_id = inspection.meta("store_id")
     if not is_store_id(store_id):
         return [Finding("contents", "bad", "the store has no id, or one that holdlog did not write")]
@@ -72,7 +75,20 @@ def contents(inspection: SqlInspection, size: int) -> list[Finding]:
     counts = f"{counted(events, 'event')}, {counted(live, 'record')} ({deleted:,} deleted)"
     text = f"store {shown(store_id)}: {counts}, {size / 1e6:,.1f} MB"
     unfinished = [REDACTION_LEFT] if inspection.meta(UNFINISHED) else []
-    return [Finding("contents", "ok", text), *_seal(inspection.meta(SEAL)), *unfinished]
+    return [Finding("contents", "ok", text), *_seal(inspection.meta(SEAL)), *unfinished, *_clock(inspection, now)]
+
+
+def _clock(inspection: SqlInspection, now: int) -> Iterator[Finding]:
+    """That the newest event is in the future: times of a log never run backwards, so the store takes its time for the
+    current one until the clock has caught up."""
+    gain = (inspection.last_time() - now) // SECOND
+    if gain > CLOCK_TOLERANCE:
+        span = f"{gain / 3600:,.1f} h" if gain >= 3600 else f"{gain / 60:.1f} min" if gain >= 60 else f"{gain} s"
+        text = (
+            f"the log's time is {span} ahead of the clock, which was ahead once, or is behind now; until it catches up,"
+            " values with a TTL, and tokens, that end within this time have expired early, and new ones expire late"
+        )
+        yield Finding("clock", "warn", text)
 
 
 def _seal(text: str | None) -> Iterator[Finding]:

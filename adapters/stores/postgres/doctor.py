@@ -16,7 +16,7 @@ from holdlog.adapters.stores.postgres.catalog import (
     tables_there,
     views_to_replace,
 )
-from holdlog.adapters.stores.postgres.connection import Connection, connect
+from holdlog.adapters.stores.postgres.connection import SELECT_NOW, Connection, connect
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.inspection import PostgresInspection
 from holdlog.adapters.stores.postgres.migrating import OLDER
@@ -63,6 +63,11 @@ def examine(url: str, progress: Progress = ignore_progress, checkpoints: Sequenc
     return findings
 
 
+def _now(connection: Connection) -> int:
+    row = connection.execute(f"SELECT {SELECT_NOW}").fetchone()
+    return 0 if row is None else int(row[0])
+
+
 def _snapshot(
     connection: Connection,
     inspection: PostgresInspection,
@@ -74,7 +79,7 @@ def _snapshot(
     yield from _guarded(connection, "tables", lambda: [_tables(connection, inspection)])
     schema = list(_guarded(connection, "schema", lambda: _schema(inspection)))
     yield from schema
-    yield from _guarded(connection, "contents", lambda: contents(inspection, inspection.size()))
+    yield from _guarded(connection, "contents", lambda: contents(inspection, inspection.size(), _now(connection)))
     if any(finding.name == "schema" and finding.level != "ok" for finding in schema):
         yield Finding("log", "warn", "not checked: its schema has another version")
     else:

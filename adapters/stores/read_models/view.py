@@ -11,7 +11,7 @@ from typing import Final
 from eventsourcing.persistence import PersistenceError, Tracking
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore, SQLiteTrackingRecorder
 
-from holdlog.adapters.operating_system.location import LocationError, prepare_folder, shown
+from holdlog.adapters.operating_system.location import CANNOT_WRITE, LocationError, prepare_folder, shown
 from holdlog.adapters.operating_system.private import open_private, require_own, require_private, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.read_models import tables
@@ -170,7 +170,11 @@ def open_view(path: Path) -> Iterator[ReadModelView]:
     except LocationError as error:
         raise StoreError(str(error)) from None
     except OSError as error:
-        raise StoreError(f"{shown(path.parent)} cannot be written ({error.strerror})") from None
+        if error.errno not in CANNOT_WRITE:
+            raise StoreError(f"{shown(path.parent)} cannot be written ({error.strerror})") from None
+        with _view_in(SQLiteDatastore(":memory:")) as view:  # counted from the whole log, and forgotten
+            yield view
+        return
     try:
         lock.acquire(time.monotonic() + LOCK_TIMEOUT)
         try:
@@ -190,7 +194,12 @@ def _opened(path: Path) -> Iterator[ReadModelView]:
         os.close(open_private(path, os.O_RDWR | os.O_EXCL))  # SQLite would create it with the mode of the umask
     if (exposed := why_open(path)) is not None:
         raise exposed
-    datastore = SQLiteDatastore(uri_of(path))
+    with _view_in(SQLiteDatastore(uri_of(path))) as view:
+        yield view
+
+
+@contextmanager
+def _view_in(datastore: SQLiteDatastore) -> Iterator[ReadModelView]:
     try:
         view = ReadModelView(datastore)
         view.create_table()

@@ -44,6 +44,10 @@ class SqlInspection:
         """First and last position of the log; zeros if it is empty."""
         return self._recorder.ends(self._unit)
 
+    def last_time(self) -> int:
+        """Time of the newest event in microseconds UTC; 0 if there is none."""
+        return self._recorder.last_time(self._unit)
+
     def gap(self) -> int | None:
         """The first position without an event before the last one; None if there is none."""
         return self._recorder.gap(self._unit)

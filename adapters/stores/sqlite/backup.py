@@ -6,16 +6,17 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from holdlog.adapters.operating_system.location import shown
+from holdlog.adapters.operating_system.location import CANNOT_WRITE, shown
 from holdlog.adapters.operating_system.private import is_private, require_own, sync_folder
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.sqlite.files import copy_database, remove_database
 from holdlog.adapters.stores.sqlite.opening import LOCK_TIMEOUT, require_ours, write_locked
+from holdlog.adapters.stores.sqlite.read_only import connect_to_read
 from holdlog.adapters.stores.sqlite.recorder import SqliteEventRecorder, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader
 from holdlog.domain.progress import Progress, ignore_progress
@@ -52,7 +53,7 @@ def back_up(path: Path, folder: Path, keep: int, progress: Progress = ignore_pro
         raise StoreError(f"{shown(folder)} is not a folder; create it first: mkdir -m 700 DIR")
     require_own(path)
     try:
-        with closing(connect(path, "ro")) as source:
+        with closing(connect_to_read(path, LOCK_TIMEOUT)) as source:
             _begin_snapshot(path, source)
             require_ours(path, source)
             contents = contents_of(source)
@@ -88,7 +89,12 @@ def contents_of(connection: sqlite3.Connection) -> BackupContents:
 
 def _begin_snapshot(path: Path, source: sqlite3.Connection) -> None:
     """While the snapshot is open, SQLite copies this moment, and writers append to the write-ahead log."""
-    with write_locked(path):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(write_locked(path))
+        except OSError as error:
+            if error.errno not in CANNOT_WRITE:  # else it is read without the lock, and verified below
+                raise
         source.execute("BEGIN")
         source.execute("PRAGMA user_version").fetchone()  # the first read begins it
 

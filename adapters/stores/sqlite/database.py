@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters.operating_system.write_lock import OneWriter, WriteLock
+from holdlog.adapters.operating_system.write_lock import OneWriter
 from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
 from holdlog.adapters.stores.sqlite.faults import refusal_of
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
@@ -24,6 +24,8 @@ class Database:
     damage_check: DamageCheck | None
     uri: str
     """SQLite's name of it."""
+    why_read_only: str | None = None
+    """Why this process can read it, but not write it, in one line; None if it can."""
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection; the caller must hold the write lock to close it. Raises UnavailableError."""
@@ -36,6 +38,11 @@ class Database:
     def commit(self, writer: sqlite3.Connection) -> None:
         """Commit, without an effect on reads that run. Raises sqlite3.Error, UnavailableError."""
         raise NotImplementedError
+
+    def may_reuse(self, connection: sqlite3.Connection) -> bool:
+        """Whether a connection that has served a reader may serve another one; else it is closed. Raises
+        UnavailableError if what was read may be inconsistent."""
+        return True
 
     def require_same(self) -> None:
         """Raise UnavailableError if new connections would reach something else. Nothing else can, in memory."""
@@ -58,7 +65,7 @@ class Database:
 class DatabaseFile(Database):
     """The file at `path`, with its write-ahead log."""
 
-    def __init__(self, path: Path, write_lock: WriteLock) -> None:
+    def __init__(self, path: Path, write_lock: OneWriter) -> None:
         self.path = path
         self.uri = uri_of(path)
         self.write_lock = write_lock

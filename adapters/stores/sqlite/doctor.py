@@ -1,5 +1,6 @@
 """Diagnosis of a store file. Reads one snapshot while servers use the store, and repairs nothing."""
 
+import errno
 import os
 import sqlite3
 import stat
@@ -10,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.operating_system import platform as host
-from holdlog.adapters.operating_system.location import shown
+from holdlog.adapters.operating_system.location import LocationError, explain, is_there, shown
 from holdlog.adapters.operating_system.presence import connected
 from holdlog.adapters.operating_system.private import require_own, why_open
 from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, checks_of, contents, counted
 from holdlog.adapters.stores.sqlite.database import file_id, size_of
 from holdlog.adapters.stores.sqlite.faults import code_of, is_damage
 from holdlog.adapters.stores.sqlite.inspection import SqliteInspection, any_text
-from holdlog.adapters.stores.sqlite.opening import require_ours
-from holdlog.adapters.stores.sqlite.recorder import uri_of
+from holdlog.adapters.stores.sqlite.opening import require_ours, why_read_only
+from holdlog.adapters.stores.sqlite.read_only import connect_to_read
 from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR, version_of
 from holdlog.adapters.stores.sqlite.shadow_tables import left_over
 from holdlog.domain.checkpoint import Checkpoint
@@ -34,8 +35,11 @@ def examine(
     checkpoints: Sequence[Checkpoint] = (),
 ) -> list[Finding]:
     """Report all findings about the store `path`; `progress` counts events. Never raises for what it finds."""
-    if not os.path.lexists(path):
-        return [Finding("file", "bad", f"there is no store at {shown(path)}")]
+    try:
+        if not is_there(path):
+            return [Finding("file", "bad", f"there is no store at {shown(path)}")]
+    except LocationError as error:
+        return [Finding("file", "bad", str(error))]
     findings = [_sqlite(sqlite3.sqlite_version_info), *_location(path)]
     try:
         with closing(_connect(path)) as connection:
@@ -44,7 +48,7 @@ def examine(
             connection.execute("BEGIN")
             findings += _schema(connection)
             inspection = SqliteInspection(connection)
-            findings += _guarded("contents", lambda: contents(inspection, size_of(path)))
+            findings += _guarded("contents", lambda: contents(inspection, size_of(path), host.now()))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
             if version_of(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # an older minor has other views
                 findings.append(Finding("log", "warn", "not checked: its schema is older"))
@@ -54,9 +58,9 @@ def examine(
     except StoreError as error:
         findings.append(Finding("file", "bad", str(error)))
     except sqlite3.Error as error:
-        is_read_only = code_of(error) & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-        advice = "; if you cannot write to its folder, examine a copy of it elsewhere" if is_read_only else ""
-        findings.append(Finding("file", "bad", f"{shown(path)} cannot be read: {error}{advice}"))
+        is_refused = code_of(error) & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+        why = explain(path, "read", PermissionError(errno.EACCES, str(error)))
+        findings.append(Finding("file", "bad", why if is_refused else f"{shown(path)} cannot be read: {error}"))
     return [*findings, _connected(path)]
 
 
@@ -102,6 +106,8 @@ def _permissions(path: Path) -> Finding:
         return Finding("permissions", "bad", str(error))
     if (exposed := why_open(path)) is not None:
         return Finding("permissions", "bad", str(exposed))
+    if (why := why_read_only(path)) is not None:
+        return Finding("permissions", "warn", f"reads work here, writes are refused: {why}")
     mode = stat.S_IMODE(os.stat(path.parent).st_mode)
     if mode & 0o077:
         text = f"only the owner can access the files; other users can access the folder {shown(path.parent.name)}"
@@ -111,7 +117,7 @@ def _permissions(path: Path) -> Finding:
 
 def _connect(path: Path) -> sqlite3.Connection:
     # Read-only: closing such a connection writes nothing, so it needs no write lock.
-    connection = sqlite3.connect(uri_of(path, "ro"), uri=True, isolation_level=None, timeout=5.0)
+    connection = connect_to_read(path, 5.0)
     connection.text_factory = any_text
     return connection
 

@@ -1,5 +1,6 @@
 """Open a store file, if it is a holdlog store of a known version on a suitable disk. Never repairs or overwrites it."""
 
+import errno
 import logging
 import os
 import sqlite3
@@ -13,13 +14,21 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.operating_system import platform
-from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local
+from holdlog.adapters.operating_system.location import (
+    CANNOT_WRITE,
+    LocationError,
+    explain,
+    is_there,
+    prepare_folder,
+    require_local,
+)
 from holdlog.adapters.operating_system.private import open_private, require_own, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.sql.tables import SESSION_SALT, TABLES
 from holdlog.adapters.stores.sqlite.database import DatabaseFile, inherited, kept_names
 from holdlog.adapters.stores.sqlite.faults import DOCTOR_FIRST, DamagedError, require_major
 from holdlog.adapters.stores.sqlite.migrating import is_older, migrate
+from holdlog.adapters.stores.sqlite.read_only import ReadOnlyFile, connect_to_read
 from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
 from holdlog.adapters.stores.sqlite.schema import (
     APPLICATION_ID,
@@ -62,19 +71,26 @@ def open_sqlite(
     try:
         require_local(path)
         prepare_folder(path)
+        exists = is_there(path)
+        _finish_restore(path)
+        _require_openable(path)
+        require_own(path)
+        lock_path = path.with_name(path.name + ".gate")
+        lock_existed = is_there(lock_path)
+        write_lock = WriteLock(lock_path)
+        try:
+            if exists:
+                _require_writable(path)
+        except OSError:
+            write_lock.close()
+            raise
     except LocationError as error:
         raise StoreError(str(error)) from None
-    _finish_restore(path)
-    _require_openable(path)
-    require_own(path)
-    lock_path = path.with_name(path.name + ".gate")
-    lock_existed = lock_path.exists()
-    try:
-        write_lock = WriteLock(lock_path)
     except OSError as error:
-        raise StoreError(
-            f"{path.parent} cannot be written ({error.strerror}); use --db with a path you may write"
-        ) from None
+        why = _explain(path, error)
+        if exists and error.errno in CANNOT_WRITE:
+            return _open_read_only(path, why, clock, steady)
+        raise StoreError(why) from None
     try:
         write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
         try:
@@ -94,6 +110,47 @@ def open_sqlite(
     except BaseException:
         write_lock.close()
         raise
+
+
+def why_read_only(path: Path) -> str | None:
+    """Why this process cannot write an existing store, in one line; None if it can. Changes nothing."""
+    try:
+        with suppress(FileNotFoundError):
+            os.close(os.open(path.with_name(path.name + ".gate"), os.O_RDWR | os.O_CLOEXEC))
+        _require_writable(path)
+    except OSError as error:
+        return _explain(path, error)
+    return None
+
+
+def _explain(path: Path, error: OSError) -> str:
+    return explain(path if error.filename == str(path) else path.parent, "written", error)
+
+
+def _require_writable(path: Path) -> None:
+    """Raise OSError if this process may write the write lock but not the store or its folder, where SQLite creates the
+    write-ahead log."""
+    for entry in (path, path.parent):
+        if not os.access(entry, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            is_mounted_so = hasattr(os, "statvfs") and os.statvfs(entry).f_flag & os.ST_RDONLY
+            code = errno.EROFS if is_mounted_so else errno.EACCES
+            raise OSError(code, os.strerror(code), str(entry))
+
+
+def _open_read_only(path: Path, why: str, clock: Callable[[], int], steady: Callable[[], int]) -> SqliteStore:
+    """Open an existing store that this process cannot write. Writes raise ReadOnlyError."""
+    if (exposed := why_open(path)) is not None:
+        raise exposed
+    with _reported(path), closing(connect_to_read(path, LOCK_TIMEOUT)) as connection:
+        if _is_empty(path, connection):
+            raise StoreError(f"there is no store yet, and {why}")
+        require_ours(path, connection)
+        if version_of(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:
+            raise StoreError(f"the store has an older schema, which can only be read after an update; {why}")
+        salt = _salt(connection)
+    store = SqliteStore(ReadOnlyFile(path, why), clock, steady)
+    store.session_salt = salt
+    return store
 
 
 def _finish_restore(path: Path) -> None:
@@ -124,6 +181,8 @@ def _require_openable(path: Path) -> None:
         status = path.stat()
     except OSError:
         return
+    if stat.S_ISDIR(status.st_mode):
+        raise StoreError(f"{path} is a folder; use --db with a file in it")
     if (status.st_dev, status.st_ino) in inherited:
         raise StoreError(f"{path} was open when this process was forked; start workers with spawn, or fork first")
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
@@ -143,9 +202,7 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
         except FileExistsError:
             pass
         except OSError as error:
-            raise StoreError(
-                f"{path} cannot be created ({error.strerror}); use --db with a path you may write"
-            ) from None
+            raise StoreError(explain(path, "created", error)) from None
     exposed = why_open(path)  # check this before SQLite creates and removes side files with the store's mode
     if path.with_name(path.name + "-wal").exists():
         # Check read-only first: closing a connection that may write would merge the -wal file of another program.
@@ -165,24 +222,38 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
             report(migrate(path, connection, clock(), steady()))
         _add_newer_tables(connection)
         _notice_reboot(connection, platform.boot_id(), clock(), steady())
-        salt = connection.execute("SELECT value FROM meta WHERE name = ?", (SESSION_SALT,)).fetchone()
-        return salt[0] if salt else ""
+        return _salt(connection)
+
+
+def _salt(connection: sqlite3.Connection) -> str:
+    salt = connection.execute("SELECT value FROM meta WHERE name = ?", (SESSION_SALT,)).fetchone()
+    return str(salt[0]) if salt else ""
 
 
 @contextmanager
 def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    try:
-        with closing(
+    with (
+        _reported(path),
+        closing(
             sqlite3.connect(uri_of(path, mode), uri=True, isolation_level=None, timeout=LOCK_TIMEOUT)
-        ) as connection:
-            yield connection
+        ) as connection,
+    ):
+        yield connection
+
+
+@contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors in the block into refusals that say what to do."""
+    try:
+        yield
     except sqlite3.Error as error:
         match getattr(error, "sqlite_errorcode", 0) & 0xFF:
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
                 line = f"{path} is damaged or not a SQLite file ({error})"
-                raise DamagedError(f"{line}; use another --db, or, if it is a store, {DOCTOR_FIRST}") from None
+                raise DamagedError(f"{line}; if it is a store, {DOCTOR_FIRST}; if not, use another --db") from None
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-                raise StoreError(f"{path} cannot be opened ({error}); use --db with a path you may write") from None
+                reason = PermissionError(errno.EACCES, str(error))
+                raise StoreError(explain(path, "opened", reason)) from None
             case _:
                 raise UnavailableError(f"{path} cannot be opened now: {error}") from error
 

@@ -42,6 +42,7 @@ class SqliteStore:
     ) -> None:
         self.database = database
         self.write_lock = database.write_lock
+        self.why_read_only = database.why_read_only
         self.clock = clock
         self._steady = steady
         self.recorder = SqliteEventRecorder(self)
@@ -128,6 +129,9 @@ class SqliteStore:
             else:
                 self.database.require_same()
             seen, self._data_version = self._data_version, self._watcher.execute("PRAGMA data_version").fetchone()[0]
+            if not self.database.may_reuse(self._watcher):
+                self._watcher = None
+                return True
         except (sqlite3.Error, UnavailableError):
             return True  # the reader that this wakes gets the error
         return seen != self._data_version
@@ -187,7 +191,7 @@ class SqliteStore:
             return
         if isinstance(error, sqlite3.Error) and is_damage(error):
             self.discard(reader.connection)
-        elif not self._closed and len(self._idle) < IDLE_READERS:
+        elif not self._closed and len(self._idle) < IDLE_READERS and self.database.may_reuse(reader.connection):
             self._idle.append(reader.connection)
         else:
             reader.connection.close()

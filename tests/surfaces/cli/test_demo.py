@@ -56,7 +56,10 @@ class Ran(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    folder = tmp_path_factory.mktemp("demo")
+    project = tmp_path_factory.mktemp("project")
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    folder = project / "demo"
+    folder.mkdir()
     svg = folder / "demo.svg"
     run = demo(DEMO, "demo", "--svg", str(svg), folder=folder)
     assert run.stderr == ""
@@ -98,6 +101,7 @@ def test_demo_claim_is_refused_and_its_release_grants_it_to_the_waiter(ran: Ran)
     assert 'ada   releases  "section 2 is new": granted to ben' in ran.out
     assert re.search(r"ben   claimed   \d+\.\d ms after the release( returned|, before it returned)", ran.out)
     assert 'past: modified by ada: "section 2 is new"' in ran.out
+    assert "No such file" not in ran.out
 
 
 def test_demo_shows_the_log_and_its_replay_gives_the_same_state(ran: Ran) -> None:

@@ -42,7 +42,7 @@ def test_log_line_has_position_time_and_a_sentence(db: Path, capsys: pytest.Capt
     assert sentences(lines) == [
         'ann wrote campaign/budget: {"eur": "\\u202e2000"} (reason: ads)',
         "bob claimed custom://deploy: ten minutes",
-        "ann deleted campaign/budget",
+        "ann deleted campaign/budget (v1 by force)",
     ]
 
 

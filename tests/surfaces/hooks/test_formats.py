@@ -12,6 +12,7 @@ import pytest
 
 from holdlog.adapters.api.settings import Settings
 from holdlog.adapters.auth.identity import SessionId
+from holdlog.adapters.cli.main import main
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.calls import MAX_CONTEXT
 from holdlog.adapters.hooks.notes import HookFiles
@@ -141,3 +142,16 @@ def test_edit_that_is_allowed_after_a_denial_is_no_bypass(
     Path("held.py").write_text("y = 1\n")
     hook(monkeypatch, capsys, edit("PostToolUse", "held.py"))
     assert [it.state for it in observations(HookFiles(store)).values()] == ["guarded"]
+
+
+def test_history_shows_modified_where_a_hook_recorded_the_change(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook(monkeypatch, capsys, edit("PreToolUse", "new.py"))
+    Path("new.py").write_text("y = 1\n")
+    hook(monkeypatch, capsys, edit("PostToolUse", "new.py"))
+    assert main(["history", "new.py"]) == 0
+    assert "  not ended, modified" in capsys.readouterr().out
+    hook(monkeypatch, capsys, {"session_id": "s-1", "cwd": str(Path.cwd()), "hook_event_name": "SessionEnd"})
+    assert main(["history", "new.py"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("  modified")

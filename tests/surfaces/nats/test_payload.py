@@ -70,7 +70,6 @@ def test_published_value_has_its_names_and_whole_envelope() -> None:
             "key": "budget",
             "by": "ann",
             "operation": "set",
-            "forced": True,
             "value": {"amount": 7},
         },
     }

@@ -12,6 +12,7 @@ from holdlog.domain.claims.claim import (
     ClaimReleased,
     ClaimResumed,
     ClaimUnqueued,
+    FileChanged,
 )
 from holdlog.domain.envelope import NO_DIGEST, Envelope, Recorded
 from holdlog.domain.message import NOBODY
@@ -94,3 +95,11 @@ def test_shared_holds_end_one_by_one() -> None:
 
 def test_release_in_a_log_of_major_1_ends_the_only_hold() -> None:
     assert Given(ANN).when(ClaimReleased(agent="ann")) == [("held", "ann", 10, 20, "released")]
+
+
+@pytest.mark.parametrize(("sha256", "changed"), [("0" * 64, "modified"), (None, "deleted")])
+def test_hold_knows_what_hooks_recorded_of_its_holder_only(sha256: str | None, changed: str) -> None:
+    given = Given(ANN, FileChanged(agent="eve", sha256="1" * 64))
+    assert [it.changed for it in given.spans.holds.values()] == [None]
+    given.when(FileChanged(agent="ann", sha256=sha256))
+    assert [it.changed for it in given.spans.holds.values()] == [changed]
