@@ -6,21 +6,18 @@ tests/support/fixtures/hooks/payloads.
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.git import GitCommand
 
-MAX_TOOL: Final = 60
-"""Characters of a tool's name in a problem."""
+MAX_TOOL: Final = 60  # characters of a tool's name in a problem
 
-_EDITS: Final = frozenset(
-    (
-        *("edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook"),
-        *("editfile", "editfiles", "writefile", "writetofile", "create", "createfile", "deletefile", "movefile"),
-        *("renamefile", "replace", "replaceinfile", "replacestringinfile", "multireplacestringinfile", "applydiff"),
-        *("inserteditintofile", "editnotebookfile", "strreplaceeditor", "strreplacebasededittool"),
-    )
+_EDITS: Final = (
+    *("edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook"),
+    *("editfile", "editfiles", "writefile", "writetofile", "create", "createfile", "deletefile", "movefile"),
+    *("renamefile", "replace", "replaceinfile", "replacestringinfile", "multireplacestringinfile", "applydiff"),
+    *("inserteditintofile", "editnotebookfile", "strreplaceeditor", "strreplacebasededittool"),
 )
 """Editing tools of hosts: the letters of their names, in lower case."""
 _MCP_EDITS: Final = re.compile(
@@ -28,10 +25,7 @@ _MCP_EDITS: Final = re.compile(
     r"|insert(content|atline|aftersymbol|beforesymbol)$|(delete|insert)lines$"
 )
 """Tools of MCP servers that change files which their input names, such as mcp__filesystem__write_file."""
-_SHELLS: Final = frozenset(
-    {"bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal"}
-)
-_PATCHERS: Final = frozenset({"applypatch", "patch"})
+_SHELLS: Final = ("bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal")
 _READERS: Final = re.compile(r"read|view|list|search|find|grep|glob|get|fetch|query|look|show|todo|task|claim|release")
 
 _PATHS: Final = (
@@ -41,9 +35,7 @@ _PATHS: Final = (
 _MOVES: Final = ("source", "destination", "old_path", "new_path", "oldPath", "newPath")
 _LISTS: Final = ("edits", "replacements", "files", "paths", "file_paths", "filePaths")
 _PATCHES: Final = ("patch", "patchText", "diff", "input")
-_CONTENTS: Final = frozenset(
-    ("content", "contents", "file_text", "new_string", "newString", "new_str", "new_source", "code", "text")
-)
+_CONTENTS: Final = frozenset(["content", "contents", "file_text", "new_string", "newString", "new_str", "code", "text"])
 _REMOTE: Final = frozenset(["owner", "repo", "repository", "url", "bucket", "host", "branch"])
 """Arguments of tools whose paths are on another machine."""
 _FOLDERS: Final = ("workdir", "working_directory", "workingDirectory", "cwd")
@@ -72,7 +64,7 @@ def targets(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
         return _shell(tool, given, folder)
     paths = [*_named(given), *_patched_files(given)]
     is_edit = name in _EDITS and not tool.lower().startswith("mcp")
-    if name in _PATCHERS or (name == "diff" and paths):
+    if name in ("applypatch", "patch") or (name == "diff" and paths):
         return _required(tool, paths, folder)
     if (is_edit or _MCP_EDITS.search(kind)) and _REMOTE.isdisjoint(given):
         changes = given.get("dryRun") is not True and given.get("command") != "view"
@@ -91,7 +83,7 @@ def patched(patch: str, has_padded_context: bool = False) -> list[str]:
             marked.append(found[2].strip())
             is_open = found[1] != "Delete File"
     if not marked:
-        marked = [path for found in _DIFFED.finditer(patch.replace("\r", "")) for path in _of_diff(*found.groups())]
+        marked = [path for found in _DIFFED.finditer(patch.replace("\r", "")) for path in _of_diff(found.groups())]
     return list(dict.fromkeys(filter(None, marked)))
 
 
@@ -150,14 +142,11 @@ def _patched_files(given: Mapping[str, Any]) -> list[str]:
     return [path for name, it in texts.items() if isinstance(it, str) for path in patched(it, name == "patchText")]
 
 
-def _of_diff(old: str | None, new: str | None, renamed: str | None) -> Iterator[str]:
-    """The paths in the headers of one file of a unified diff, without git's prefixes."""
-    if renamed is not None:
-        yield renamed
-        return
-    paths = [(it or "").partition("\t")[0].rstrip() for it in (old, new)]
-    is_prefixed = all(it == "/dev/null" or it[:2] in ("a/", "b/") for it in paths)
-    yield from (it[2:] if is_prefixed else it for it in paths if it != "/dev/null")
+def _of_diff(headers: Sequence[str | None]) -> list[str]:
+    """The paths in the headers of one file of a unified diff, or of one line of a rename, without git's prefixes."""
+    paths = [it.partition("\t")[0].rstrip() for it in headers if it is not None]
+    is_prefixed = len(paths) == 2 and all(it == "/dev/null" or it[:2] in ("a/", "b/") for it in paths)
+    return [it[2:] if is_prefixed else it for it in paths if it != "/dev/null"]
 
 
 def _doubt(tool: str, kind: str, given: Mapping[str, Any]) -> str:

@@ -11,15 +11,10 @@ from typing import Any, Final, Literal, NamedTuple
 Effect = Literal["discards", "includes", "moves"]
 Kind = Literal["staged", "changed", "untracked", "ignored"]
 
-MAX_SHOWN: Final = 80
-"""Characters of a name in a text."""
-MAX_LISTED: Final = 3
-MAX_TEXT: Final = 400
-"""Characters of a text, unless its names are very long."""
-MAX_PATHSPECS: Final = 100_000
-"""Bytes that are read of a file with pathspecs or submodules."""
-MAX_ALIASES: Final = 10
-"""Aliases of aliases that are followed."""
+MAX_SHOWN: Final = 80  # characters of a name in a text
+MAX_LISTED: Final = 3  # files that a text names
+MAX_TEXT: Final = 400  # characters of a text, unless its names are very long
+MAX_ALIASES: Final = 10  # aliases of aliases that are followed
 
 _KINDS: Final[dict[str, Kind]] = {"s": "staged", "c": "changed", "u": "untracked", "i": "ignored"}
 _HEADS: Final = ("", "HEAD", "@")
@@ -29,54 +24,39 @@ _EXCLUDING: Final = (":!", ":^", ":(exclude")
 _VALUED: Final = ("--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source")
 """Global options with a value that may be the next word."""
 _SELECTING: Final = ("--bare", "--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs")
-_PATHS: Final = " pathspec-from-file= pathspec-file-nul"
+_PATHS: Final = " pathspec-from-file="
 _BRANCHES: Final = " f/force m/merge conflict= d/detach t/track? orphan= recurse-submodules? overwrite-ignore theirs"
 _OPTIONS: Final = {
     "add": "A/all u/update n/dry-run p/patch i/interactive e/edit f/force renormalize refresh chmod=" + _PATHS,
-    "archive": "o/output=",
     "branch": "d/delete f/force r/remotes a/all D m/move c/copy u/set-upstream-to= contains= merged= sort= format=",
     "checkout": "b= B= p/patch 2/ours 3/theirs" + _BRANCHES + _PATHS,
-    "checkout-index": "a/all f/force prefix= stage= temp stdin",
     "clean": "n/dry-run f/force i/interactive e/exclude=",
     "commit": "m/message= F/file= C/reuse-message= c/reedit-message= fixup= squash= author= date= t/template= cleanup="
     " a/all i/include o/only p/patch interactive amend dry-run short porcelain long z/null trailer= S/gpg-sign?"
     " u/untracked-files?" + _PATHS,
-    "merge-file": "p/stdout L= marker-size=",
     "mv": "n/dry-run f/force",
     "pull": "r/rebase? autostash dry-run",
-    "read-tree": "n/dry-run reset empty prefix= index-output= exclude-per-directory=",
     "rebase": "abort skip quit continue autostash edit-todo show-current-patch x/exec= s/strategy= X/strategy-option=",
-    "reflog": "all n/dry-run expire= expire-unreachable=",
     "reset": "hard merge keep soft mixed p/patch recurse-submodules?" + _PATHS,
     "restore": "s/source= S/staged W/worktree p/patch conflict=" + _PATHS,
     "rm": "n/dry-run f/force cached" + _PATHS,
     "stash": "p/patch S/staged k/keep-index u/include-untracked a/all m/message= q/quiet index" + _PATHS,
-    "submodule": "f/force all recursive reference= filter= depth= j/jobs= b/branch= name=",
     "switch": "c/create= C/force-create= discard-changes" + _BRANCHES,
-    "update-index": "g/again add refresh really-refresh cacheinfo= chmod= index-version= stdin index-info",
-    "update-ref": "m= stdin create-reflog no-deref",
-    "worktree": "f/force",
 }
 """The options that matter, and all that have a value (`=`, or `?`: only if attached), as short/long."""
 _OTHER_OPTIONS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch output="
-_RARE: Final = """
-bisect branch checkout-index filter-branch merge-file read-tree reflog sparse-checkout symbolic-ref update-index
-update-ref worktree
-"""
 _READS: Final = """
-annotate apply archive blame bugreport bundle cat-file check-attr check-ignore check-ref-format cherry citool clone
-commit-graph commit-tree config count-objects describe diagnose diff diff-files diff-index diff-tree difftool
-fast-export fetch for-each-ref format-patch fsck gc grep gui hash-object help init instaweb interpret-trailers log
-ls-files ls-remote ls-tree maintenance merge-base merge-tree mktree name-rev notes prune push range-diff remote repack
-replace request-pull rerere rev-list rev-parse send-email shortlog show show-branch show-ref status tag var
-verify-commit verify-tag version whatchanged write-tree
+apply blame cat-file check-ignore clone config describe diff diff-index difftool fetch for-each-ref format-patch fsck gc
+grep help init log ls-files ls-remote ls-tree maintenance merge-base merge-tree name-rev notes prune push range-diff
+remote repack rerere rev-list rev-parse shortlog show show-branch show-ref status tag var version write-tree
 """
 """Commands that leave worktree and index alone, but for `--output`. The shell part reads `apply`."""
+_READING: Final = ("", "add", "exists", "list", "lock", "log", "prune", "show", "status", "summary", "unlock", "view")
+"""What bisect, reflog, submodule and worktree do without harm, by their first word."""
 
 
 class GitCommand(NamedTuple):
-    """A git command in a shell call. `words`: after `git`; None: a word that only a shell knows. `folder`: where it
-    runs, absolute."""
+    """A git command. `words`: after `git`; None: one that only a shell knows. `folder`: where it runs, absolute."""
 
     words: tuple[str | None, ...]
     folder: str
@@ -94,8 +74,7 @@ class GitAction(NamedTuple):
     else as given: git also takes the end of its path. `branch`: the one that it deletes. `narrower`: the command that
     does the same without others' files, with `{paths}` for the rest, `{own}` if it must name them; empty if there is
     none. `tree`: a commit whose files it writes by force: of the files in its limits, those that this commit contains
-    are lost, too, if they are untracked, ignored, or added since HEAD. `shallow`: it leaves files in untracked folders
-    alone. `keeps_added`: it leaves files alone that are added since HEAD.
+    are lost, too, if they are untracked or ignored. `shallow`: it leaves files in untracked folders alone.
 
     An action without kinds, names, stash, worktree and branch is one that nobody can know beforehand, such as
     `git add $FILES` or an unknown command: `is_unknown`. It is of the class *report*.
@@ -114,7 +93,6 @@ class GitAction(NamedTuple):
     narrower: str = ""
     tree: str = ""
     shallow: bool = False
-    keeps_added: bool = False
 
     @property
     def is_unknown(self) -> bool:
@@ -142,8 +120,7 @@ class Judgement(NamedTuple):
 
 def read_git(command: GitCommand, config: Mapping[str, str]) -> tuple[GitAction, ...]:
     """What a git command does; empty if it neither takes anything away nor takes it in, such as `git status` or a dry
-    run. `config`: of the repository, by lower-case name, such as `rebase.autostash` and `alias.co`; it is read only
-    where it matters.
+    run. `config`: of the repository, by lower-case name, such as `rebase.autostash`; read only where it matters.
 
     Words that only a shell knows do not make a denial: what the others leave certain is returned, with one action that
     `is_unknown`. A word that may be a branch or a deleted file is both: `moves`, and `discards` limited to this file.
@@ -212,14 +189,6 @@ class _Repository:
                 names.append(path)
         return tuple(names)
 
-    def submodules(self, words: Sequence[str | None] = ()) -> list["_Repository"]:
-        """Those that the words name; all without words."""
-        top, names = self.top(), self.names(words, with_folders=True)
-        lines = (line.partition("=") for line in _read_file(os.path.join(top, ".gitmodules")).split("\n"))
-        paths = [os.path.join(top, value.strip()) for key, _, value in lines if key.strip() == "path"]
-        paths = [path for path in paths if os.path.lexists(os.path.join(path, ".git"))]  # git ignores the others
-        return [_Repository(path, self._config) for path in paths if path in names or not names]
-
 
 class _UnknownError(Exception):
     """A word that only a shell knows decides what the command does."""
@@ -231,28 +200,21 @@ def _known(word: str | None) -> str:
     return word
 
 
-def _read_file(path: str) -> str:
-    """Its text; empty if it cannot be read, or is too long."""
-    try:
-        with open(path, "rb") as file:
-            content = file.read(MAX_PATHSPECS + 1)
-    except OSError:
-        return ""
-    return os.fsdecode(content) if len(content) <= MAX_PATHSPECS else ""
-
-
 class _Call:
-    """One command of git with its options. `typed`: all words; `operands`: before `--`; `rest`: behind it, None
-    without `--`."""
+    """One command of git with its options. `operands`: before `--`; `rest`: behind it, None without `--`."""
 
     def __init__(self, verb: str, words: Sequence[str | None], options: str, repository: _Repository) -> None:
         self.verb = verb
-        self.typed = words
         self.repository = repository
         self.flags: dict[str, list[str | None]] = {}
         self.operands: list[str | None] = []
         self.rest: list[str | None] | None = None
-        self._shorts, self._longs = _specify(options)
+        self._shorts, self._longs = dict[str, tuple[str, str]](), dict[str, str]()
+        for option in options.split():
+            mode = option[-1] if option[-1] in "=?" else ""
+            short, _, name = option.removesuffix(mode).rpartition("/")
+            self._shorts[short or name] = (name, mode)
+            self._longs[name] = mode
         queue = list(words)
         while queue:
             word = queue.pop(0)
@@ -268,15 +230,14 @@ class _Call:
 
     def _take_long(self, word: str, queue: list[str | None]) -> None:
         typed, equals, value = word.partition("=")
-        name = self._complete(typed.removeprefix("no-"))
-        self.flags.pop(f"no-{name}", None)
-        if typed.startswith("no-"):
-            self.flags.pop(name, None)
-            self.flags[f"no-{name}"] = [None]
-        elif self._longs.get(name) == "=" and not equals:
+        typed, denied = typed.removeprefix("no-"), typed.startswith("no-")
+        full = [long for long in self._longs if long.startswith(typed)]
+        name = full[0] if typed not in self._longs and len(full) == 1 else typed  # git takes abbreviations
+        self.flags.pop(name if denied else f"no-{name}", None)
+        if self._longs.get(name) == "=" and not equals and not denied:
             self._set(name, queue.pop(0) if queue else "")
         else:
-            self._set(name, value)
+            self._set(f"no-{name}" if denied else name, value)
 
     def _take_shorts(self, letters: str, queue: list[str | None]) -> None:
         for at, letter in enumerate(letters, 1):
@@ -288,11 +249,6 @@ class _Call:
 
     def _set(self, name: str, value: str | None) -> None:
         self.flags[name] = [*self.flags.pop(name, ()), value]  # the last option is the last key
-
-    def _complete(self, name: str) -> str:
-        """The long option that git takes this abbreviation for."""
-        names = [long for long in self._longs if long.startswith(name)]
-        return names[0] if name not in self._longs and len(names) == 1 else name
 
     def has(self, *names: str) -> bool:
         return any(name in self.flags for name in names)
@@ -326,35 +282,18 @@ class _Call:
     def limited(
         self, words: Sequence[str | None], effect: Effect, kinds: str, narrower: str = "", **more: Any
     ) -> list[GitAction]:
-        """An action over these pathspecs and those of a file; what only a shell knows is unknown."""
+        """An action over these pathspecs; those of a file count as all. What only a shell knows is unknown."""
         pathspecs = [word for word in words if word is not None]
-        is_complete = len(pathspecs) == len(words)
-        if self.has("pathspec-from-file"):  # of which `-` is the standard input
-            text = _read_file(os.path.join(self.repository.folder, self.flags["pathspec-from-file"][-1] or "-"))
-            lines = text.split("\0" if self.has("pathspec-file-nul") else "\n")
-            pathspecs += [line.removesuffix("\r") for line in lines if line]
-            is_complete = is_complete and bool(text) and not any(line.startswith('"') for line in lines)
-        actions = [] if is_complete else [self.unknown()]
-        if is_complete or not all(spec.startswith(_EXCLUDING) for spec in pathspecs):
-            actions.insert(0, self.action(effect, kinds, pathspecs, narrower, **more))
-        return actions
+        unknown = [self.unknown()] * (len(pathspecs) < len(words))
+        if unknown and all(spec.startswith(_EXCLUDING) for spec in pathspecs):
+            return unknown
+        return [self.action(effect, kinds, pathspecs, narrower, **more), *unknown]
 
     def worktree(self, target: str, new: str = "") -> str:
         """The command that makes a worktree for a branch or commit; `new`: for a branch with this name."""
         name = "".join(letter if letter.isalnum() else "-" for letter in new or target).strip("-")
         words = [*(("-b", new) if new else ()), f"{self.repository.top()}-{name or 'new'}", target]
         return "worktree add " + " ".join(_quote(word) for word in words if word)
-
-
-def _specify(options: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Short options with name and kind, long ones with kind."""
-    shorts, longs = {}, {}
-    for option in options.split():
-        mode = option[-1] if option[-1] in "=?" else ""
-        short, _, name = option.removesuffix(mode).rpartition("/")
-        shorts[short or name] = (name, mode)
-        longs[name] = mode
-    return shorts, longs
 
 
 def _read(words: list[str | None], repository: _Repository, aliases: int) -> list[GitAction]:
@@ -367,15 +306,15 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
         if call.has("help") or words[1:] == ["-h"]:
             return []
         if verb in _READS.split():
-            names = repository.names(call.flags.get("output", ()))
-            return [call.action("discards", names=names, flag=" --output")] if names else []
-        reader = _READERS.get(verb, _read_rare if verb in _RARE.split() else None)
-        if reader is not None:
-            return reader(call) or [call.unknown()] * (None in call.operands)  # which may be options
+            return [call.unknown()] * call.has("output")
+        if verb in _READERS:
+            return _READERS[verb](call) or [call.unknown()] * (None in call.operands)  # which may be options
         alias = repository.setting(f"alias.{verb.lower()}")
         if alias and not alias.startswith("!") and aliases:
-            return _read([*_split(alias), *words[1:]], repository, aliases - 1)
-    except _UnknownError:
+            import shlex  # only few commands need it
+
+            return _read([*shlex.split(alias), *words[1:]], repository, aliases - 1)
+    except (_UnknownError, ValueError):  # ValueError: an alias with an open quote
         pass
     return [call.unknown()]
 
@@ -396,10 +335,9 @@ def _checkout(call: _Call) -> list[GitAction]:
     if rest or call.has("pathspec-from-file", "patch"):
         is_tree = bool(rest) or not (operands and call.repository.is_path(_known(operands[0])))
         return _checkout_paths(call, operands[:1] if is_tree else [], rest or operands[is_tree:])
-    if is_plain and operands[0] and call.repository.is_path(operands[0]):
-        return _checkout_paths(call, [], operands)
-    if is_plain and len(operands) > 1:
-        return _checkout_paths(call, operands[:1], operands)
+    is_path = is_plain and operands[0] is not None and call.repository.is_path(operands[0])
+    if is_path or (is_plain and len(operands) > 1):
+        return _checkout_paths(call, [] if is_path else operands[:1], operands)
     target = _known(operands[0]) if operands else ""
     actions = _switch_to(call, target, call.value("b", "B", "orphan"))
     if is_plain and target not in ("-", *_HEADS) and not call.has("force", "merge"):
@@ -410,38 +348,25 @@ def _checkout(call: _Call) -> list[GitAction]:
 def _checkout_paths(call: _Call, trees: Sequence[str | None], words: Sequence[str | None]) -> list[GitAction]:
     """`trees`: empty for the index. It may be the first of the words, too: then it is a commit or a deleted file."""
     tree = trees[0] if trees else ""
-    if tree is None and words and words[0] is None:
-        words = words[1:]
-    source = f"{_quote(tree)} " if tree else ""
-    narrower = f"checkout {source}-- {{{'own' if tree in words else 'paths'}}}"
-    return call.limited(
-        words,
-        "discards",
-        "sc" if trees else "c",
-        "" if tree is None else narrower,
-        names=call.repository.names([word for word in words if word != tree]),
-        tree="" if tree is None or tree in _HEADS else tree,
-        keeps_added=bool(trees),
-    )
+    source, rest = f"{_quote(tree)} " if tree else "", "own" if tree in words else "paths"
+    narrower = "" if tree is None else f"checkout {source}-- {{{rest}}}"
+    names = call.repository.names([word for word in words if word != tree])
+    tree = "" if tree is None or tree in _HEADS else tree
+    return call.limited(words, "discards", "sc" if trees else "c", narrower, names=names, tree=tree)
 
 
 def _switch(call: _Call) -> list[GitAction]:
     new = call.value("create", "force-create", "orphan")
-    if not call.operands and not new and not call.has("detach"):
-        return []
-    if new and not call.operands:
-        for name in ("force", "discard-changes"):
-            call.flags.pop(name, None)  # git keeps the changes
     return _switch_to(call, _known(call.operands[0]) if call.operands else "", new)
 
 
 def _switch_to(call: _Call, target: str, new: str) -> list[GitAction]:
     """To a branch or commit, or to a new branch from it."""
     tree, flag = "" if target in _HEADS else target, call.flag("force", "discard-changes", "merge")
-    narrower = call.worktree(tree, new) if target or new else "restore --staged --worktree -- {paths}"
+    is_same = flag and not target and not new
+    narrower = "restore --staged --worktree -- {paths}" if is_same else call.worktree(tree, new)
     if flag:
-        kinds = "c" if flag == " --merge" else "sc"  # it refuses over staged files
-        return [call.action("discards", kinds, (), narrower, flag=flag, tree=tree), *_in_submodules(call)]
+        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree), *_in_submodules(call)]
     return [call.action("moves", "scu", (), narrower)] if target or new or call.has("detach") else []
 
 
@@ -456,8 +381,7 @@ def _clean(call: _Call) -> list[GitAction]:
         name = f"{'' if '/' in pattern.rstrip('/') else '**/'}{pattern.strip('/')}"
         words += [f":(exclude,top,glob){name}", f":(exclude,top,glob){name}/**"]
     narrower = f"clean -f{'x' * call.has('x')}{'X' * call.has('X')} -- {{own}}"
-    shallow = not call.words() and not call.has("d")
-    return call.limited(words, "discards", kinds, narrower, flag=" -f", shallow=shallow)
+    return call.limited(words, "discards", kinds, narrower, flag=" -f", shallow=not (call.words() or call.has("d")))
 
 
 def _commit(call: _Call) -> list[GitAction]:
@@ -466,60 +390,45 @@ def _commit(call: _Call) -> list[GitAction]:
     if call.has("dry-run", "short", "porcelain", "long", "null") or is_message:
         return []
     narrower = f"commit{' --amend' if call.has('amend') else ' -m …'} --only -- {{own}}"
-    if not is_limited or includes:
-        kinds = "sc" if call.has("all", "patch", "interactive") else "s"
-        flag = call.flag("all", "amend", "include")
-        staged = [call.action("includes", kinds, (), narrower, flag=flag)]
-        return staged + call.limited(call.words(), "includes", "c", narrower, flag=flag) if is_limited else staged
-    return call.limited(call.words(), "includes", "sc", narrower)
+    flag = call.flag("all", "amend", "include")
+    paths = call.limited(call.words(), "includes", "c" if includes else "sc", narrower, flag=flag)
+    if is_limited and not includes:
+        return paths
+    kinds = "sc" if call.has("all", "patch", "interactive") else "s"
+    return [call.action("includes", kinds, (), narrower, flag=flag), *(paths if is_limited else ())]
 
 
 def _mv(call: _Call) -> list[GitAction]:
+    words, repository = [word for word in call.words() if word is not None], call.repository
     if call.has("dry-run") or len(call.words()) < 2:
         return []
-    *sources, goal = call.words()
-    folder, names = call.repository.folder, call.repository.names(sources, with_folders=True)
-    if goal is None or None in sources:
-        return [*([call.action("discards", names=names)] if names else []), call.unknown()]
-    goals = [goal]
-    if os.path.isdir(os.path.join(folder, goal)):
-        goals = [os.path.join(goal, os.path.basename((source or "").rstrip("/"))) for source in sources]
-    names = (*names, *call.repository.names(goals, with_folders=True))
-    if not call.has("force", "k") and any(os.path.lexists(os.path.join(folder, path)) for path in goals):
-        return [call.action("discards", names=names)]  # git refuses, unless a command before it removes the file
-    kinds = "scui" if any(map(os.path.isdir, names)) else "sc"
-    words = [f":(literal){word}" if _PATTERN & set(word) else word for word in (*filter(None, sources), *goals)]
-    return [call.action("discards", kinds, words, names=names)]
+    if len(words) < len(call.words()):
+        return [call.action("discards", names=repository.names(words, with_folders=True)), call.unknown()]
+    goals = words[-1:]
+    if os.path.isdir(os.path.join(repository.folder, words[-1])):
+        goals = [os.path.join(words[-1], os.path.basename(source.rstrip("/"))) for source in words[:-1]]
+    limits = [*words[:-1], *goals]
+    names = repository.names(limits, with_folders=True)
+    return [call.action("discards", "scui" if any(map(os.path.isdir, names)) else "sc", limits, names=names)]
 
 
 def _reset(call: _Call) -> list[GitAction]:
     modes = [name for name in call.flags if name in ("hard", "merge", "keep", "soft", "mixed")] or ["mixed"]
-    operands, mode, rest = call.operands, modes[-1], call.rest
-    if mode in ("soft", "mixed"):
-        return _reset_index(call, mode)
-    if rest or len(operands) > 1 or call.has("patch", "pathspec-from-file"):
-        return []  # git refuses
-    is_head, tree = not operands or operands[0] in _HEADS, (operands or [""])[0] or ""
-    narrower = f"restore --staged{' --worktree' * (mode != 'keep')} -- {{{'paths' if mode == 'hard' else 'own'}}}"
+    mode, operands, flag = modes[-1], call.operands, f" --{modes[-1]}" * (modes[-1] != "mixed")
+    tree = "" if not operands or operands[0] in _HEADS else operands[0]
+    moves = [call.action("moves", "scu", flag=flag)] if tree != "" else []
     if mode == "hard":
-        narrower, tree = (narrower, "") if is_head or not tree else (call.worktree(tree), tree)
-        return [call.action("discards", "sc", (), narrower, flag=" --hard", tree=tree), *_in_submodules(call)]
-    action = call.action("discards", "s", (), narrower, flag=f" --{mode}")
-    return [action] if is_head else [action, call.action("moves", "scu", flag=f" --{mode}")]
-
-
-def _reset_index(call: _Call, mode: str) -> list[GitAction]:
-    """Files stay as they are: HEAD moves, or files are unstaged."""
-    operands, narrower = call.operands, "restore --staged -- {paths}"
+        narrower = call.worktree(tree) if tree else "restore --staged --worktree -- {paths}"
+        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree or ""), *_in_submodules(call)]
+    if mode in ("merge", "keep"):
+        narrower = f"restore --staged{' --worktree' * (mode == 'merge')} -- {{own}}"
+        return [call.action("discards", "s", (), narrower, flag=flag), *moves]
     if mode == "soft":
-        return [call.action("moves", "scu", flag=" --soft")] if operands and operands[0] not in _HEADS else []
-    if call.rest or call.has("pathspec-from-file"):
-        return call.limited(call.rest or [], "moves", "s", narrower)
-    if not operands or operands == ["HEAD"] or call.has("patch"):
-        return [call.action("moves", "s", (), narrower)]
-    if len(operands) > 1 or call.repository.is_path(_known(operands[0])):
-        return call.limited(operands, "moves", "s", narrower)
-    return [call.action("moves", "scu")]
+        return moves
+    is_path = len(operands) > 1 or (operands and call.repository.is_path(_known(operands[0])))
+    if call.rest or is_path or call.has("pathspec-from-file"):
+        return call.limited(call.rest or operands, "moves", "s")
+    return moves or [call.action("moves", "s")]
 
 
 def _restore(call: _Call) -> list[GitAction]:
@@ -527,7 +436,7 @@ def _restore(call: _Call) -> list[GitAction]:
         return []
     words, source = call.words(), call.value("source")
     if call.has("staged") and not call.has("worktree"):
-        return call.limited(words, "moves", "s", "restore --staged -- {paths}", flag=" --staged")
+        return call.limited(words, "moves", "s", flag=" --staged")
     flags = [f"--source={source}"] * bool(source) + ["--staged", "--worktree"] * call.has("staged")
     narrower = " ".join(["restore", *map(_quote, flags), "-- {paths}"])
     kinds, tree = "sc" if flags else "c", "" if source in _HEADS else source
@@ -551,18 +460,14 @@ def _stash(call: _Call) -> list[GitAction]:
         case "clear":
             return [call.action("discards", stash="*")]
         case "pop" | "drop" | "branch":
-            entry = _entry((*words[verb == "branch" :], "0")[0])
-            return [call.action("discards", stash=entry)] * bool(entry) + [call.unknown()] * (verb != "drop")
-        case "apply":
-            return [call.unknown()]
+            taken = call.action("discards", stash=_entry((*words[verb == "branch" :], "0")[0]))
+            return [taken, *[call.unknown()] * (verb != "drop")]
         case "save":
             words = []  # they are the message
-        case "" | "push":
-            pass
-        case _ if not call.has("patch") or verb in ("list", "show", "create", "store"):
+        case "list" | "show" | "create" | "store":
             return []
-        case _:
-            words = call.words()
+        case _ if verb not in ("", "push"):  # such as apply, or paths behind -p
+            return [call.unknown()]
     kinds = "s" if call.has("staged") else "c" if call.has("keep-index") else "sc"
     kinds += "ui" if call.has("all") else "u" if call.has("include-untracked") else ""
     names = ("patch", "staged", "keep-index", "include-untracked", "all")
@@ -570,12 +475,11 @@ def _stash(call: _Call) -> list[GitAction]:
 
 
 def _entry(word: str | None) -> str:
-    """An entry of the stash in the form stash@{0}; empty if it is none. Raises _UnknownError."""
-    text = _known(word).removeprefix("refs/")
-    number = text.removeprefix("stash").removeprefix("@{").removesuffix("}") or "0"
-    if text.startswith("stash@{") and not number.isdecimal():
-        raise _UnknownError  # such as stash@{yesterday}
-    return f"stash@{{{int(number)}}}" if number.isdecimal() else ""
+    """An entry of the stash in the form stash@{0}. Raises _UnknownError, such as for stash@{yesterday}."""
+    number = _known(word).removeprefix("refs/").removeprefix("stash").removeprefix("@{").removesuffix("}") or "0"
+    if not number.isdecimal():
+        raise _UnknownError
+    return f"stash@{{{int(number)}}}"
 
 
 def _step(call: _Call) -> list[GitAction]:
@@ -596,92 +500,42 @@ def _step(call: _Call) -> list[GitAction]:
     return [call.action("moves", "scu"), *([call.unknown()] if call.has("exec") else [])]
 
 
-def _submodule(call: _Call) -> list[GitAction]:
-    verb, *words = call.operands or ["status"]
-    call.verb = f"submodule {verb}"
-    if verb == "foreach":
-        inner: list[str | None] = [*call.typed[call.typed.index("foreach") + 1 :]]
-        while inner and (inner[0] or "").startswith("-"):
-            inner.pop(0)
-        inner = _split(_known(inner[0])) if len(inner) == 1 else inner
-        if inner[:1] != ["git"] or {"&&", "||", ";", "|"} & set(inner):
-            return [call.unknown()]
-        modules = call.repository.submodules()
-        return [action for module in modules for action in _read(list(inner[1:]), module, MAX_ALIASES)]
-    if verb not in ("update", "deinit") or not (call.has("force") or verb == "update"):
-        return []
-    kinds = "scui" if verb == "deinit" else "sc"
-    effect: Effect = "discards" if call.has("force") else "moves"
-    return _in_submodules(call, effect, kinds, list(map(_known, [*words, *(call.rest or ())])))
+def _in_submodules(call: _Call) -> list[GitAction]:
+    """A forced command may reach the files of submodules."""
+    reaches = call.has("recurse-submodules") or call.repository.is_set("submodule.recurse")
+    return [call.unknown()] * (reaches and not call.has("no-recurse-submodules"))
 
 
-def _in_submodules(
-    call: _Call, effect: Effect = "discards", kinds: str = "sc", words: Sequence[str | None] | None = None
-) -> list[GitAction]:
-    """What a command does in submodules. `words`: those that it names, None: a command that reaches them by option."""
-    is_recursive = call.has("recurse-submodules") or call.repository.is_set("submodule.recurse")
-    if words is None and (call.has("no-recurse-submodules") or not is_recursive):
+def _branch(call: _Call) -> list[GitAction]:
+    if not (call.has("D") or (call.has("delete") and call.has("force"))) or call.has("remotes", "all"):
         return []
-    return [_Call(call.verb, (), "", it).action(effect, kinds) for it in call.repository.submodules(words or ())]
+    branches = [call.action("discards", branch=name, flag=" -D") for name in call.words() if name]
+    return branches + [call.unknown()] * (None in call.words())
 
 
 def _read_rare(call: _Call) -> list[GitAction]:
-    """Commands that are rare in what agents type."""
-    words, moves = call.words(), call.action("moves", "scu")
-    first = words[0] if words else ""
-    match call.verb:
-        case "bisect":
-            reads = first in ("", "log", "view", "visualize", "help", "terms")
-            return [] if reads else [moves, *([call.unknown()] if first == "run" else [])]
-        case "branch" if call.has("D") or (call.has("delete") and call.has("force")):
-            branches = [call.action("discards", branch=name, flag=" -D") for name in words if name]
-            return [] if call.has("remotes", "all") else branches + [call.unknown()] * (None in words)
-        case "checkout-index" if call.has("force") and not call.has("prefix", "temp"):
-            limits, names = [] if call.has("all") else words, call.repository.names(words)
-            if not words and not call.has("all"):
-                return [call.unknown()]
-            return call.limited(limits, "discards", "c", "checkout -- {own}", names=names)
-        case "filter-branch":
-            return [moves]
-        case "merge-file" if not call.has("stdout"):
-            return [call.action("discards", names=call.repository.names(words[:1]))]
-        case "read-tree" if not call.has("dry-run", "index-output"):
-            if call.has("u") and call.has("reset"):
-                return [call.action("discards", "sc", flag=" --reset -u", tree=_known(first))]
-            return [moves if call.has("u") else call.action("moves", "sc")]
-        case "reflog" if first == "delete" and not call.has("dry-run"):
-            return [call.action("discards", stash=entry) for entry in map(_entry, words[1:]) if entry]
-        case "reflog" if first == "expire" and call.has("expire", "expire-unreachable") and not call.has("dry-run"):
-            is_stash = call.has("all") or not {"stash", "refs/stash"}.isdisjoint(words)
-            return [call.action("discards", stash="*")] if is_stash else []
-        case "sparse-checkout" if first not in ("", "list"):  # set removes files that are as in the index
-            return [call.action("discards", "s")] if first in ("set", "init", "reapply") else [moves]
-        case "symbolic-ref" if first == "HEAD" and len(words) > 1:
-            return [moves]
-        case "update-index" if words or call.has("stdin", "index-info", "again"):
-            words = [] if call.has("again") else words or [None]
-            return call.limited(words, "includes", "cu" if call.has("add") else "c")
-        case "update-ref":
-            return _update_ref(call, "" if first is None or call.has("stdin") else first)
-        case "worktree" if first in ("remove", "move") and words[1:]:
-            word, (path, *_) = _known(words[1]), call.repository.names(words[1:2], with_folders=True)
-            return [call.action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {first}")]
-    return []
-
-
-def _update_ref(call: _Call, ref: str) -> list[GitAction]:
-    if not ref:
-        return [call.unknown()]
-    if call.has("d") and ref == "refs/stash":
-        return [call.action("discards", stash="*", flag=" -d")]
-    if call.has("d") and ref.startswith("refs/heads/"):
-        return [call.action("discards", branch=ref.removeprefix("refs/heads/"), flag=" -d")]
-    return [call.action("moves", "scu")] if ref == "HEAD" else []
+    """Commands that nobody can know beforehand, but for what they do to the stash and to whole worktrees."""
+    words = call.words()
+    first, verb = words[0] if words else "", call.verb
+    if verb == "update-ref":
+        drops = call.has("d") and "refs/stash" in words
+        return [call.action("discards", stash="*", flag=" -d") if drops else call.unknown()]
+    if first in _READING or (verb == "reflog" and call.has("dry-run", "n")):
+        return []
+    is_stash = verb == "reflog" and (call.has("all") or any("stash" in word for word in words if word))
+    if is_stash and first in ("delete", "expire"):
+        return [call.action("discards", stash="*", flag=f" {first}")]
+    if verb == "worktree" and first in ("remove", "move") and words[1:]:
+        word, (path, *_) = _known(words[1]), call.repository.names(words[1:2], with_folders=True)
+        return [call.action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {first}")]
+    return [call.unknown()]
 
 
 _READERS: Final[dict[str, Callable[[_Call], list[GitAction]]]] = {
     **dict.fromkeys(("add", "stage"), _add),
     **dict.fromkeys(("am", "cherry-pick", "merge", "pull", "rebase", "revert"), _step),
+    **dict.fromkeys(("bisect", "reflog", "submodule", "update-ref", "worktree"), _read_rare),
+    "branch": _branch,
     "checkout": _checkout,
     "clean": _clean,
     "commit": _commit,
@@ -690,7 +544,6 @@ _READERS: Final[dict[str, Callable[[_Call], list[GitAction]]]] = {
     "restore": _restore,
     "rm": _rm,
     "stash": _stash,
-    "submodule": _submodule,
     "switch": _switch,
 }
 
@@ -699,8 +552,6 @@ def concerns(action: GitAction, status: str) -> bool:
     """Whether a file with these two letters is among the kinds that the action concerns."""
     if status in ("??", "!!"):
         return ("untracked" if status == "??" else "ignored") in action.kinds
-    if action.keeps_added and status in ("A ", "AM", "AD"):
-        return False
     return ("staged" in action.kinds and status[0] != " ") or ("changed" in action.kinds and status[1] != " ")
 
 
@@ -725,8 +576,7 @@ def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str]) ->
         text = f"{start} takes in changes of an ended session: {listed}."
         return Judgement(False, text) if works and action.effect == "includes" else None
     if action.effect == "moves":
-        has_remedy = action.narrower and "{" not in action.narrower
-        remedy = f" Run `{action.narrower}` for a separate folder." if has_remedy else ""
+        remedy = f" Run `{action.narrower}` for a separate folder." if action.narrower else ""
         return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.{remedy}")
     start += f" would take {'away' if action.effect == 'discards' else 'in'} work of another session: {listed}."
     texts = [f"{start} {remedy} A person can run this in a terminal." for remedy in _remedies(action, live, own)]
@@ -755,11 +605,10 @@ def _remedies(action: GitAction, live: Sequence[OthersWork], own: Sequence[str])
 
 def _spec(path: str, excludes: bool = False) -> str:
     """A pathspec for this path, or for all but this path."""
-    is_pattern = bool(_PATTERN & set(path))
-    if not excludes:
-        return f":(literal){path}" if is_pattern or path.startswith(":") else path
-    is_short = (path[0].isalnum() or path[0] == ".") and not is_pattern
-    return f":!{path}" if is_short else f":(exclude,literal){path}"
+    if excludes:
+        is_short = (path[0].isalnum() or path[0] == ".") and not _PATTERN & set(path)
+        return f":!{path}" if is_short else f":(exclude,literal){path}"
+    return f":(literal){path}" if _PATTERN & set(path) or path.startswith(":") else path
 
 
 def _list(works: Sequence[OthersWork], folder: str) -> str:
@@ -780,23 +629,12 @@ def _quote(word: str) -> str:
     return shlex.quote(word)
 
 
-def _split(text: str) -> list[str | None]:
-    """The words of a text, or none if it cannot be split. Raises _UnknownError."""
-    import shlex
-
-    try:
-        return list(shlex.split(text))
-    except ValueError as error:
-        raise _UnknownError from error
-
-
 def _shown(text: str) -> str:
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def _duration(seconds: float) -> str:
-    seconds = max(seconds, 0)
     if seconds < 90:
-        return f"{seconds:.0f} s"
+        return f"{max(seconds, 0):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -19,8 +19,7 @@ GUARD_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """By host: the files from which it reads hooks, below a worktree or the home folder. `init` writes the first."""
-NEW_WORKTREE: Final = "init --new-worktree"
-"""What the post-checkout hook runs."""
+NEW_WORKTREE: Final = "init --new-worktree"  # what the post-checkout hook runs
 
 _GUARDED: Final[Mapping[str, tuple[str, ...]]] = {
     "claude-code": ("Edit", "Write", "Bash"),
@@ -66,13 +65,10 @@ def parse_worktrees(listing: str) -> list[Worktree]:
 
 def guard(host: str, contents: Sequence[Any]) -> Guard:
     """What the hooks in the files of a host guard. `contents`: of its files, as values of JSON, or texts."""
-    started: dict[str, str] = {}
-    for content in contents:
-        for tool in _GUARDED.get(host, ()):
-            for command in _commands(host, content, tool):
-                started[tool] = command
+    tools = _GUARDED.get(host, ())
+    started = {tool: command for content in contents for tool in tools for command in _commands(host, content, tool)}
     programs = {program for command in started.values() if (program := _program(command))}
-    return Guard(tuple(it for it in _GUARDED.get(host, ()) if it not in started), tuple(sorted(programs)))
+    return Guard(tuple(tool for tool in tools if tool not in started), tuple(sorted(programs)))
 
 
 def commit_line(command: str) -> str:
@@ -92,16 +88,6 @@ def checkout_line(command: str) -> str:
     return f'case "$1" in *[!0]*) ;; *) {run} || {warning} ;; esac  {_CHECKOUT_MARK}'
 
 
-def checkout_command(command: str) -> str:
-    """The same for lefthook, which replaces `{1}` and reads it from YAML."""
-    return f"case {{1}} in *[!0]*) ;; *) {shlex.quote(command)} {NEW_WORKTREE} || true ;; esac"
-
-
-def checkout_script(command: str) -> str:
-    """The text of a post-checkout hook that does nothing else."""
-    return f"#!/bin/sh\n{checkout_line(command)}\n"
-
-
 def without_own_lines(script: str) -> str:
     """A git hook without the lines of holdlog, whatever path they name."""
     return _OWN_LINES.sub("", script)
@@ -116,13 +102,15 @@ def _commands(host: str, content: Any, tool: str) -> Iterator[str]:
         return
     hooks = content.get("hooks") if isinstance(content, dict) else None
     groups = hooks.get(tool if host == "cursor" else "PreToolUse") if isinstance(hooks, dict) else None
-    for group in groups if isinstance(groups, list) else ():
-        if not isinstance(group, dict) or not _matches(group.get("matcher"), tool, host):
-            continue
-        handlers = [group] if host == "cursor" else group.get("hooks")
-        for handler in handlers if isinstance(handlers, list) else ():
-            if command := _started_by(handler):
-                yield command
+    for group in _items(groups):
+        if _matches(group.get("matcher"), tool, host):
+            handlers = [group] if host == "cursor" else _items(group.get("hooks"))
+            yield from filter(None, map(_started_by, handlers))
+
+
+def _items(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; none in what is not a list."""
+    return [it for it in value if isinstance(it, dict)] if isinstance(value, list) else []
 
 
 def _matches(matcher: Any, tool: str, host: str) -> bool:
@@ -135,10 +123,8 @@ def _matches(matcher: Any, tool: str, host: str) -> bool:
         return False
 
 
-def _started_by(handler: Any) -> str:
+def _started_by(handler: Mapping[str, Any]) -> str:
     """The command of a hook of ours, or the URL that it calls; empty for hooks of others."""
-    if not isinstance(handler, dict):
-        return ""
     url = handler.get("url")
     if handler.get("type") == "http" and isinstance(url, str):
         return url if url.rstrip("/").endswith("/hook") else ""

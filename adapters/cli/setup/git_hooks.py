@@ -1,6 +1,7 @@
 """Git's own hooks: one checks claims before a commit, one sets up worktrees that are created later."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -11,9 +12,7 @@ from holdlog.adapters.cli.setup.records import Records
 from holdlog.adapters.hooks.worktrees import (
     GUARD_FILES,
     NEW_WORKTREE,
-    checkout_command,
     checkout_line,
-    checkout_script,
     commit_line,
     without_own_lines,
 )
@@ -78,15 +77,21 @@ def checkout_hook(project: Project, records: Records, undo: bool) -> FileEdit | 
         return None if before is not None and is_tracked(path) else edit_of(records, path, what, before, without, None)
     foreign = _foreign(project, path, without)
     if foreign is None:
-        return edit_of(records, path, what, before, without, checkout_script(project.own_path), EXECUTABLE)
+        script = f"#!/bin/sh\n{checkout_line(project.own_path)}\n"
+        return edit_of(records, path, what, before, without, script, EXECUTABLE)
     if any(NEW_WORKTREE in text for text in _texts(foreign, path)):
         return None
     is_shared = foreign.is_relative_to(project.root) and ".git" not in foreign.relative_to(project.root).parts
     command = "holdlog" if is_shared else project.own_path
-    line = f"post-checkout: {checkout_command(command)}" if foreign.name in _LEFTHOOK else checkout_line(command)
+    line = _lefthook_line(command) if foreign.name in _LEFTHOOK else checkout_line(command)
     wide = ", ".join(f"~/{it[2:]}" for files in GUARD_FILES.values() for it in files[1:] if it.startswith("~/"))
     why = "belongs to a person or another program, so worktrees that are created later are not set up"
     return Skipped(foreign, f"{why}: add to it: {line} -- or put the hooks into a user-wide file: {wide}")
+
+
+def _lefthook_line(command: str) -> str:
+    """The same for lefthook, which replaces `{1}` and reads it from YAML."""
+    return f"post-checkout: case {{1}} in *[!0]*) ;; *) {shlex.quote(command)} {NEW_WORKTREE} || true ;; esac"
 
 
 def _hook(project: Project, name: str) -> Path | None:

@@ -13,6 +13,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.hooks.calls import parse
+from holdlog.adapters.hooks.guarding import with_named
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.opening import perform_alone
 from holdlog.adapters.policy import in_force
@@ -58,6 +59,7 @@ def hook(folder: Path, event: str, **given: Any) -> dict[str, Any]:
     """The output of a hook of a session without a server, in the plain form."""
     call = parse({"session_id": "s-1", "cwd": str(folder), **given}, event)
     assert call is not None
+    call = with_named(call)
     store = folder / ".git" / "holdlog" / "state.db"
     in_force._known.clear()  # each hook is a process
     return perform_alone(call, store, HookFiles(store), None)

@@ -282,9 +282,7 @@ COMMANDS = [
         Command,
         ["git stash drop", "git stash drop 1", "git stash drop stash@{1}", "git stash clear", "git stash drop -q"],
     ),
-    *map(
-        Command, ["git reflog delete stash@{0}", "git reflog expire --expire=now --all", "git update-ref -d refs/stash"]
-    ),
+    *map(Command, ["git reflog expire --expire=now --all", "git update-ref -d refs/stash"]),
     Command("git reflog expire --expire=now HEAD"),
     Command("git stash -k"),
     Command("git stash -p", stdin="y\n" * 99, may=True),
@@ -292,10 +290,7 @@ COMMANDS = [
     Command("git stash push .", folder="own"),
     Command("git stash -u", folder="own"),
     *(Command(f"git {text}", "staged") for text in ("stash -S", "stash push --staged -q", "stash -k", "reset --merge")),
-    *(
-        Command(f"git {text}", "staged")
-        for text in ("reset --keep", "reset --merge HEAD", "commit -m x", "checkout -m side")
-    ),
+    *(Command(f"git {text}", "staged") for text in ("reset --keep", "reset --merge HEAD", "commit -m x")),
     *(Command(f"git {text}", "changed") for text in ("reset --merge", "reset")),
     *(Command(f"git {text}", "changed") for text in ("stash -k", "reset --keep HEAD~1", "commit -m x", "mv src lib")),
     *(Command(f"git {text}", "loose") for text in ("mv src lib", "stash", "reset --hard", "add .", "mv -k src own")),
@@ -308,7 +303,7 @@ COMMANDS = [
     Command("git --no-pager stash"),
     # reset
     *map(Command, ["git reset --hard", "git reset --har", "git reset -q --hard HEAD", "git reset HEAD --hard"]),
-    *map(Command, ["git reset --hard HEAD~1", "git reset --hard takes", "git reset --hard -- src", "git reset --keep"]),
+    *map(Command, ["git reset --hard HEAD~1", "git reset --hard takes", "git reset --keep"]),
     *map(
         Command, ["git reset", "git reset HEAD", "git reset -q", "git reset -- src", "git reset src", "git reset own"]
     ),
@@ -322,7 +317,7 @@ COMMANDS = [
         Command,
         ["git checkout .", "git checkout -- .", "git checkout src", "git checkout src/changed.py", "git checkout"],
     ),
-    *map(Command, ["git checkout HEAD .", "git checkout HEAD -- src/staged.py", "git checkout HEAD~1 src/both.py"]),
+    *map(Command, ["git checkout HEAD -- src/staged.py", "git checkout HEAD~1 src/both.py"]),
     *map(
         Command,
         ["git checkout src/deleted.py", "git checkout -- src/deleted.py", "git checkout '*.py'", "git checkout :/"],
@@ -338,7 +333,7 @@ COMMANDS = [
         Command,
         ["git checkout side", "git checkout -b new", "git checkout touches", "git checkout takes", "git checkout -"],
     ),
-    *map(Command, ["git checkout takes -- src", "git checkout takes .", "git checkout -fb new"]),
+    *map(Command, ["git checkout -fb new"]),
     *map(
         Command,
         ["git checkout docs/x.md", "git checkout --orphan lonely", "git checkout --detach", "git checkout -f -- ."],
@@ -352,22 +347,22 @@ COMMANDS = [
     Command("git checkout ../src", folder="own"),
     Command("git checkout -- .", folder="src"),
     Command("git --literal-pathspecs checkout -- 'src/*.py'"),
-    Command("git checkout --pathspec-from-file=../list"),
-    Command("git checkout side --pathspec-from-file ../list"),
+    Command("git checkout --pathspec-from-file=../list", may=True),
+    Command("git checkout side --pathspec-from-file ../list", may=True),
     # switch
     *map(
         Command,
         ["git switch side", "git switch -f side", "git switch --discard side", "git switch -c new", "git switch -"],
     ),
-    *map(Command, ["git switch touches", "git switch --orphan lonely", "git switch -fc new"]),
-    *map(Command, ["git switch", "git switch -f", "git switch -d", "git switch -f takes"]),
+    *map(Command, ["git switch touches", "git switch --orphan lonely"]),
+    *map(Command, ["git switch", "git switch -d", "git switch -f takes"]),
     # restore
     *map(Command, ["git restore .", "git restore src/changed.py", "git restore src/staged.py", "git restore -S ."]),
     *map(Command, ["git restore --staged src", "git restore -SW .", "git restore -WS src", "git restore -s HEAD src"]),
     *map(Command, ["git restore --source=HEAD --staged --worktree .", "git restore --source takes src", "git restore"]),
     *map(Command, ["git restore :/src ':!src/changed.py'", "git restore own", "git restore src/deleted.py"]),
     Command("git restore -sHEAD src"),
-    Command("git restore --pathspec-from-file=../list"),
+    Command("git restore --pathspec-from-file=../list", may=True),
     Command("git restore .", folder="src"),
     # clean
     *map(
@@ -404,10 +399,8 @@ COMMANDS = [
         ["git rm -f src/staged.py", "git rm src/changed.py", "git rm -rf src", "git rm -n -rf src", "git rm -r own"],
     ),
     *map(Command, ["git rm --cached src/added.py", "git rm -rfq src", "git rm -f '*.py'"]),
-    *map(Command, ["git mv src/changed.py moved.py", "git mv -n src lib", "git mv src/changed.py own"]),
-    *map(
-        Command, ["git mv own/changed.py src/changed.py", "git mv -f own/changed.py src/changed.py", "git mv own mine"]
-    ),
+    *map(Command, ["git mv src/changed.py moved.py", "git mv -n src lib"]),
+    *map(Command, ["git mv -f own/changed.py src/changed.py", "git mv own mine"]),
     # add
     *map(
         Command,
@@ -434,7 +427,7 @@ COMMANDS = [
     Command("git add -u", folder="own"),
     Command("git add -N .", may=True),
     Command("git add -p", stdin="y\n" * 99),
-    Command("git add --pathspec-from-file=../list"),
+    Command("git add --pathspec-from-file=../list", may=True),
     # commit
     *map(
         Command,
@@ -495,23 +488,6 @@ COMMANDS = [
     *(Command(f"git {verb} --quit", state) for verb, state in [("rebase", "rebasing"), ("merge", "merging")]),
     Command("git am --abort", "applying", may=True),
     Command("git bisect reset", "bisecting"),
-    Command("git sparse-checkout set own", may=True),
-    Command("git sparse-checkout add src"),
-    # plumbing
-    *map(Command, ["git read-tree -u --reset HEAD", "git read-tree HEAD", "git checkout-index -fa"]),
-    *map(Command, ["git checkout-index -f src/changed.py", "git read-tree --empty", "git read-tree -u --reset takes"]),
-    *map(
-        Command,
-        ["git update-index src/changed.py", "git update-index --add src/untracked.py", "git update-index --refresh"],
-    ),
-    *map(
-        Command,
-        [
-            "git checkout-index --prefix=../out/ -fa",
-            "git symbolic-ref HEAD refs/heads/side",
-        ],
-    ),
-    *map(Command, ["git update-index --remove src/deleted.py", "git update-index --force-remove src/clean.py"]),
     # aliases
     *map(
         Command,
@@ -522,8 +498,19 @@ COMMANDS = [
         ],
     ),
     *map(Command, ["git -c alias.add=status add .", "git -c alias.Nuke='checkout .' nuke"]),
+    # what git refuses or spares, but the prediction counts
+    *(
+        Command(f"git {text}", may=True)
+        for text in ("reset --hard -- src", "switch -fc new", "switch -f", "mv src/changed.py own", "checkout HEAD .")
+    ),
+    *(
+        Command(f"git {text}", may=True)
+        for text in ("checkout takes -- src", "checkout takes .", "checkout @ .", "checkout HEAD^ -- src")
+    ),
+    Command("git mv own/changed.py src/changed.py", may=True),
+    Command("git checkout -m side", "staged", may=True),
     # more spellings
-    *map(Command, ["git checkout @ .", "git checkout HEAD^ -- src", "git checkout ./src", "git checkout main -f"]),
+    *map(Command, ["git checkout ./src", "git checkout main -f"]),
     *map(
         Command,
         ["git checkout -- src/../src/changed.py", "git checkout --ours src/changed.py", "git checkout -B main side"],
@@ -571,19 +558,7 @@ COMMANDS = [
         Command, ["git pull . more", "git pull --rebase=false", "git rebase --onto side main~1", "git rebase -i side"]
     ),
     Command("git -c pull.rebase=true -c rebase.autoStash=true pull", may=True),
-    *map(Command, ["git checkout-index -fu src/changed.py", "git checkout-index -qfa", "git checkout-index -f --all"]),
-    *map(
-        Command, ["git read-tree -m -u HEAD side", "git read-tree -mu HEAD", "git reset --pathspec-from-file=../list"]
-    ),
-    Command("git update-index --again", may=True),
-    *map(
-        Command,
-        ["git diff --output=src/changed.py", "git archive -o src/changed.py HEAD", "git log --output src/both.py"],
-    ),
-    *map(
-        Command,
-        ["git merge-file src/changed.py own/changed.py readme.md", "git merge-file -p src/changed.py readme.md src"],
-    ),
+    *map(Command, ["git reset --pathspec-from-file=../list"]),
     # harmless
     *map(
         Command,
@@ -653,7 +628,6 @@ NARROWED = [
         "git rm -rf --cached .",
         "git -C own/.. add -A",
         "git -C src add -A",
-        "git checkout-index -fa",
         "git checkout -f",
     ),
     *(

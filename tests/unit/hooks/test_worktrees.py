@@ -12,7 +12,6 @@ from holdlog.adapters.hooks.worktrees import (
     Guard,
     Worktree,
     checkout_line,
-    checkout_script,
     commit_line,
     guard,
     parse_worktrees,
@@ -133,4 +132,4 @@ def test_own_lines_are_found_whatever_path_they_name() -> None:
     former = "holdlog check --staged || exit 1  # holdlog: files that other sessions hold\n"
     script = f"#!/bin/sh\n{former}{commit_line('/x/holdlog')}\n{checkout_line('holdlog')}\nmake lint # holdlog\n"
     assert without_own_lines(script) == "#!/bin/sh\nmake lint # holdlog\n"
-    assert without_own_lines(checkout_script("/x/holdlog")) == "#!/bin/sh\n"
+    assert without_own_lines(f"#!/bin/sh\n{checkout_line('/x/holdlog')}\n") == "#!/bin/sh\n"
