@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from holdlog.adapters.hooks.calls import HookCall, warning
 from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.repositories import merge
 
 MAX_PROBLEMS: Final = 20
 """Reasons that are reported to one session."""
@@ -31,17 +32,4 @@ def is_new_problem(call: HookCall, files: HookFiles) -> bool:
 
 def add_problem(call: HookCall, output: dict[str, Any]) -> dict[str, Any]:
     """The output for the host with a warning that the call is not guarded."""
-    return _joined(output, warning(call, f"holdlog: {call.problem}, so this call is not guarded."))
-
-
-def _joined(output: dict[str, Any], addition: dict[str, Any]) -> dict[str, Any]:
-    joined = dict(output)
-    for key, value in addition.items():
-        before = joined.get(key)
-        if isinstance(before, dict):
-            joined[key] = _joined(before, value)
-        elif before is None:
-            joined[key] = value
-        elif key != "hookEventName":
-            joined[key] = f"{before} {value}"
-    return joined
+    return merge([output, warning(call, f"holdlog: {call.problem}, so this call is not guarded.")])
