@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.calls import HookCall
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.git import GitCommand, read_git
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
@@ -151,12 +151,8 @@ def _entries(root: str) -> list[str]:
 
 
 def _folder_of(command: GitCommand) -> str:
-    """Where a git command works, with its options `-C`."""
-    folder, words = command.folder, command.words
-    while len(words) > 1 and words[0] in ("-C", "-c"):
-        folder = os.path.join(folder, words[1] or "") if words[0] == "-C" else folder
-        words = words[2:]
-    return folder
+    """Where a git command works."""
+    return next((action.folder for action in read_git(command, {})), command.folder)
 
 
 @contextmanager
