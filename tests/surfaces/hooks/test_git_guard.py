@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -321,3 +322,18 @@ def test_change_that_the_holders_hook_recorded_is_not_that_of_a_command(sides: T
     assert sides.bash("s-2", "make") == {}
     sides.edit("s-1", "src/a.py", "x = 3\n")
     assert sides.bash("s-2", "make", "PostToolUse") == {}
+
+
+def test_news_that_arrive_while_others_are_read_are_not_lost(tmp_path: Path) -> None:
+    files = HookFiles(tmp_path / "state.db")
+    files.note_news("s-1", "ann", "a.py", "bob")
+    other = threading.Thread(target=files.note_news, args=("s-1", "ann", "b.py", "bob"))
+
+    def is_read(agent: str) -> bool:
+        other.start()
+        other.join(0.2)  # it waits for the lock
+        return True
+
+    assert files.take_news("s-1", is_read) == [("a.py", "bob")]
+    other.join()
+    assert files.take_news("s-1", lambda agent: True) == [("b.py", "bob")]
