@@ -9,6 +9,7 @@ from typing import Any, Final
 from holdlog.adapters.hooks.calls import HookCall, warning
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.repositories import merge
+from holdlog.adapters.hooks.session import list_name
 
 MAX_PROBLEMS: Final = 20
 """Reasons that are reported to one session."""
@@ -19,9 +20,7 @@ def is_new_problem(call: HookCall, files: HookFiles) -> bool:
     """Whether the session does not know yet why this call is not guarded. From now on it counts as known."""
     if not call.problem or call.event != "pre-edit":
         return False
-    import hashlib  # slow to import, and rarely needed (auth/identity.py)
-
-    name = f"{hashlib.sha256(call.session.encode(errors='surrogatepass')).hexdigest()[:16]}.problems"
+    name = list_name(call, "problems")
     reported = files.text_of(name, MAX_BYTES).splitlines()
     if call.problem in reported or len(reported) >= MAX_PROBLEMS:
         return False
