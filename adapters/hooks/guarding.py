@@ -94,8 +94,11 @@ def with_named(call: HookCall) -> HookCall:
         return call
     actions = actions_of(call.git)
     names = [name for action in actions for name in action.names] if call.event == "pre-edit" else []
-    paths = tuple(dict.fromkeys([*call.paths, *names]))[:MAX_PATHS]
-    return call._replace(paths=paths, reports=call.reports or any(action.is_unknown for action in actions))
+    paths = tuple(dict.fromkeys([*call.paths, *names]))
+    reports = call.reports or any(action.is_unknown for action in actions)
+    if len(paths) > MAX_PATHS:
+        return call._replace(problem=f"a git command names more than {MAX_PATHS:,} files", reports=reports)
+    return call._replace(paths=paths, reports=reports)
 
 
 class Source(NamedTuple):

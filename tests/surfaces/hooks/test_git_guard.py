@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks.calls import MAX_PATHS, HookCall
+from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.guarding import with_named
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.running import run
 from tests.unit.operating_system.test_workspaces import repository, worktree
@@ -158,6 +161,13 @@ def test_file_that_a_command_names_is_denied_like_an_edit_while_it_is_held(sides
     for command in ("git restore src/a.py", "git checkout -- src/a.py", "git rm src/a.py", "git mv src/a.py b.py"):
         assert "src/a.py is held by claude-" in sides.denied("s-2", command)
     assert sides.bash("s-2", "git restore src/b.py") == {}
+
+
+def test_command_that_names_too_many_files_is_said_to_be_unguarded(sides: Terminals) -> None:
+    command = GitCommand(("rm", *(f"{number}.py" for number in range(MAX_PATHS + 1))), str(sides.root))
+    call = HookCall("pre-edit", "PreToolUse", "claude", "s-1", "", str(sides.root), git=(command,))
+    assert with_named(call).problem == "a git command names more than 1,000 files"
+    assert len(with_named(call._replace(git=(command._replace(words=command.words[:-1]),))).paths) == MAX_PATHS
 
 
 def test_moving_head_below_work_of_others_is_a_warning(sides: Terminals) -> None:
