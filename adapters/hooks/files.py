@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.hooks.git import GitCommand
 
 _PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.*\S)", re.MULTILINE)
+_DIFFED: Final = re.compile(r"^--- (.+)\n\+\+\+ (.+)$", re.MULTILINE)
 _PATHS: Final = ("file_path", "notebook_path", "path", "target_file", "filePath")
 _PATCHES: Final = ("patch", "patchText", "input")
 _EDITS: Final = frozenset(
@@ -49,8 +50,11 @@ def targets(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
 
 
 def patched(patch: str) -> list[str]:
-    """The files that a patch in the form of `apply_patch` adds, updates, deletes or moves."""
-    return _unique(_PATCHED.findall(patch))
+    """The files that a patch adds, updates, deletes or moves: one in the form of `apply_patch`, or a unified diff."""
+    diffed = [path.partition("\t")[0] for pair in _DIFFED.findall(patch) for path in pair]
+    is_prefixed = all(path == "/dev/null" or path[:2] in ("a/", "b/") for path in diffed)
+    names = [path[2:] if is_prefixed else path for path in diffed if path != "/dev/null"]
+    return _unique(_PATCHED.findall(patch) or names)
 
 
 def named_path(given: Mapping[str, Any]) -> list[str]:

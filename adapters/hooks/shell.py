@@ -1,12 +1,11 @@
-"""What a shell command does to files, read from its syntax tree.
+"""What a shell command does to files, read from its syntax tree: what is certain is named, what only a shell knows is
+compared afterwards. Standard library only; tree-sitter is imported in the function that parses. Pure but for globs and
+folders, which are looked up in the worktree."""
 
-Standard library only; tree-sitter is imported in the function that parses. Pure but for globs and folders, which are
-looked up in the worktree. What is certain is named; what only a shell knows is compared afterwards.
-"""
-
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.git import GitCommand
@@ -14,16 +13,11 @@ from holdlog.adapters.hooks.git import GitCommand
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MAX_COMMAND: Final = 1_000_000
-"""Characters of a shell command that is read."""
-MAX_CODE: Final = 20_000
-"""Characters without here-documents: the parser is slow on some broken input."""
-MAX_STEPS: Final = 50_000
-"""Nodes of the syntax tree that are read, counting those of a loop each time; a glob counts 100."""
-MAX_WORDS: Final = 500
-"""Words that braces or a glob result in."""
+MAX_COMMAND: Final = 1_000_000  # characters of a shell command that is read
+MAX_CODE: Final = 20_000  # characters without here-documents: the parser is slow on some broken input
+MAX_STEPS: Final = 50_000  # nodes of the syntax tree that are read, those of a loop each time; a glob counts 100
+MAX_WORDS: Final = 500  # words that a glob results in
 MAX_PATHS: Final = 1_000
-
 UNPARSED: Final = "shell commands are not guarded: tree-sitter cannot be imported"
 TOO_LONG: Final = f"a shell command of more than {MAX_COMMAND:,} characters is not guarded"
 TOO_COMPLEX: Final = "a shell command that is too complex is not guarded"
@@ -34,104 +28,78 @@ def _set(names: str) -> frozenset[str]:
 
 
 def _table(rows: str) -> dict[str, str]:
-    """What follows the first word of each row."""
-    return dict(re.findall(r"(\S+) *([^|]*?)\s*(?:\||$)", rows))
+    return {name.strip(): rest.strip() for name, _, rest in (row.partition(":") for row in rows.split("|"))}
 
 
 READERS: Final = _set(
-    """: [ [[ ag b2sum base64 basename bat batcat bc bg break cal cat chgrp chmod chown cksum cmp column comm continue cut
-    date df diff dig dirname dirs du echo egrep exit expr false fg fgrep file fold free getconf getent grep groups hash
-    head help hexdump history holdlog hostname id jobs join jq kill killall last less locale locate ls lsof man md5sum
-    more nl nproc od paste pgrep ping pkill pr printenv ps pstree pwd readlink realpath return rev rg rmdir seq sha1sum
-    sha256sum sha512sum sleep ss stat strings stty sum sync tac tail test times top tput tr tree true tsort tty type
-    ulimit umask uname uptime users wait wc whereis which who whoami yes zcat zgrep }"""
+    """- : [ [[ } base64 basename bg break cat cd chgrp chmod chown cksum cmp column comm continue cut date df diff
+    dig dirname dirs du echo egrep exit expr false fg fgrep file fold free getent grep groups head help hexdump history
+    holdlog hostname id jobs join jq kill last less ls lsof man md5sum more nl nproc od paste pgrep ping pkill printenv
+    printf ps pwd readlink realpath return rev rg rmdir seq set sha1sum sha256sum shift sleep stat strings sum sync tac
+    tail test times top tput tr tree true type ulimit umask uname uptime users wait wc which who whoami zcat zgrep"""
 )
 """Programs that change no file, whatever their arguments are. Modes, owners and folders are no content."""
 CHECKERS: Final = _set(
-    """actionlint bandit basedpyright coverage ctest dmypy eslint flake8 hadolint javac jest kotlinc markdownlint mocha
-    mypy oxlint phpstan phpunit py.test pycodestyle pydocstyle pyflakes pylint pyright pytest rspec shellcheck
-    staticcheck stylelint tsc ty unittest vitest vue-tsc vulture yamllint"""
+    """basedpyright coverage ctest dmypy eslint flake8 javac jest markdownlint mocha mypy oxlint phpunit py.test
+    pycodestyle pyflakes pylint pyright pytest rspec shellcheck staticcheck stylelint tsc ty unittest vitest yamllint"""
 )
 """Compilers, linters and test runners: they change no source, unless an option says so."""
-_VERBS: Final = _table(
-    """bun test | cargo b bench build c check clippy doc metadata nextest t test tree | deno check lint test |
-    dotnet build test | go build doc env list test version vet | gradle build check test | mvn compile test verify |
-    npm ls outdated t test view | pip check freeze list show | pnpm ls outdated t test | ruff check rule version |
-    swift build test | yarn test"""
+_VERBS: Final = _table(  # subcommands that are like CHECKERS
+    """bun: test | cargo: b bench build c check clippy doc metadata nextest t test tree | deno: check lint test |
+    dotnet: build test | go: build doc env list test version vet | gradle: build check test | mvn: compile test verify |
+    npm: ls outdated t test view | pip: check freeze list show | pnpm: ls t test | ruff: check rule | yarn: test"""
 )
-"""Subcommands that are like CHECKERS."""
 _WRITING: Final = ("--fix", "--write", "--update", "--snapshot-update", "--in-place", "--inplace", "--add-noqa", "-u")
-_FORMATTERS: Final = _set("autopep8 black cargo clang-format isort prettier ruff rustfmt yapf")
-_DRY: Final = _set("--check --diff --dry-run --list-different")
-_QUESTIONS: Final = _set("--version --help -V -h -v version help")
-_WRAPPERS: Final = _table(
-    """builtin | bunx | busybox | command | coproc | doas -u | env -u --unset -C --chdir | exec -a | ionice -c -n |
-    nice -n --adjustment | nohup | npx -p --package | setsid | stdbuf -i -o -e --input --output --error |
-    sudo -u --user -g --group -h --host -p --prompt -D --chdir -R -T -U | time -f -o --format --output |
-    timeout -s --signal -k --kill-after | uvx --from --with -p --python | {"""
+_FORMATTERS: Final = ("autopep8", "black", "cargo", "clang-format", "isort", "prettier", "ruff", "rustfmt", "yapf")
+_QUESTIONS: Final = ("--version", "--help", "-V", "-h", "-v", "version", "help")
+_WRAPPERS: Final = _table(  # programs that run the one behind them, and options with a value; `time {` is two words
+    """builtin | bundle exec | bunx | busybox | command | coproc | doas: -u | env: -u --unset -C --chdir | exec: -a |
+    hatch run | ionice: -c -n | nice: -n --adjustment | nohup | npx: -p --package | pdm run | pipenv run | pnpm exec |
+    pnpm dlx | poetry run: --directory | setsid | stdbuf: -i -o -e --input --output --error |
+    sudo: -u --user -g --group -h --host -p --prompt -D --chdir -R -T -U | time: -f -o --format --output |
+    timeout: -s --signal -k --kill-after | uvx: --from --with -p --python | yarn exec | { |
+    xargs: -n -P -I -L -d -a -s -E --max-args --max-procs | flock: -w --timeout -E | watch: -n |
+    uv run: -p --python --with --extra --group --package --env-file --directory --project --with-editable"""
 )
-"""Programs that run the one behind them, with their options that have a value. The grammar reads `time {` as words."""
-_RUNNERS: Final = _table(
-    "bundle exec | hatch run | pdm run | pipenv run | pnpm exec dlx | poetry run | uv run | yarn exec"
+_WRITERS: Final = _table(  # from which operand on all are written, options with a value; `-o` names a file, too
+    """dd: 9 | json.tool: 1 --indent | rm: 0 | shred: 0 -n -s --size --iterations | tee: 0 | unlink: 0 |
+    curl: 9 -A -b -C -d -e -E -F -H -K -m -o -P -Q -r -t -T -u -U -w -x -X -y -Y -z --output --header |
+    sort: 9 -k -t -S -T -o --key --field-separator --output | truncate: 0 -s --size -r --reference | uniq: 1 -f -s -w"""
 )
-"""Programs with a subcommand that does so."""
-_RUN_OPTIONS: Final = "-p --python --with --extra --group --package --env-file --directory --project --with-editable"
-_CURL: Final = "-A -b -c -C -d -D -e -E -F -H -K -m -o -P -Q -r -t -T -u -U -w -x -X -y -Y -z --output --header"
-_WRITERS: Final[Mapping[str, tuple[str, str, int | None]]] = {
-    "curl": (_CURL, "-o --output -c -D", None),
-    "json.tool": ("--indent", "", 1),
-    "rm": ("", "", 0),
-    "shred": ("-n -s --size --iterations", "", 0),
-    "sort": ("-k -t -S -T -o --key --field-separator --output", "-o --output", None),
-    "tee": ("", "", 0),
-    "truncate": ("-s --size -r --reference", "", 0),
-    "uniq": ("-f -s -w", "", 1),
-    "unlink": ("", "", 0),
-}
-"""Options that have a value, those of them that name a file which is written, and from which operand on all are."""
-_TRANSFER: Final = "-t --target-directory -S --suffix -m --mode -o --owner -g --group"
-_CAREFUL: Final = _set("-n -u -d --no-clobber --update --parents --directory")
-"""Options with which a transfer may change nothing, or other files."""
-_EDITORS: Final = _table(
-    """sed -e --expression -f --file -l --line-length -i? --in-place? | gsed -e -f -i? | perl -e -E -i? -M? -I? -F? |
-    ruby -e -i? -r? -I? -F? | awk -v -F -f -i --include | gawk -v -F -f -i --include"""
-)
+_EDITORS: Final = {"sed": "-e --expression -f --file -l --line-length -i?", "perl": "-e -E -i? -M? -I? -F?"}
+_CAREFUL: Final = ("-u", "-d", "--no-clobber", "--update", "--parents", "--directory")
 _GIT_READERS: Final = _set("blame cat-file describe diff grep log ls-files rev-list rev-parse shortlog show status")
-_GIT_PROGRAMS: Final = _set("apply bisect filter-branch submodule")
-"""Git commands that write what a patch or a program says."""
-_ACTIVATIONS: Final = _set("activate .bashrc .zshrc .profile nvm.sh")
-"""Scripts that set a shell up and change no file."""
+_GIT_PROGRAMS: Final = ("apply", "bisect", "filter-branch", "submodule")  # they write what others say
+_ACTIVATIONS: Final = ("activate", ".bashrc", ".zshrc", ".profile", "nvm.sh")  # scripts that change no file
 _NO_FILES: Final = re.compile(r"/dev/(?!shm/)|/proc/")
-_TEMPORARY: Final = "/dev/fd/temporary"
-"""Stands for what mktemp prints: a path that nobody holds."""
-_WRITES: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
-_LISTS: Final = frozenset({"list", "negated_command", "pipeline", "redirected_statement"})
-_MARK: Final = "\x01"
-"""Begins what a here-document in the code is replaced by; its number follows."""
-
+_TEMPORARY: Final = "/dev/fd/temporary"  # stands for what mktemp prints: a path that nobody holds
+_WRITES: Final = (">", ">>", ">|", "&>", "&>>", ">&")
+_MARK: Final = "\x01"  # begins what a here-document in the code is replaced by; its number follows
+_LIKE: Final = _table(
+    """case_statement: if_statement | c_style_for_statement: while_statement | command_substitution: subshell |
+    process_substitution: subshell | negated_command: list | pipeline: list | redirected_statement: list"""
+)
 _TO_NOWHERE: Final = re.compile(r"(?:\d|&)?>>?\s*/dev/null(?![\w./-])|\d?>&\d(?!\S)")
 _SIMPLE_QUOTES: Final = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
-_HEADS: Final = re.compile(r"[;&|\n(){}`]+")
 _HERE: Final = re.compile(r"""(?<!<)<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]+'|"[^"\n]+")""")
-_QUOTED: Final = r"""(?s)\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\$\{[^}]*\}"""
-_BRACE: Final = r"""([^{}'"\\$`]*)\{([^{}'"\\$`]*,[^{}'"\\$`]*)\}([^'"\\$`]*)"""
 _PRINTED: Final = r"\$\(\s*(?:(pwd)|(git rev-parse --show-toplevel)|mktemp(?: -d| -t [\w.-]+)*)\s*\)"
 _PIECE: Final = re.compile(
     r"""(?s)\\(?P<escaped>.)|'(?P<single>[^']*)'|\$'(?P<ansi>[^'\\]*)'|\$?"(?P<double>(?:[^"\\`$]|\\.|\$(?!\())*)\""""
-    r"""|\$(?P<name>\w+)|\$\{(?P<braced>\w+)\}|(?P<plain>[^\\'"$`()]+|\$(?![\w({@*\#?$!-]))"""
+    r"""|\$(?P<name>\w+)|\$\{(?P<braced>\w+)\}|(?P<plain>(?:[^\\'"$`(){]|\{(?![^{}]*(?:,|\.\.)))+|\$(?![\w({@*\#?$'!-]))"""
 )
 _EXPANSION: Final = r"""\\([$`"\\\n])|\$(\w+)|\$\{(\w+)\}|(\$[{@*\#?$!-])"""
-_ODD_GLOB: Final = r"\[\^|\[\[|\[:|\*\*"
-"""What Python reads in another way than a shell, or what depends on options of the shell."""
+_ODD_GLOB: Final = r"\[\^|\[\[(?!\])|\[:|\*\*"  # what Python reads in another way than a shell
 _SED_WRITES: Final = r"(?<![A-Za-z])[gpiIM\d]*[wW]\s|/[gpiIM\d]*e\s*(?:$|[;}\n])"
 _AWK_WRITES: Final = r'>>?\s*["(a-zA-Z$]|system\s*\(|\|\s*"'
-_DIFF: Final = r"(?m)^--- ([^\t\r\n]+).*\n\+\+\+ ([^\t\r\n]+)"
+_Words = Sequence[str | None]  # None for a word that only the shell knows
+_Stage = tuple["Node", tuple["Node", ...]]  # a command of a pipeline, and redirections that the grammar puts elsewhere
+_Shell = Mapping[str, str | None]  # the variables of a shell, None if only it knows the value; its folder is PWD
 
 
 class ShellReading(NamedTuple):
-    """What a shell command does to files. `paths`: that it certainly changes, absolute. `git`: its git commands, but for
-    those that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so they
-    are compared afterwards. `problem`: why it could not be read, in one line."""
+    """What a shell command does to files. `paths`: that it certainly changes, absolute. `git`: its git commands, but
+    for those that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so
+    they are compared afterwards. `problem`: why it could not be read, in one line."""
 
     paths: tuple[str, ...] = ()
     git: tuple[GitCommand, ...] = ()
@@ -139,46 +107,23 @@ class ShellReading(NamedTuple):
     problem: str = ""
 
 
-class _Call(NamedTuple):
-    """A simple command. `words`: after the program; None: only the shell knows it. `stdin`: its text, None likewise.
-    `assigned`: the variables before it."""
-
-    program: str
-    words: list[str | None]
-    stdin: str | None
-    assigned: "_Shell"
-
-
-_Shell = Mapping[str, str | None]
-"""What is known of a shell between two commands: its variables, None if only the shell knows the value. PWD is its
-folder, `__entered` the one that it is in if the last command succeeded; arguments have numbers as names."""
-_Stage = tuple["Node", tuple["Node", ...]]
-"""A command of a pipeline, and redirections that the grammar attaches elsewhere."""
-
-
-class _UnreadableError(Exception):
-    """The command cannot be read; the message says why."""
-
-
-class _UnknownWordError(Exception):
-    """Only the shell knows what the word is."""
+class _UnknownError(Exception):
+    """Only a shell knows what this is."""
 
 
 def read_shell(command: str, folder: str) -> ShellReading:
-    """Read a shell command that runs in `folder`, which is absolute. A git command in a folder that only the shell knows
-    counts as one in `folder`: there, a wrong denial is better than a loss without a word."""
+    """Read a shell command that runs in `folder`, which is absolute. A git command in a folder that only the shell
+    knows counts as one in `folder`: there, a wrong denial is better than a loss without a word."""
+    if len(command) > MAX_COMMAND:
+        return ShellReading(reports=True, problem=TOO_LONG)
     if _is_silent(command):
         return ShellReading()
     reader, problem = _Reader(folder), ""
     try:
-        if _MARK in command:
-            raise _UnreadableError(TOO_COMPLEX)
-        reader.read(command)
+        reader.read(command.replace(_MARK, "\0"))
     except ImportError:
         problem = UNPARSED
-    except _UnreadableError as error:
-        problem = str(error)
-    except RecursionError:
+    except (_UnknownError, RecursionError):
         problem = TOO_COMPLEX
     return ShellReading(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
 
@@ -190,17 +135,16 @@ def _is_silent(command: str) -> bool:
     text = _TO_NOWHERE.sub(" ", _SIMPLE_QUOTES.sub("Q", command))
     if re.search(r"""[>"'\\#]|<<""", text):
         return False
-    commands = [part.split() for part in _HEADS.split(text)]
-    return all(not it or it[0] in READERS or it[0] == "cd" or _is_harmless(it[0], it[1:]) for it in commands)
+    commands = [part.split() for part in re.split(r"[;&|\n(){}`]+", text)]
+    return all(not it or it[0] in READERS or _is_harmless(it[0], it[1:]) for it in commands)
 
 
-def _is_harmless(program: str, words: Sequence[str | None]) -> bool:
+def _is_harmless(program: str, words: _Words) -> bool:
     """Whether a program only checks, compiles or tests, or reads from git."""
-    if len(words) == 1 and words[0] in _QUESTIONS:
-        return True
     if program == "git":
         return bool(words) and words[0] in _GIT_READERS and not _has(words, "--output")
-    if program in _FORMATTERS and not _DRY.isdisjoint(words):
+    is_dry = program in _FORMATTERS and not {"--check", "--diff", "--dry-run", "--list-different"}.isdisjoint(words)
+    if is_dry or (len(words) == 1 and words[0] in _QUESTIONS):
         return True
     operands = [word for word in words if word is None or not word.startswith(("-", "+"))]
     if program in ("npm", "pnpm", "yarn", "bun") and operands[:1] == ["run"]:
@@ -216,138 +160,106 @@ def _has(words: Iterable[str | None], *beginnings: str) -> bool:
 def _take_texts(command: str, texts: list[str | None]) -> str:
     """Replace here-documents by marks, because the grammar knows few forms of them and the parser is fast on short
     input. Adds what they contain to `texts`, None if the shell expands something in it."""
-    lines, kept, at = command.split("\n"), list[str](), 0
-    ends: dict[str, list[int]] = {}
+    lines, ends = command.split("\n"), dict[str, list[int]]()
     for number in range(len(lines) - 1, -1, -1):
         ends.setdefault(lines[number].strip("\t\r"), []).append(number)
-
-    def take(match: re.Match[str]) -> str:
-        nonlocal at
-        name = match[2].strip("'\"\\")
-        numbers = ends.get(name, [])
-        while numbers and numbers[-1] < at:
-            numbers.pop()
-        if not numbers:
-            return match[0]
-        text = "".join(f"{line.lstrip(chr(9)) if match[1] else line}\n" for line in lines[at : numbers[-1]])
-        texts.append(text if name != match[2] or not re.search(r"[$`\\]", text) else None)
-        at = numbers[-1] + 1
-        return f"< {_MARK}{len(texts) - 1}"
-
+    kept, at = list[str](), 0
     while at < len(lines):
-        at += 1
-        kept.append(_HERE.sub(take, lines[at - 1]))
+        line, at = lines[at], at + 1
+        for match in [*_HERE.finditer(line)]:
+            name = match[2].strip("'\"\\")
+            while ends.get(name) and ends[name][-1] < at:
+                ends[name].pop()
+            if ends.get(name):
+                body, at = lines[at : ends[name][-1]], ends[name][-1] + 1
+                text = "".join(f"{part.lstrip(chr(9)) if match[1] else part}\n" for part in body)
+                line = line.replace(match[0], f"< {_MARK}{len(texts)}", 1)
+                is_plain = name != match[2] or not re.search(r"[$`\\]", text)
+                texts.append(text if is_plain else None)
+                if not is_plain and re.search(r"\$\(|`", text):  # commands within it run before
+                    kept.append(': "' + text.replace('"', '\\"') + '"')
+        kept.append(line)
     return "\n".join(kept)
-
-
-def _parse(code: str) -> "Node":
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
-
-    parser = Parser(Language(tree_sitter_bash.language()))
-    return parser.parse(code.encode(errors="backslashreplace")).root_node
 
 
 def _text(node: "Node | None") -> str:
     return (node.text or b"").decode(errors="replace") if node is not None else ""
 
 
-def _join(*shells: _Shell) -> _Shell:
+def _join(first: _Shell, *others: _Shell) -> _Shell:
     """What is known of a shell that is one of these."""
-    first, *others = shells
-    names = {name: None for shell in shells for name in shell}
+    names = {name: None for shell in (first, *others) for name in shell}
     return {name: first.get(name) if all(first.get(name) == it.get(name) for it in others) else None for name in names}
 
 
 def _value(shell: _Shell, name: str) -> str:
-    """The value of a variable. Raises _UnknownWordError."""
+    """The value of a variable, or the worktree of git that contains the folder. Raises _UnknownError."""
     value = shell.get(name)
     if name == "__toplevel":
-        value = shell["PWD"]
-        while value is not None and not os.path.exists(os.path.join(value, ".git")):
-            value = os.path.dirname(value) if value != os.path.dirname(value) else None
+        parts = (shell["PWD"] or "").split("/")
+        folders = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        value = next((it for it in folders if os.path.exists(f"{it}/.git")), None)
     if value is None:
-        raise _UnknownWordError
+        raise _UnknownError
     return value
 
 
-def _expand(word: str, shell: _Shell) -> list[str | None]:
-    """The words that a word results in; None for what only the shell knows."""
-    if word.startswith(("<(", ">(")):
-        return ["/dev/fd/63"]
-    fields: list[list[tuple[str, bool]]] = []
+def _expand(word: str, shell: _Shell, is_value: bool = False) -> list[str | None]:
+    """The words that a word results in. `is_value`: it is neither split nor compared with files, as a here-string."""
     try:
-        for part in _braces(word):
-            fields.append([])
-            for text, is_quoted in _pieces(part, shell):
-                first, *others = [text] if is_quoted else re.split(r"\s+", text)
-                fields[-1].append((first, is_quoted))
-                fields += [[(other, False)] for other in others]
-        return [name for field in fields for name in _match(field, shell["PWD"])]
-    except _UnknownWordError:
+        if is_value:
+            return [_plain("".join(_pieces(word, shell)))]
+        fields = re.split(r"\0+", "".join(_pieces(word, shell, "\0")))
+        return [name for field in fields if field or re.search("['\"]", word) for name in _match(field, shell["PWD"])]
+    except _UnknownError:
         return [None]
 
 
-def _braces(word: str) -> list[str]:
-    """Expand the braces of a word that has neither quotes nor variables. Raises _UnknownWordError."""
-    if not re.search(r"\{[^{}]*(?:,|\.\.)", re.sub(_QUOTED, "", word)):
-        return [word]
-    match = re.fullmatch(_BRACE, word)
-    parts, rests = (match[2].split(","), _braces(match[3])) if match else ([], [])
-    if match is None or len(parts) * len(rests) > MAX_WORDS:
-        raise _UnknownWordError
-    return [match[1] + part + rest for part in parts for rest in rests]
+def _plain(pattern: str) -> str:
+    return re.sub(r"\[([*?[])\]", r"\1", pattern)
 
 
-def _match(field: Sequence[tuple[str, bool]], folder: str | None) -> list[str]:
-    """The files that a field matches; the field itself if it matches none."""
-    text = "".join(part for part, _ in field)
-    if not text:
-        return [""] if any(is_quoted for _, is_quoted in field) else []
-    if all(is_quoted or not re.search(r"[*?\[]", part) for part, is_quoted in field):
-        return [text]
+def _match(pattern: str, folder: str | None) -> list[str]:
+    """The files that a pattern matches; the pattern itself if it matches none."""
+    if not re.search(r"[*?\[]", re.sub(r"\[[*?[]\]", "", pattern)):
+        return [_plain(pattern)]
+    if re.search(_ODD_GLOB, pattern) or (folder is None and not pattern.startswith("/")):
+        raise _UnknownError
     import glob  # only globs need it
 
-    pattern = "".join(glob.escape(part) if is_quoted else part for part, is_quoted in field)
-    if re.search(_ODD_GLOB, pattern) or (folder is None and not pattern.startswith("/")):
-        raise _UnknownWordError
-    names: list[str] = []
-    for name in glob.iglob(pattern, root_dir=folder):
-        names.append(name)
-        if len(names) > MAX_WORDS:
-            raise _UnknownWordError
-    return sorted(names) or [text]
+    names = list(itertools.islice(glob.iglob(pattern, root_dir=folder), MAX_WORDS + 1))
+    if len(names) > MAX_WORDS:
+        raise _UnknownError
+    return sorted(names) or [_plain(pattern)]
 
 
-def _pieces(word: str, shell: _Shell) -> list[tuple[str, bool]]:
-    """The parts of a word with whether they are quoted. Raises _UnknownWordError."""
+def _pieces(word: str, shell: _Shell, blank: str = r"\g<0>") -> Iterator[str]:
+    """The parts of a word as patterns, with what is quoted escaped. `blank`: what blanks in values become. Raises
+    _UnknownError."""
     word = re.sub(_PRINTED, lambda it: f"${{{'PWD' if it[1] else '__toplevel' if it[2] else '__temporary'}}}", word)
-    pieces, at = list[tuple[str, bool]](), 0
-    if word.startswith("~"):
-        home = word.partition("/")[0]
-        pieces, at = [(os.path.expanduser(home), True)], len(home)
+    word = re.sub(r"^~(?=/|$)", "${HOME}", word)
+    at = 0
     while at < len(word):
         match = _PIECE.match(word, at)
-        if match is None or match.lastgroup is None or word.startswith(("~+", "~-")):
-            raise _UnknownWordError
+        if match is None or match.lastgroup is None or word.startswith("~"):
+            raise _UnknownError
         at, kind, text = match.end(), match.lastgroup, match[match.lastgroup]
         if kind == "double":
             text = re.sub(_EXPANSION, lambda it: it[1].strip("\n") if it[1] else _value(shell, it[2] or it[3]), text)
         elif kind in ("name", "braced"):
-            text = _value(shell, text)
-        pieces.append((text if kind != "escaped" else text.strip("\n"), kind not in ("name", "braced", "plain")))
-    return pieces
+            text = re.sub(r"\s+", blank, _value(shell, text))
+        text = text.strip("\n") if kind == "escaped" else text
+        yield text if kind in ("name", "braced", "plain") else re.sub(r"([*?[])", r"[\1]", text)
 
 
 def _flatten(node: "Node", redirects: tuple["Node", ...] = ()) -> list[tuple[str, list[_Stage]]]:
-    """The pipelines of a list, each with the operator before it. A redirection belongs to the last command, although
-    the grammar attaches it to the whole list."""
+    """The pipelines of a list, each with the operator before it. Redirections are those of the last command."""
     nodes = [child for child in node.children if child.is_named and child.type != "comment"]
     own = tuple(child for child in nodes if child.type.endswith("_redirect"))
     if node.type == "list":
         (_, last), *others = _flatten(nodes[-1], redirects)
         return [*_flatten(nodes[0]), (node.children[1].type, last), *others]
-    if node.type == "negated_command" or (node.type == "redirected_statement" and nodes[0] not in own):
+    if node.type in ("negated_command", "redirected_statement"):
         return _flatten(nodes[-1] if node.type == "negated_command" else nodes[0], own + redirects)
     if node.type == "pipeline":
         chain = _flatten(nodes[0])
@@ -357,54 +269,71 @@ def _flatten(node: "Node", redirects: tuple["Node", ...] = ()) -> list[tuple[str
     return [("", [(node, redirects)])]
 
 
+def _options(words: _Words, valued: str, stops: bool = False) -> tuple[dict[str, str | None], list[str | None]]:
+    """Options with their values, and operands, as GNU programs read them. `valued`: the options that have a value,
+    with `?` if it can only be attached. `stops`: options end at the first operand."""
+    names, rest = valued.split(), list(words)
+    options, operands = dict[str, str | None](), list[str | None]()
+    while rest:
+        word = rest.pop(0)
+        if word is None or word in ("-", "--") or not word.startswith("-"):
+            operands += [word] if word != "--" else []
+            if stops or word == "--":
+                return options, operands + rest
+            continue
+        is_long = word.startswith("--")
+        name, has_value, value = word.partition("=") if is_long else (word[:2], word[2:], word[2:])
+        if name in names and not has_value:
+            options[name] = rest.pop(0) if rest else None
+        elif is_long or name in names or f"{name}?" in names:
+            options[name] = value
+        else:
+            options[name] = ""
+            rest[:0] = [f"-{value}"] if value else []
+    return options, operands
+
+
 class _Reader:
-    """Reads the statements of a shell, one after the other. A method is named by the kind of node that it reads."""
+    """Reads the statements of a shell. A method is named by the kind of node that it reads, or by a program."""
 
     def __init__(self, folder: str) -> None:
         self.shell: _Shell = {"PWD": folder, "HOME": os.path.expanduser("~"), "__temporary": _TEMPORARY}
         self.paths: dict[str, None] = {}
         self.git: dict[GitCommand, None] = {}
         self.reports = False
-        self.made = {_TEMPORARY}
-        """Folders that the command itself makes."""
-        self.is_sure = False
-        """Whether the last command succeeded."""
-        self.output: str | None = None
-        """What the last command printed, if that is known."""
         self._folder = folder
+        self._made = {_TEMPORARY}  # folders that the command itself makes
         self._texts: list[str | None] = []
-        self._is_possible = False
-        """Whether commands may run otherwise than read, or not at all."""
+        self._input: str | None = None  # the standard input of the command, and its output, if they are known
+        self._output: str | None = None
+        self._assigned: _Shell = {}  # the variables before the command
+        self._is_sure = False  # whether the last command succeeded
+        self._is_possible = False  # whether commands may run otherwise than read, or not at all
         self._steps = 0
 
     def read(self, command: str) -> None:
-        """Read commands in a text. Raises _UnreadableError and ImportError."""
-        if len(command) > MAX_COMMAND:
-            raise _UnreadableError(TOO_LONG)
-        code, was_possible = _take_texts(command, self._texts), self._is_possible
+        """Read commands in a text. Raises _UnknownError and ImportError."""
+        import tree_sitter_bash
+        from tree_sitter import Language, Parser
+
+        code = _take_texts(command, self._texts)
         if len(code) > MAX_CODE or "\0" in command:
-            raise _UnreadableError(TOO_COMPLEX)
-        self._sequence([_parse(code)])
-        self._is_possible = was_possible
+            raise _UnknownError
+        tree = Parser(Language(tree_sitter_bash.language())).parse(code.encode(errors="backslashreplace"))
+        self._sequence([tree.root_node])
 
     def _run(self, node: "Node", redirects: Sequence["Node"] = (), stdin: str | None = None) -> None:
-        self._count(1)
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise _UnknownError
         if node.type == "command":
             self._command(node, redirects, stdin)
-            return
-        self._redirect(redirects)
-        read: Any = getattr(self, f"_{node.type}", None)
-        if node.type in _LISTS and node.children[0].type != "file_redirect":
-            self._list(node)
-        elif read is not None:
-            read(node)
+        elif node.type.endswith("_redirect"):
+            self._redirect([node, *redirects])
         else:
-            self._sequence(node.children)
-
-    def _count(self, steps: int) -> None:
-        self._steps += steps
-        if self._steps > MAX_STEPS:
-            raise _UnreadableError(TOO_COMPLEX)
+            self._redirect(redirects)
+            read: Any = getattr(self, f"_{_LIKE.get(node.type, node.type)}", lambda it: self._sequence(it.children))
+            read(node)
 
     def _sequence(self, nodes: Sequence["Node"]) -> None:
         """Statements, or the parts of a word or of something else, with commands in them."""
@@ -420,24 +349,20 @@ class _Reader:
         """Commands with `&&`, `||` and `|`. Afterwards, what is known is what all ends have in common."""
         ends: list[_Shell] = []
         for operator, stages in _flatten(node):
-            before, self.is_sure, stdin = self.shell, False, None
-            if operator == "&&" and before.get("__entered"):
-                self.shell = {**before, "PWD": before["__entered"]}
+            before, self._is_sure, stdin = self.shell, False, None
             for stage, redirects in stages:
-                start, self.output = self.shell, None
+                start, self._output = self.shell, None
                 self._run(stage, redirects, stdin)
-                stdin = self.output
+                stdin = self._output
                 if len(stages) > 1:
-                    self.shell, self.is_sure = start, False
-            ends += [before] if operator == "||" or not self.is_sure else []
+                    self.shell, self._is_sure = start, False
+            ends += [before] if operator == "||" or not self._is_sure else []
         self.shell = _join(self.shell, *ends)
 
     def _subshell(self, node: "Node") -> None:
         before = self.shell
         self._sequence(node.children)
-        self.shell, self.is_sure = before, False
-
-    _command_substitution = _process_substitution = _subshell
+        self.shell, self._is_sure = before, False
 
     def _branches(self, *parts: Sequence["Node"]) -> None:
         """Parts of which one or none runs."""
@@ -447,20 +372,15 @@ class _Reader:
             self.shell = before
             self._sequence(part)
             ends.append(self.shell)
-        self.shell, self.is_sure = _join(*ends), False
+        self.shell, self._is_sure = _join(*ends), False
 
     def _if_statement(self, node: "Node") -> None:
-        clauses = [child for child in node.children if child.type in ("elif_clause", "else_clause")]
+        clauses = [it for it in node.children if it.type in ("elif_clause", "else_clause", "case_item")]
         self._branches([child for child in node.children if child not in clauses], *([it] for it in clauses))
-
-    def _case_statement(self, node: "Node") -> None:
-        self._branches(*([child] for child in node.children))
 
     def _while_statement(self, node: "Node") -> None:
         for _ in range(2):  # the second time with what the first one changed
             self._branches(node.children)
-
-    _c_style_for_statement = _while_statement
 
     def _for_statement(self, node: "Node") -> None:
         name, values = _text(node.child_by_field_name("variable")), node.children_by_field_name("value")
@@ -480,68 +400,46 @@ class _Reader:
         """Its body is read where it is defined: nobody knows when it runs. A call is that of an unknown program."""
         was_possible, self._is_possible = self._is_possible, True
         self._branches(node.children)
-        self._is_possible = was_possible
+        self._is_possible = was_possible or node.has_error
 
     def _compound_statement(self, node: "Node") -> None:
         self._sequence(node.children)
-        if node.children[0].type == "((":
-            self.forget(re.findall(r"[A-Za-z_]\w*", _text(node)))
+        self._forget("", re.findall(r"[A-Za-z_]\w*", _text(node)) if node.children[0].type == "((" else [])
 
-    def forget(self, names: Iterable[str | None]) -> None:
+    def _forget(self, program: str, words: _Words) -> None:
         """What these variables are is unknown from now on."""
-        found = [re.match(r"[A-Za-z_]\w*", name or "") for name in names]
+        found = [re.match(r"[A-Za-z_]\w*", word or "") for word in (*words, "REPLY", "MAPFILE")]
         self.shell = {**self.shell, **{match[0]: None for match in found if match}}
 
-    def _declaration_command(self, node: "Node") -> None:
-        self._sequence(node.children)
-        if node.children[0].type != "export":
-            self.forget(_text(child) for child in node.children if child.type == "variable_name")
-
-    _unset_command = _declaration_command
+    def _unset_command(self, node: "Node") -> None:
+        self._forget("", [_text(child) for child in node.children[1:]])
 
     def _variable_assignment(self, node: "Node") -> None:
-        self.shell, self.is_sure = {**self.shell, **self._assigned(node)}, True
-
-    def _assigned(self, node: "Node") -> _Shell:
         self._sequence(node.children)
-        value = node.child_by_field_name("value")
+        value, self._is_sure = node.child_by_field_name("value"), True
         is_plain = node.children[1].type == "=" and (value is None or value.type != "array")
-        return {_text(node.children[0]).partition("[")[0]: self._content(_text(value)) if is_plain else None}
-
-    def _content(self, word: str) -> str | None:
-        """The text of a word that is neither split nor compared with files, such as a value or a here-string."""
-        try:
-            return "".join(text for text, _ in _pieces(word, self.shell))
-        except _UnknownWordError:
-            return None
+        content = _expand(_text(value), self.shell, is_value=True)[0] if is_plain else None
+        self.shell = {**self.shell, _text(node.children[0]).partition("[")[0]: content}
 
     def _command(self, node: "Node", redirects: Sequence["Node"], stdin: str | None) -> None:
-        words, own, assigned = list[str | None](), list["Node"](), dict[str, str | None]()
-        for child in node.children:
-            if child.type == "variable_assignment":
-                assigned |= self._assigned(child)
-            elif child.type.endswith("_redirect"):
-                own.append(child)
-            else:
-                words += self._words(child)
-        text, more = self._redirect([*own, *redirects])
+        kinds = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
+        words = [word for child in node.children if child.type not in kinds for word in self._words(child)]
+        text, more = self._redirect([*(child for child in node.children if child.type in kinds[1:]), *redirects])
+        before = self.shell
+        self._sequence([child for child in node.children if child.type == kinds[0]])
         if words + more:
-            self.execute(words + more, text if text is not None else stdin, assigned)
-        else:
-            self.shell = {**self.shell, **assigned}
+            self._assigned = {it: value for it, value in self.shell.items() if value != before.get(it)}
+            self._input, self.shell = text if text is not None else stdin, before
+            self._execute(words + more)
 
     def _words(self, node: "Node") -> list[str | None]:
         self._sequence([node])
         text = _text(node)
-        self._count(100 if re.search(r"[*?\[$]", text) else 1)
+        self._steps += 100 if re.search(r"[*?\[$]", text) else 1
         return _expand(text, self.shell)
 
-    def _file_redirect(self, node: "Node") -> None:
-        self._redirect([node])
-
     def _redirect(self, nodes: Sequence["Node"]) -> tuple[str | None, list[str | None]]:
-        """Write what redirections write. Returns the text of standard input, if one gives it, and the words behind
-        them, which belong to the command."""
+        """Write what redirections write. Returns the standard input that one gives, and words behind them."""
         stdin, words = None, list[str | None]()
         for node in nodes:
             self.reports |= node.has_error or node.type == "heredoc_redirect"
@@ -549,41 +447,26 @@ class _Reader:
             parts = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
             first, *more = [self._words(part) for part in parts] or [[]]
             if operator == "<<<":
-                stdin = (self._content(_text(parts[0])) or "") + "\n" if parts else None
+                stdin = f"{content}\n" if (content := _expand(_text(parts[-1]), self.shell, True)[0]) else None
             elif operator == "<" and first and (first[0] or "").startswith(_MARK):
                 stdin = self._texts[int((first[0] or "")[1:])]
             elif operator in _WRITES and not (operator == ">&" and re.fullmatch(r"\d+-?|-", (*first, "")[0] or "")):
-                self.write(first[0] if len(first) == 1 else None)
+                self._write(first[0] if len(first) == 1 else None)
             words += [word for part in more for word in part]
         return stdin, words
 
-    def execute(self, words: Sequence[str | None], stdin: str | None = None, assigned: _Shell | None = None) -> None:
-        """Run a simple command."""
-        self.output, self.is_sure = None, False
-        program = re.sub(r"^(python|pypy|pip)[\d.]+$", r"\1", os.path.basename(words[0] or ""))
-        call = _Call(program, list(words[1:]), stdin, assigned or {})
-        if program in _PROGRAMS:
-            _PROGRAMS[program](self, call)
-        elif program == "echo" and None not in call.words and not _has(call.words, "-"):
-            self.output = " ".join(filter(None, call.words)) + "\n"
-        elif program in READERS:
-            self.output = stdin if program == "cat" and not call.words else None
-        else:
-            self.reports |= not _is_harmless(program, call.words)
-
-    def path(self, word: str | None) -> str | None:
+    def _path(self, word: str | None) -> str | None:
         """The absolute path that a word names, None if only the shell knows it."""
-        folder = self.shell["PWD"]
-        if not word or (folder is None and not word.startswith("/")):
+        path = os.path.join(self.shell["PWD"] or "", word or "")
+        if not word or not os.path.isabs(path):
             return None
-        path = os.path.join(folder or "/", word)
         if ".." in path.split("/"):  # behind a symbolic link it is the parent of another folder
             path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         return os.path.normpath(path)
 
-    def write(self, word: str | None) -> None:
+    def _write(self, word: str | None) -> None:
         """A file that certainly changes, unless only the shell knows which."""
-        path = self.path(word)
+        path = self._path(word)
         if path is not None and _NO_FILES.match(path):
             return
         if path is None or self._is_possible or len(self.paths) == MAX_PATHS:
@@ -591,281 +474,166 @@ class _Reader:
         else:
             self.paths[path] = None
 
-    def run_git(self, words: Sequence[str | None]) -> None:
-        self.git[GitCommand(tuple(words), self.shell["PWD"] or self._folder)] = None
+    def _is_folder(self, path: str | None) -> bool:
+        return path is not None and (path in self._made or os.path.isdir(path))
 
-    def is_folder(self, path: str | None) -> bool:
-        return path is not None and (path in self.made or os.path.isdir(path))
-
-    def enter(self, folder: str | None) -> None:
-        """Change the folder. One that does not exist may be made by a program, and is entered if `&&` follows."""
-        path = os.path.normpath(os.path.join(self.shell["PWD"] or "", folder)) if folder else None
-        path = path if path is not None and os.path.isabs(path) else None
-        self.is_sure = self.is_folder(path)
-        before, now = self.shell["PWD"], path if self.is_sure else None
-        self.shell = {**self.shell, "OLDPWD": before, "PWD": now, "__entered": None if self.is_sure else path}
-
-
-def _options(
-    words: Sequence[str | None], valued: str, stops: bool = False
-) -> tuple[dict[str, str | None], list[str | None]]:
-    """Options with their values, and operands, as GNU programs read them. `valued`: the options that have a value,
-    with `?` if it can only be attached. `stops`: options end at the first operand."""
-    names, rest = valued.split(), list(words)
-    options, operands = dict[str, str | None](), list[str | None]()
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            return options, operands + rest
-        if word is None or word == "-" or not word.startswith("-"):
-            operands.append(word)
-            if stops:
-                return options, operands + rest
-        elif word.startswith("--"):
-            name, equals, value = word.partition("=")
-            options[name] = (rest.pop(0) if rest else None) if not equals and name in names else value
+    def _execute(self, words: _Words) -> None:
+        """Run a simple command."""
+        self._output, self._is_sure = None, False
+        name = re.sub(r"^(python|pypy|pip)[\d.]+$", r"\1", os.path.basename(words[0] or ""))
+        pair = f"{name} {words[1]}" if len(words) > 1 else name
+        if pair == "python -m" and words[2:]:  # `python -m pytest` is like `pytest`
+            self._execute(words[2:])
+        elif name in _PROGRAMS:
+            _PROGRAMS[name](self, name, list(words[1:]))
+        elif pair in _WRAPPERS:
+            self._wrapper(pair, words[2:])
+        elif name in READERS:
+            self._output = self._input if name == "cat" and not words[1:] else None
         else:
-            for index in range(1, len(word)):
-                name, value = f"-{word[index]}", word[index + 1 :]
-                has_value = name in names or f"{name}?" in names
-                is_apart = name in names and not value
-                options[name] = (rest.pop(0) if rest else None) if is_apart else value if has_value else ""
-                if has_value:
-                    break
-    return options, operands
+            self.reports |= not _is_harmless(name, words[1:])
+
+    def _wrapper(self, program: str, words: _Words) -> None:
+        """A program that runs the one behind it, xargs with other words."""
+        before = self.shell
+        options, command = _options(words, _WRAPPERS[program], stops=True)
+        self.reports |= not options.keys().isdisjoint(("-S", "-o", "--output", "--split-string", "-c"))
+        while program in ("env", "sudo") and command and re.match(r"\w+=", command[0] or ""):
+            name, _, value = (command.pop(0) or "").partition("=")
+            self._assigned = {**self._assigned, name: value}
+        command = command[program in ("timeout", "flock") :]
+        if program == "xargs" and command:
+            command = [*(None if (options.get("-I") or "{}") in (it or "") else it for it in command), None]
+        for folder in [options[it] for it in ("-C", "-D", "--chdir", "--directory") if it in options]:
+            self._enter(folder)
+        if command and not (program == "command" and not options.keys().isdisjoint(("-v", "-V"))):
+            self._execute(command)
+        if program not in ("builtin", "command", "time", "{"):
+            self.shell, self._is_sure = before, False
+
+    def _find(self, program: str, words: _Words) -> None:
+        self.reports |= _has(words, "-delete", "-fprint", "-fls", "-execdir", "-okdir")
+        for index, word in enumerate(words):
+            if word in ("-exec", "-execdir", "-ok", "-okdir"):
+                end = next((at for at, it in enumerate(words) if at > index and it in (";", "+")), len(words))
+                self._wrapper("xargs", words[index + 1 : end])
+
+    def _enter(self, folder: str | None) -> None:
+        """Change the folder; to which is unknown if it does not exist now."""
+        path = os.path.normpath(os.path.join(self.shell["PWD"] or "", folder)) if folder else ""
+        self._is_sure = self._is_folder(path) and os.path.isabs(path)
+        self.shell = {**self.shell, "OLDPWD": self.shell["PWD"], "PWD": path if self._is_sure else None}
+
+    def _cd(self, program: str, words: _Words) -> None:
+        words = [word for word in words if word not in ("-L", "-P", "-e", "--")]
+        is_back = words == ["-"] or program == "popd" or (program == "pushd" and not words)
+        self._enter(self.shell.get("OLDPWD") if is_back else words[0] if words else self.shell["HOME"])
+
+    def _eval(self, program: str, words: _Words) -> None:
+        """`eval`, `trap`, whose command runs later, and `source`."""
+        words = words[:1] if program == "trap" else words
+        if program in (".", "source") or None in words:
+            self.reports |= os.path.basename((*words, "")[0] or "") not in _ACTIVATIONS
+        elif words != ["-"]:
+            self.read(" ".join(filter(None, words)))
+
+    def _bash(self, program: str, words: _Words) -> None:
+        """`bash -c`, or a shell that reads commands from a here-document."""
+        options, words = _options(words, "-o -O --rcfile --init-file", stops=True)
+        text = (*words, None)[0] if "-c" in options else None if words else self._input
+        self.reports |= text is None
+        before = self.shell
+        self.shell = {**{it: before[it] for it in ("PWD", "HOME", "__temporary")}, **self._assigned}
+        self.read(text or "")
+        self.shell = before
+
+    def _git(self, program: str, words: _Words) -> None:
+        variables = {**self.shell, **self._assigned}
+        for variable, option in (("GIT_WORK_TREE", "--work-tree"), ("GIT_DIR", "--git-dir")):
+            words = [option, variables[variable], *words] if variable in variables else words
+        _, operands = _options(words, "-C -c --git-dir --work-tree --namespace --exec-path?", stops=True)
+        verb = operands[0] if operands else ""
+        self.reports |= verb is None or _has(operands, "--output", "--exec=")
+        self.reports |= verb in _GIT_PROGRAMS and {"--check", "--stat", "--numstat"}.isdisjoint(operands)
+        if verb in ("clone", "init", "worktree"):
+            self._mkdir(program, [*operands, os.path.basename(operands[-1] or "").removesuffix(".git")])
+        if not _is_harmless("git", operands):
+            self.git[GitCommand(tuple(words), self.shell["PWD"] or self._folder)] = None
+
+    def _mkdir(self, program: str, words: _Words) -> None:
+        self._made |= {path for path in map(self._path, words) if path is not None}
+
+    def _writer(self, program: str, words: _Words) -> None:
+        """Programs whose options and operands name what they write."""
+        first, *valued = _WRITERS[program].split()
+        options, operands = _options(words, " ".join(valued))
+        named = [options[name] for name in ("-o", "--output") if name in valued and options.get(name, "-") != "-"]
+        named += [it and it[3:] for it in operands if program == "dd" and (it or "of=").startswith("of=")]
+        for word in named + operands[int(first) :]:
+            self._write(word)
+        self.reports |= program == "curl" and not options.keys().isdisjoint(("-O", "-c", "-D", "--output-dir"))
+
+    def _copy(self, program: str, words: _Words) -> None:
+        """`cp`, `mv`, `install`, `ln`."""
+        options, sources = _options(words, "-t --target-directory -S --suffix -m --mode -o --owner -g --group")
+        goal = options.get("-t", options.get("--target-directory", ""))
+        is_new = options.keys().isdisjoint(("-f", "--force")) if program == "ln" else "-n" in options
+        if is_new or not options.keys().isdisjoint(_CAREFUL) or len(sources) < (2 if goal == "" else 1):
+            self.reports = True  # it may change nothing, or other files
+            return
+        is_folder = goal != ""
+        if not is_folder:
+            goal = sources.pop()
+            is_folder = (len(sources) > 1 or self._is_folder(self._path(goal))) and "-T" not in options
+        for source in sources:
+            name = os.path.basename((source or "").rstrip("/"))
+            target = os.path.join(goal, name) if is_folder and name and goal is not None else goal
+            if program == "mv":
+                self._write(source)
+            may_merge = program == "cp" and (source is None or self._is_folder(self._path(source)))
+            is_unknown = (is_folder and not name) or (may_merge and self._is_folder(self._path(target)))
+            self._write(target if not is_unknown else None)  # what changes depends on the files that are there
+
+    def _sed(self, program: str, words: _Words) -> None:
+        """`sed -i`, and `perl -pi -e`; other programs in Perl may write what they like."""
+        options, files = _options(words, _EDITORS[program])
+        suffix = options.get("-i", options.get("--in-place"))
+        is_in_place = suffix is not None
+        files = files[1:] if program == "sed" and is_in_place and files[:1] == [""] else files  # the suffix of BSD
+        scripts = [options[it] for it in ("-e", "--expression", "-E", "-f", "--file") if options.get(it, "") != ""]
+        scripts, files = (scripts, files) if scripts else (files[:1], files[1:])
+        for word in files if is_in_place else []:
+            self._write(word)
+            self._write(word + suffix if word and suffix else "")
+        script = "\n".join(filter(None, scripts))
+        is_plain = not re.search(_SED_WRITES, script) and "-f" not in options and words[:1] != [None]
+        self.reports |= not (is_plain if program == "sed" else is_in_place or _is_harmless(program, words))
+
+    def _awk(self, program: str, words: _Words) -> None:
+        self.reports |= any(word in (None, "-f", "-i") or re.search(_AWK_WRITES, word or "") for word in words)
+
+    def _patch(self, program: str, words: _Words) -> None:
+        from holdlog.adapters.hooks.files import patched  # which imports this file in a function
+
+        options, operands = _options(words, "-i -p -d -o -r -B -D -F -V -Y -z")
+        names = operands[:1] if program == "patch" and operands else patched((*operands, self._input)[0] or "")
+        for name in names:
+            self._write(name if not options.keys() - {"-p"} else None)
+        self.reports |= not names
 
 
-def _first(options: Mapping[str, str | None], *names: str) -> str | None:
-    """The value of the first of these options that is there, else an empty text."""
-    return next((options[name] for name in names if name in options), "")
-
-
-def _read_cd(reader: _Reader, call: _Call) -> None:
-    words = [word for word in call.words if word not in ("-L", "-P", "-e", "--")]
-    is_back = words == ["-"] or call.program == "popd" or (call.program == "pushd" and not words)
-    reader.enter(reader.shell.get("OLDPWD") if is_back else words[0] if words else reader.shell["HOME"])
-
-
-def _read_variables(reader: _Reader, call: _Call) -> None:
-    """What assigns to the variables that it names, or to the arguments."""
-    if call.program in ("set", "shift"):
-        reader.shell = {name: value for name, value in reader.shell.items() if not name.isdecimal()}
-    elif call.program != "printf" or "-v" in call.words:
-        reader.forget([*call.words, "REPLY", "MAPFILE"])
-
-
-def _read_eval(reader: _Reader, call: _Call) -> None:
-    """`eval`, and `trap`, whose command runs later."""
-    words = call.words[:1] if call.program == "trap" else call.words
-    reader.reports |= None in words
-    if words != ["-"] and None not in words:
-        reader.read(" ".join(filter(None, words)))
-
-
-def _read_source(reader: _Reader, call: _Call) -> None:
-    reader.reports |= os.path.basename((*call.words, "")[0] or "") not in _ACTIVATIONS
-
-
-def _read_shell(reader: _Reader, call: _Call) -> None:
-    """`bash -c`, or a shell that reads commands from a here-document."""
-    options, words = _options(call.words, "-o -O +o +O --rcfile --init-file", stops=True)
-    text = (*words, None)[0] if "-c" in options else None if words else call.stdin
-    before, arguments = reader.shell, {str(number): word for number, word in enumerate(words[1:])}
-    if text is None:
-        reader.reports |= "--version" not in options
-        return
-    kept = {name: before.get(name) for name in ("PWD", "HOME", "__temporary")}
-    reader.shell = {**kept, **call.assigned, **arguments}
-    reader.read(text)
-    reader.shell = before
-
-
-def _read_wrapper(reader: _Reader, call: _Call) -> None:
-    """A program that runs the one behind it."""
-    program, words, before = call.program, call.words, reader.shell
-    if program in _RUNNERS and (not words or words[0] not in _RUNNERS[program].split()):
-        reader.reports |= not _is_harmless(program, words)
-        return
-    options, words = _options(words[program in _RUNNERS :], _WRAPPERS.get(program, _RUN_OPTIONS), stops=True)
-    assigned = dict(call.assigned)
-    while program in ("env", "sudo") and words and re.match(r"\w+=", words[0] or ""):
-        name, _, assigned[name] = (words.pop(0) or "").partition("=")
-    reader.reports |= bool(options.keys() & {"-S", "-o", "--output", "--split-string", "-c"})
-    words = words[program == "timeout" :]
-    if not words or (program == "command" and options.keys() & {"-v", "-V"}):
-        return
-    folder = _first(options, "-C", "-D", "--chdir", "--directory")
-    if folder != "":
-        reader.enter(folder)
-    reader.execute(words, call.stdin, assigned)
-    if program not in ("builtin", "command", "time", "{"):
-        reader.shell, reader.is_sure = before, False
-
-
-def _read_xargs(reader: _Reader, call: _Call) -> None:
-    options, words = _options(call.words, "-n -P -I -L -d -a -s -E --max-args --max-procs -i?", stops=True)
-    mark = options.get("-I") or ("{}" if "-i" in options else None)
-    if words:
-        known = [None if mark and mark in (word or "") else word for word in words]
-        reader.execute(known if mark else [*known, None])
-
-
-def _read_find(reader: _Reader, call: _Call) -> None:
-    reader.reports |= _has(call.words, "-delete", "-fprint", "-fls")
-    starts = [index for index, word in enumerate(call.words) if word in ("-exec", "-execdir", "-ok", "-okdir")]
-    for start, end in zip(starts, [*starts[1:], len(call.words)], strict=True):
-        command = [None if "{}" in (word or "") else word for word in call.words[start + 1 : end]]
-        stop = next((index for index, word in enumerate(command) if word in (";", "+")), len(command))
-        before, reader.shell = (
-            reader.shell,
-            {**reader.shell, "PWD": None if "dir" in (call.words[start] or "") else reader.shell["PWD"]},
-        )
-        reader.execute(command[:stop] or [None])
-        reader.shell = before
-
-
-def _read_python(reader: _Reader, call: _Call) -> None:
-    """`python -m pytest` is like `pytest`."""
-    at = next((index for index, it in enumerate(call.words) if it == "-m" or not (it or "").startswith("-")), 0)
-    if call.words[at : at + 1] == ["-m"] and call.words[at + 1 :]:
-        reader.execute(call.words[at + 1 :])
-    else:
-        reader.reports |= not _is_harmless(call.program, call.words)
-
-
-def _read_git(reader: _Reader, call: _Call) -> None:
-    words, variables = call.words, {**reader.shell, **call.assigned}
-    for variable, option in (("GIT_WORK_TREE", "--work-tree"), ("GIT_DIR", "--git-dir")):
-        words = [option, variables[variable], *words] if variable in variables else words
-    _, operands = _options(words, "-C -c --git-dir --work-tree --namespace --exec-path?", stops=True)
-    verb = operands[0] if operands else ""
-    reader.reports |= verb is None or _has(operands, "--output", "--exec=")
-    reader.reports |= verb in _GIT_PROGRAMS and {"--check", "--stat", "--numstat"}.isdisjoint(operands)
-    if verb in ("clone", "init", "worktree"):
-        _read_made(
-            reader,
-            call._replace(
-                words=[*operands, *(it.removesuffix(".git") for it in [os.path.basename(operands[-1] or "")])]
-            ),
-        )
-    if not _is_harmless("git", operands):
-        reader.run_git(words)
-
-
-def _read_made(reader: _Reader, call: _Call) -> None:
-    """`mkdir` changes no file."""
-    reader.made |= {path for path in map(reader.path, call.words) if path is not None}
-
-
-def _read_writer(reader: _Reader, call: _Call) -> None:
-    """A program whose options and operands name what it writes."""
-    valued, outputs, first = _WRITERS[call.program]
-    options, operands = _options(call.words, valued)
-    named = [options[name] for name in outputs.split() if options.get(name, "-") != "-"]
-    for word in named + (operands[first:] if first is not None else []):
-        reader.write(word)
-    reader.reports |= call.program == "curl" and bool(options.keys() & {"-O", "--remote-name", "--output-dir"})
-
-
-def _read_transfer(reader: _Reader, call: _Call) -> None:
-    """`cp`, `mv`, `install`, `ln`."""
-    options, words = _options(call.words, _TRANSFER)
-    goal = _first(options, "-t", "--target-directory")
-    is_folder = goal != ""
-    is_new = call.program == "ln" and not options.keys() & {"-f", "--force"} and not _has(options, "-f")
-    if (
-        _CAREFUL.intersection(options) - ({"-n"} if call.program == "ln" else set())
-        or is_new
-        or len(words) < 2 - is_folder
-    ):
-        reader.reports = True
-        return
-    if not is_folder:
-        goal = words.pop()
-        is_folder = (len(words) > 1 or reader.is_folder(reader.path(goal))) and "-T" not in options
-    for source in words:
-        name = os.path.basename((source or "").rstrip("/"))
-        target = os.path.join(goal, name) if is_folder and name and goal is not None else goal
-        if call.program == "mv":
-            reader.write(source)
-        may_merge = call.program == "cp" and (source is None or reader.is_folder(reader.path(source)))
-        if (is_folder and not name) or (may_merge and reader.is_folder(reader.path(target))):
-            reader.reports = True  # which files of a folder change depends on those in the other one
-        else:
-            reader.write(target)
-
-
-def _read_editor(reader: _Reader, call: _Call) -> None:
-    """`sed -i`, `perl -pi -e`, `ruby -i` and `awk -i inplace`."""
-    options, files = _options(call.words, _EDITORS[call.program])
-    scripts = [options[it] for it in ("-e", "--expression", "-E", "-f", "--file") if options.get(it, "")]
-    is_awk, is_sed = call.program.endswith("awk"), call.program.endswith("sed")
-    suffix = _first(options, "-i", "--in-place", "--include")
-    is_in_place = suffix == "inplace" if is_awk else bool(options.keys() & {"-i", "--in-place"})
-    if is_sed and is_in_place and files[:1] == [""]:
-        files = files[1:]  # the suffix of BSD
-    scripts, files = (scripts, files) if scripts else (files[:1], files[1:])
-    for word in files if is_in_place else []:
-        reader.write(word)
-        if word and suffix and not is_awk:
-            reader.write(word + suffix)
-    if is_awk or is_sed:
-        pattern = _AWK_WRITES if is_awk else _SED_WRITES
-        reader.reports |= any(script is not None and re.search(pattern, script) for script in scripts)
-        reader.reports |= bool(options.keys() & {"-f", "--file"})
-    else:
-        reader.reports |= not is_in_place and not _is_harmless(call.program, call.words)
-
-
-def _read_dd(reader: _Reader, call: _Call) -> None:
-    reader.reports |= None in call.words
-    for word in call.words:
-        if word is not None and word.startswith("of="):
-            reader.write(word[3:])
-
-
-def _read_patch(reader: _Reader, call: _Call) -> None:
-    from holdlog.adapters.hooks.files import patched  # which imports this file in a function
-
-    options, operands = _options(call.words, "-i --input -p --strip -d --directory -o --output -r -B -D -F -V -Y -z")
-    if call.program != "patch":
-        patch = operands[0] if operands else call.stdin
-        names = patched(patch or "")
-    else:
-        pairs = re.findall(_DIFF, call.stdin or "")
-        strip = int(_first(options, "-p", "--strip") or "99")
-        names = [
-            "/".join(it.split("/")[strip if strip < it.count("/") + 1 else -1 :])
-            for pair in pairs
-            for it in pair
-            if it != "/dev/null"
-        ]
-        names = [str(it) for it in operands[:1] if it] or names
-    if "--dry-run" not in options:
-        reader.reports |= not names or bool(options.keys() & {"-d", "--directory", "-o", "--output"})
-    for name in names if not options.keys() & {"--dry-run", "-d", "--directory", "-o", "--output"} else []:
-        reader.write(name)
-
-
-_PROGRAMS: Final[Mapping[str, Callable[[_Reader, _Call], None]]] = {
-    name: read
-    for names, read in (
-        (" ".join({**_WRAPPERS, **_RUNNERS}), _read_wrapper),
-        (" ".join(_WRITERS), _read_writer),
-        (" ".join(_EDITORS), _read_editor),
-        (". source", _read_source),
-        ("apply_patch applypatch patch", _read_patch),
-        ("bash dash ksh sh zsh", _read_shell),
-        ("cd popd pushd", _read_cd),
-        ("cp install ln mv", _read_transfer),
-        ("dd", _read_dd),
-        ("eval trap", _read_eval),
-        ("find", _read_find),
-        ("getopts let mapfile printf read readarray set shift", _read_variables),
-        ("git", _read_git),
-        ("mkdir", _read_made),
-        ("pypy python", _read_python),
-        ("xargs", _read_xargs),
-    )
-    for name in names.split()
+_PROGRAMS: Final[Mapping[str, Callable[[_Reader, str, _Words], None]]] = {
+    **{name: _Reader._wrapper for name in _WRAPPERS if " " not in name},
+    **dict.fromkeys(_WRITERS, _Reader._writer),
+    **dict.fromkeys(("apply_patch", "applypatch", "patch"), _Reader._patch),
+    **dict.fromkeys(("awk", "gawk", "mawk"), _Reader._awk),
+    **dict.fromkeys(("bash", "dash", "ksh", "sh", "zsh"), _Reader._bash),
+    **dict.fromkeys(("cd", "popd", "pushd"), _Reader._cd),
+    **dict.fromkeys(("cp", "install", "ln", "mv"), _Reader._copy),
+    **dict.fromkeys(("eval", "trap", ".", "source"), _Reader._eval),
+    **dict.fromkeys(("getopts", "let", "mapfile", "read", "readarray"), _Reader._forget),
+    **dict.fromkeys(_EDITORS, _Reader._sed),
+    "find": _Reader._find,
+    "git": _Reader._git,
+    "mkdir": _Reader._mkdir,
 }
