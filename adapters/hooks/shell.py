@@ -34,9 +34,9 @@ def _table(rows: str) -> dict[str, str]:
 READERS: Final = _set(
     """- : [ [[ } base64 basename bg break cat cd chgrp chmod chown cksum cmp column comm continue cut date df diff
     dig dirname dirs du echo egrep exit expr false fg fgrep file fold free getent grep groups head help hexdump history
-    holdlog hostname id jobs join jq kill last less ls lsof man md5sum more nl nproc od paste pgrep ping pkill printenv
+    holdlog hostname id jobs join jq kill last ls lsof man md5sum mktemp nl nproc od paste pgrep ping pkill printenv
     printf ps pwd readlink realpath return rev rg rmdir seq set sha1sum sha256sum shift sleep stat strings sum sync tac
-    tail test times top tput tr tree true type ulimit umask uname uptime users wait wc which who whoami zcat zgrep"""
+    tail test times top tput tr tree true type ulimit umask uname uptime wait wc which who whoami zcat zgrep"""
 )
 """Programs that change no file, whatever their arguments are. Modes, owners and folders are no content."""
 CHECKERS: Final = _set(
@@ -112,13 +112,13 @@ class _UnknownError(Exception):
 
 
 def read_shell(command: str, folder: str) -> ShellReading:
-    """Read a shell command that runs in `folder`, which is absolute. A git command in a folder that only the shell
+    """Read a shell command that runs in `folder`. A git command in a folder that only the shell
     knows counts as one in `folder`: there, a wrong denial is better than a loss without a word."""
     if len(command) > MAX_COMMAND:
         return ShellReading(reports=True, problem=TOO_LONG)
     if _is_silent(command):
         return ShellReading()
-    reader, problem = _Reader(folder), ""
+    reader, problem = _Reader(os.path.abspath(folder)), ""
     try:
         reader.read(command.replace(_MARK, "\0"))
     except ImportError:
@@ -176,7 +176,7 @@ def _take_texts(command: str, texts: list[str | None]) -> str:
                 line = line.replace(match[0], f"< {_MARK}{len(texts)}", 1)
                 is_plain = name != match[2] or not re.search(r"[$`\\]", text)
                 texts.append(text if is_plain else None)
-                if not is_plain and re.search(r"\$\(|`", text):  # commands within it run before
+                if not is_plain and len(text) < 2_000 and re.search(r"\$\(|`", text):  # its commands run before
                     kept.append(': "' + text.replace('"', '\\"') + '"')
         kept.append(line)
     return "\n".join(kept)
@@ -319,8 +319,8 @@ class _Reader:
         code = _take_texts(command, self._texts)
         if len(code) > MAX_CODE or "\0" in command:
             raise _UnknownError
-        tree = Parser(Language(tree_sitter_bash.language())).parse(code.encode(errors="backslashreplace"))
-        self._sequence([tree.root_node])
+        parser = Parser(Language(tree_sitter_bash.language()))
+        self._sequence([parser.parse(code.encode(errors="backslashreplace")).root_node])
 
     def _run(self, node: "Node", redirects: Sequence["Node"] = (), stdin: str | None = None) -> None:
         self._steps += 1
@@ -357,6 +357,7 @@ class _Reader:
                 if len(stages) > 1:
                     self.shell, self._is_sure = start, False
             ends += [before] if operator == "||" or not self._is_sure else []
+        self._steps += len(self.shell)
         self.shell = _join(self.shell, *ends)
 
     def _subshell(self, node: "Node") -> None:
@@ -450,6 +451,7 @@ class _Reader:
                 stdin = f"{content}\n" if (content := _expand(_text(parts[-1]), self.shell, True)[0]) else None
             elif operator == "<" and first and (first[0] or "").startswith(_MARK):
                 stdin = self._texts[int((first[0] or "")[1:])]
+                self.reports |= stdin is None
             elif operator in _WRITES and not (operator == ">&" and re.fullmatch(r"\d+-?|-", (*first, "")[0] or "")):
                 self._write(first[0] if len(first) == 1 else None)
             words += [word for part in more for word in part]
@@ -598,16 +600,15 @@ class _Reader:
         """`sed -i`, and `perl -pi -e`; other programs in Perl may write what they like."""
         options, files = _options(words, _EDITORS[program])
         suffix = options.get("-i", options.get("--in-place"))
-        is_in_place = suffix is not None
-        files = files[1:] if program == "sed" and is_in_place and files[:1] == [""] else files  # the suffix of BSD
+        files = files[1:] if suffix == "" and files[:1] == [""] else files  # the suffix of BSD
         scripts = [options[it] for it in ("-e", "--expression", "-E", "-f", "--file") if options.get(it, "") != ""]
         scripts, files = (scripts, files) if scripts else (files[:1], files[1:])
-        for word in files if is_in_place else []:
+        for word in files if suffix is not None else []:
             self._write(word)
             self._write(word + suffix if word and suffix else "")
         script = "\n".join(filter(None, scripts))
         is_plain = not re.search(_SED_WRITES, script) and "-f" not in options and words[:1] != [None]
-        self.reports |= not (is_plain if program == "sed" else is_in_place or _is_harmless(program, words))
+        self.reports |= not (is_plain if program == "sed" else suffix is not None or _is_harmless(program, words))
 
     def _awk(self, program: str, words: _Words) -> None:
         self.reports |= any(word in (None, "-f", "-i") or re.search(_AWK_WRITES, word or "") for word in words)
