@@ -112,8 +112,8 @@ class _UnknownError(Exception):
 
 
 def read_shell(command: str, folder: str) -> ShellReading:
-    """Read a shell command that runs in `folder`. A git command in a folder that only the shell
-    knows counts as one in `folder`: there, a wrong denial is better than a loss without a word."""
+    """Read a shell command that runs in `folder`. A git command in a folder that only the shell knows counts as one in
+    `folder`: there, a wrong denial is better than a loss without a word."""
     if len(command) > MAX_COMMAND:
         return ShellReading(reports=True, problem=TOO_LONG)
     if _is_silent(command):
