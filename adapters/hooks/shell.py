@@ -107,7 +107,7 @@ class ShellReading(NamedTuple):
     problem: str = ""
 
 
-class _UnknownError(Exception):
+class _UnknownWordError(Exception):
     """Only a shell knows what this is."""
 
 
@@ -118,12 +118,12 @@ def read_shell(command: str, folder: str) -> ShellReading:
         return ShellReading(reports=True, problem=TOO_LONG)
     if _is_silent(command):
         return ShellReading()
-    reader, problem = _Reader(os.path.abspath(folder)), ""
+    reader, problem = _ShellReader(os.path.abspath(folder)), ""
     try:
         reader.read(command.replace(_MARK, "\0"))
     except ImportError:
         problem = UNPARSED
-    except (_UnknownError, RecursionError):
+    except (_UnknownWordError, RecursionError):
         problem = TOO_COMPLEX
     return ShellReading(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
 
@@ -193,14 +193,14 @@ def _join(first: _Shell, *others: _Shell) -> _Shell:
 
 
 def _value(shell: _Shell, name: str) -> str:
-    """The value of a variable, or the worktree of git that contains the folder. Raises _UnknownError."""
+    """The value of a variable, or the worktree of git that contains the folder. Raises _UnknownWordError."""
     value = shell.get(name)
     if name == "__toplevel":
         parts = (shell["PWD"] or "").split("/")
         folders = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
         value = next((it for it in folders if os.path.exists(f"{it}/.git")), None)
     if value is None:
-        raise _UnknownError
+        raise _UnknownWordError
     return value
 
 
@@ -211,7 +211,7 @@ def _expand(word: str, shell: _Shell, is_value: bool = False) -> list[str | None
             return [_plain("".join(_pieces(word, shell)))]
         fields = re.split(r"\0+", "".join(_pieces(word, shell, "\0")))
         return [name for field in fields if field or re.search("['\"]", word) for name in _match(field, shell["PWD"])]
-    except _UnknownError:
+    except _UnknownWordError:
         return [None]
 
 
@@ -224,25 +224,25 @@ def _match(pattern: str, folder: str | None) -> list[str]:
     if not re.search(r"[*?\[]", re.sub(r"\[[*?[]\]", "", pattern)):
         return [_plain(pattern)]
     if re.search(_ODD_GLOB, pattern) or (folder is None and not pattern.startswith("/")):
-        raise _UnknownError
+        raise _UnknownWordError
     import glob  # only globs need it
 
     names = list(itertools.islice(glob.iglob(pattern, root_dir=folder), MAX_WORDS + 1))
     if len(names) > MAX_WORDS:
-        raise _UnknownError
+        raise _UnknownWordError
     return sorted(names) or [_plain(pattern)]
 
 
 def _pieces(word: str, shell: _Shell, blank: str = r"\g<0>") -> Iterator[str]:
     """The parts of a word as patterns, with what is quoted escaped. `blank`: what blanks in values become. Raises
-    _UnknownError."""
+    _UnknownWordError."""
     word = re.sub(_PRINTED, lambda it: f"${{{'PWD' if it[1] else '__toplevel' if it[2] else '__temporary'}}}", word)
     word = re.sub(r"^~(?=/|$)", "${HOME}", word)
     at = 0
     while at < len(word):
         match = _PIECE.match(word, at)
         if match is None or match.lastgroup is None or word.startswith("~"):
-            raise _UnknownError
+            raise _UnknownWordError
         at, kind, text = match.end(), match.lastgroup, match[match.lastgroup]
         if kind == "double":
             text = re.sub(_EXPANSION, lambda it: it[1].strip("\n") if it[1] else _value(shell, it[2] or it[3]), text)
@@ -293,7 +293,7 @@ def _options(words: _Words, valued: str, stops: bool = False) -> tuple[dict[str,
     return options, operands
 
 
-class _Reader:
+class _ShellReader:
     """Reads the statements of a shell. A method is named by the kind of node that it reads, or by a program."""
 
     def __init__(self, folder: str) -> None:
@@ -312,20 +312,20 @@ class _Reader:
         self._steps = 0
 
     def read(self, command: str) -> None:
-        """Read commands in a text. Raises _UnknownError and ImportError."""
+        """Read commands in a text. Raises _UnknownWordError and ImportError."""
         import tree_sitter_bash
         from tree_sitter import Language, Parser
 
         code = _take_texts(command, self._texts)
         if len(code) > MAX_CODE or "\0" in command:
-            raise _UnknownError
+            raise _UnknownWordError
         parser = Parser(Language(tree_sitter_bash.language()))
         self._sequence([parser.parse(code.encode(errors="backslashreplace")).root_node])
 
     def _run(self, node: "Node", redirects: Sequence["Node"] = (), stdin: str | None = None) -> None:
         self._steps += 1
         if self._steps > MAX_STEPS:
-            raise _UnknownError
+            raise _UnknownWordError
         if node.type == "command":
             self._command(node, redirects, stdin)
         elif node.type.endswith("_redirect"):
@@ -623,18 +623,18 @@ class _Reader:
         self.reports |= not names
 
 
-_PROGRAMS: Final[Mapping[str, Callable[[_Reader, str, _Words], None]]] = {
-    **{name: _Reader._wrapper for name in _WRAPPERS if " " not in name},
-    **dict.fromkeys(_WRITERS, _Reader._writer),
-    **dict.fromkeys(("apply_patch", "applypatch", "patch"), _Reader._patch),
-    **dict.fromkeys(("awk", "gawk", "mawk"), _Reader._awk),
-    **dict.fromkeys(("bash", "dash", "ksh", "sh", "zsh"), _Reader._bash),
-    **dict.fromkeys(("cd", "popd", "pushd"), _Reader._cd),
-    **dict.fromkeys(("cp", "install", "ln", "mv"), _Reader._copy),
-    **dict.fromkeys(("eval", "trap", ".", "source"), _Reader._eval),
-    **dict.fromkeys(("getopts", "let", "mapfile", "read", "readarray"), _Reader._forget),
-    **dict.fromkeys(_EDITORS, _Reader._sed),
-    "find": _Reader._find,
-    "git": _Reader._git,
-    "mkdir": _Reader._mkdir,
+_PROGRAMS: Final[Mapping[str, Callable[[_ShellReader, str, _Words], None]]] = {
+    **{name: _ShellReader._wrapper for name in _WRAPPERS if " " not in name},
+    **dict.fromkeys(_WRITERS, _ShellReader._writer),
+    **dict.fromkeys(("apply_patch", "applypatch", "patch"), _ShellReader._patch),
+    **dict.fromkeys(("awk", "gawk", "mawk"), _ShellReader._awk),
+    **dict.fromkeys(("bash", "dash", "ksh", "sh", "zsh"), _ShellReader._bash),
+    **dict.fromkeys(("cd", "popd", "pushd"), _ShellReader._cd),
+    **dict.fromkeys(("cp", "install", "ln", "mv"), _ShellReader._copy),
+    **dict.fromkeys(("eval", "trap", ".", "source"), _ShellReader._eval),
+    **dict.fromkeys(("getopts", "let", "mapfile", "read", "readarray"), _ShellReader._forget),
+    **dict.fromkeys(_EDITORS, _ShellReader._sed),
+    "find": _ShellReader._find,
+    "git": _ShellReader._git,
+    "mkdir": _ShellReader._mkdir,
 }
