@@ -107,7 +107,7 @@ class ShellReading(NamedTuple):
     problem: str = ""
 
 
-class _UnknownWordError(Exception):
+class _UnclearError(Exception):
     """Only a shell knows what this is."""
 
 
@@ -123,7 +123,7 @@ def read_shell(command: str, folder: str) -> ShellReading:
         reader.read(command.replace(_MARK, "\0"))
     except ImportError:
         problem = UNPARSED
-    except (_UnknownWordError, RecursionError):
+    except (_UnclearError, RecursionError):
         problem = TOO_COMPLEX
     return ShellReading(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
 
@@ -160,18 +160,19 @@ def _has(words: Iterable[str | None], *beginnings: str) -> bool:
 def _take_texts(command: str, texts: list[str | None]) -> str:
     """Replace here-documents by marks, because the grammar knows few forms of them and the parser is fast on short
     input. Adds what they contain to `texts`, None if the shell expands something in it."""
-    lines, ends = command.split("\n"), dict[str, list[int]]()
+    lines, ends, kept, at = command.split("\n"), dict[str, list[int]](), list[str](), 0
     for number in range(len(lines) - 1, -1, -1):
-        ends.setdefault(lines[number].strip("\t\r"), []).append(number)
-    kept, at = list[str](), 0
+        for key in (lines[number].rstrip("\r"), "-" + lines[number].strip("\t\r")):
+            ends.setdefault(key, []).append(number)
     while at < len(lines):
         line, at = lines[at], at + 1
         for match in [*_HERE.finditer(line)]:
             name = match[2].strip("'\"\\")
-            while ends.get(name) and ends[name][-1] < at:
-                ends[name].pop()
-            if ends.get(name):
-                body, at = lines[at : ends[name][-1]], ends[name][-1] + 1
+            numbers = ends.get(match[1] + name, [])
+            while numbers and numbers[-1] < at:
+                numbers.pop()
+            if numbers:
+                body, at = lines[at : numbers[-1]], numbers[-1] + 1
                 text = "".join(f"{part.lstrip(chr(9)) if match[1] else part}\n" for part in body)
                 line = line.replace(match[0], f"< {_MARK}{len(texts)}", 1)
                 is_plain = name != match[2] or not re.search(r"[$`\\]", text)
@@ -193,14 +194,14 @@ def _join(first: _Shell, *others: _Shell) -> _Shell:
 
 
 def _value(shell: _Shell, name: str) -> str:
-    """The value of a variable, or the worktree of git that contains the folder. Raises _UnknownWordError."""
+    """The value of a variable, or the worktree of git that contains the folder. Raises _UnclearError."""
     value = shell.get(name)
     if name == "__toplevel":
         parts = (shell["PWD"] or "").split("/")
         folders = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
         value = next((it for it in folders if os.path.exists(f"{it}/.git")), None)
     if value is None:
-        raise _UnknownWordError
+        raise _UnclearError
     return value
 
 
@@ -211,7 +212,7 @@ def _expand(word: str, shell: _Shell, is_value: bool = False) -> list[str | None
             return [_plain("".join(_pieces(word, shell)))]
         fields = re.split(r"\0+", "".join(_pieces(word, shell, "\0")))
         return [name for field in fields if field or re.search("['\"]", word) for name in _match(field, shell["PWD"])]
-    except _UnknownWordError:
+    except _UnclearError:
         return [None]
 
 
@@ -224,25 +225,25 @@ def _match(pattern: str, folder: str | None) -> list[str]:
     if not re.search(r"[*?\[]", re.sub(r"\[[*?[]\]", "", pattern)):
         return [_plain(pattern)]
     if re.search(_ODD_GLOB, pattern) or (folder is None and not pattern.startswith("/")):
-        raise _UnknownWordError
+        raise _UnclearError
     import glob  # only globs need it
 
     names = list(itertools.islice(glob.iglob(pattern, root_dir=folder), MAX_WORDS + 1))
     if len(names) > MAX_WORDS:
-        raise _UnknownWordError
+        raise _UnclearError
     return sorted(names) or [_plain(pattern)]
 
 
 def _pieces(word: str, shell: _Shell, blank: str = r"\g<0>") -> Iterator[str]:
     """The parts of a word as patterns, with what is quoted escaped. `blank`: what blanks in values become. Raises
-    _UnknownWordError."""
+    _UnclearError."""
     word = re.sub(_PRINTED, lambda it: f"${{{'PWD' if it[1] else '__toplevel' if it[2] else '__temporary'}}}", word)
     word = re.sub(r"^~(?=/|$)", "${HOME}", word)
     at = 0
     while at < len(word):
         match = _PIECE.match(word, at)
         if match is None or match.lastgroup is None or word.startswith("~"):
-            raise _UnknownWordError
+            raise _UnclearError
         at, kind, text = match.end(), match.lastgroup, match[match.lastgroup]
         if kind == "double":
             text = re.sub(_EXPANSION, lambda it: it[1].strip("\n") if it[1] else _value(shell, it[2] or it[3]), text)
@@ -312,20 +313,20 @@ class _ShellReader:
         self._steps = 0
 
     def read(self, command: str) -> None:
-        """Read commands in a text. Raises _UnknownWordError and ImportError."""
+        """Read commands in a text. Raises _UnclearError and ImportError."""
         import tree_sitter_bash
         from tree_sitter import Language, Parser
 
         code = _take_texts(command, self._texts)
         if len(code) > MAX_CODE or "\0" in command:
-            raise _UnknownWordError
+            raise _UnclearError
         parser = Parser(Language(tree_sitter_bash.language()))
         self._sequence([parser.parse(code.encode(errors="backslashreplace")).root_node])
 
     def _run(self, node: "Node", redirects: Sequence["Node"] = (), stdin: str | None = None) -> None:
         self._steps += 1
         if self._steps > MAX_STEPS:
-            raise _UnknownWordError
+            raise _UnclearError
         if node.type == "command":
             self._command(node, redirects, stdin)
         elif node.type.endswith("_redirect"):
@@ -501,8 +502,7 @@ class _ShellReader:
         options, command = _options(words, _WRAPPERS[program], stops=True)
         self.reports |= not options.keys().isdisjoint(("-S", "-o", "--output", "--split-string", "-c"))
         while program in ("env", "sudo") and command and re.match(r"\w+=", command[0] or ""):
-            name, _, value = (command.pop(0) or "").partition("=")
-            self._assigned = {**self._assigned, name: value}
+            self._assigned = {**self._assigned, **dict([(command.pop(0) or "").partition("=")[::2]])}
         command = command[program in ("timeout", "flock") :]
         if program == "xargs" and command:
             command = [*(None if (options.get("-I") or "{}") in (it or "") else it for it in command), None]
