@@ -31,4 +31,5 @@ def is_new_problem(call: HookCall, files: HookFiles) -> bool:
 
 def add_problem(call: HookCall, output: dict[str, Any]) -> dict[str, Any]:
     """The output for the host with a warning that the call is not guarded."""
-    return merge([output, warning(call, f"holdlog: {call.problem}, so this call is not guarded.")])
+    end = "" if "not guarded" in call.problem else ", so this call is not guarded"
+    return merge([output, warning(call, f"holdlog: {call.problem}{end}.")])
