@@ -9,10 +9,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.calls import HookCall
-from holdlog.adapters.hooks.git import GitCommand
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
@@ -23,6 +22,9 @@ from holdlog.adapters.operating_system.location import (
     is_there,
     resolved,
 )
+
+if TYPE_CHECKING:
+    from holdlog.adapters.hooks.git import GitCommand  # which only shell commands need
 
 POLICY_FILE: Final = "holdlog.toml"
 """As in policy.py, which takes long to import."""
@@ -150,7 +152,7 @@ def _entries(root: str) -> list[str]:
         return []
 
 
-def _folder_of(command: GitCommand) -> str:
+def _folder_of(command: "GitCommand") -> str:
     """Where a git command works, with its options `-C`."""
     folder, words = command.folder, command.words
     while len(words) > 1 and words[0] in ("-C", "-c"):
