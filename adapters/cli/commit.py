@@ -146,15 +146,12 @@ def _choose(options: argparse.Namespace) -> "tuple[DirtyWorktree, _Chosen]":
         found = sort_files(engine, files, party_of_command(engine, files, options.agent, options.session), worktree)
     folder = os.path.realpath(folder)
     chosen = _Chosen(found.own, found, folder)
-    named = [os.path.join(os.path.realpath(os.path.dirname(it)), os.path.basename(it)) for it in _absolute(options)]
+    paths = map(os.path.abspath, options.paths)
+    named = [os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in paths]
     for path in named:
         _require_own(chosen, path)
-    paths = [it for it in found.own if not named or any(_is_below(it, path) for path in named)]
-    return worktree, chosen._replace(paths=paths)
-
-
-def _absolute(options: argparse.Namespace) -> list[str]:
-    return [os.path.abspath(it) for it in options.paths]
+    own = [path for path in found.own if not named or any(_is_below(path, folder) for folder in named)]
+    return worktree, chosen._replace(paths=own)
 
 
 def _require_own(chosen: _Chosen, path: str) -> None:

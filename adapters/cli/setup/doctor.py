@@ -100,12 +100,11 @@ def project_findings() -> list[Finding]:
     except LocationError:  # a named store has no project
         return []
     roots, _ = worktrees_of(project.root)
-    found = list(hosts_of(roots, project.home))
-    if len(roots) > 1:
-        return list(worktree_findings(found, project, "warn"))
-    whys = list(_whys(found, project.root, project))
-    unguarded = [Finding("guard", "warn", f"not guarded: {'; '.join(whys)}; run: holdlog init")] if whys else []
-    return [*worktree_findings(found, project, "warn"), *unguarded]
+    hosts = list(hosts_of(roots, project.home))
+    findings = list(worktree_findings(hosts, project, "warn"))
+    if len(roots) == 1 and (whys := list(_whys(hosts, project.root, project))):
+        findings.append(Finding("guard", "warn", f"not guarded: {'; '.join(whys)}; run: holdlog init"))
+    return findings
 
 
 def _whys(hosts: Sequence[str], root: Path, project: Project) -> Iterator[str]:

@@ -96,10 +96,6 @@ def _hook_options(project: Project) -> list[str]:
     return ["--url", project.server.url, *(("--token-file", file) if file else ())]
 
 
-def _server(project: Project, key: str, **more: Any) -> Entry:
-    return _server_entry(project, key, {**more, "command": project.command, "args": []}, {**more, "url": ""})
-
-
 def _server_entry(
     project: Project, key: str, value: dict[str, Any], remote: dict[str, Any], token: str = f"${{env:{TOKEN}}}"
 ) -> Entry:
@@ -220,8 +216,9 @@ def _cursor(project: Project) -> list[HostFile]:
     )
     handler = {"command": hook_command(project), "timeout": HOOK_SECONDS}
     hooks = tuple(Entry(("hooks", event), handler, True, _is_hook) for event in events)
+    entry = _server_entry(project, "mcpServers", {"command": project.command, "args": []}, {"url": ""})
     return [
-        HostFile(project.root / ".cursor" / "mcp.json", _what(project), (_server(project, "mcpServers"),)),
+        HostFile(project.root / ".cursor" / "mcp.json", _what(project), (entry,)),
         HostFile(project.root / ".cursor" / "hooks.json", "runs hooks", (Entry(("version",), 1, shared=True), *hooks)),
     ]
 
