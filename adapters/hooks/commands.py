@@ -14,7 +14,7 @@ from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.hooks.digests import digest_of, stamp_of
 from holdlog.adapters.hooks.dirty import worktree_at
 from holdlog.adapters.hooks.git import GitAction, stash_entries
-from holdlog.adapters.hooks.guarding import Source, actions_of, read_log
+from holdlog.adapters.hooks.guarding import Source, actions_of, read_stash
 from holdlog.adapters.hooks.notes import BeforeCommand, HookFiles, Notes, WatchedFile
 from holdlog.adapters.hooks.session import name_of
 from holdlog.adapters.operating_system.location import avoided_folders, project_root, start_folder
@@ -36,7 +36,7 @@ def before_command(call: HookCall, source: Source, session: str) -> bool:
     if call.client == "cursor" and call.name == "preToolUse":
         return False  # its beforeShellExecution follows
     files = dict(_watched(call, source)) if call.reports else {}
-    stashes = {it: stash_entries(read_log(_stash_log(it))) for it in _stashing(call)}
+    stashes = {it: stash_entries(read_stash(it)) for it in _stashing(call)}
     if not (files or stashes):
         return False
     now = time.time_ns() // 1000
@@ -73,7 +73,7 @@ def after_command(call: HookCall, notes: Notes, name: str) -> list[tuple[str, Wa
         return []
     stashes = {}
     for common, commits in before.stashes.items():
-        stashes[common] = stash_entries(read_log(_stash_log(common)))
+        stashes[common] = stash_entries(read_stash(common))
         made = [(it, name) for it in stashes[common] if it not in commits]
         notes.stashes = [*made, *notes.stashes][:MAX_STASHES]
     changed = [(path, file) for path, file in before.files.items() if is_changed(path, file)]
@@ -93,10 +93,6 @@ def _stashing(call: HookCall) -> list[str]:
 
 def _makes_entry(action: GitAction) -> bool:
     return action.name.startswith("git stash") and bool(action.kinds)
-
-
-def _stash_log(common: str) -> str:
-    return os.path.join(common, "logs", "refs", "stash")
 
 
 def _watched(call: HookCall, source: Source) -> Iterator[tuple[str, WatchedFile]]:

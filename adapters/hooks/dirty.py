@@ -126,14 +126,15 @@ def uncommitted(paths: Sequence[str]) -> set[str]:
 
 def _dirty(root: Path, paths: Sequence[str]) -> set[str]:
     """Those for which git reports a change; all of them if it cannot say, or spells a name in another way."""
-    command = ["git", "--no-optional-locks", "--literal-pathspecs", "-C", str(root), "status", "--porcelain", "-z"]
-    command += ["--no-renames", "--ignored", "-uall", "--", *paths]
+    words = ("status", "--porcelain", "-z", "--no-renames", "--ignored", "-uall", "--", *paths)
     try:
-        done = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
+        listed = ask_git(str(root), ("--literal-pathspecs",), *words)
+    except GitFailedError:
+        listed = None
+    if listed is None:
         return set(paths)
     top, known, found = os.path.realpath(root), set(paths), set[str]()
-    for line in filter(None, done.stdout.split(b"\0")):
+    for line in filter(None, listed.split(b"\0")):
         name = Path(top, os.fsdecode(line[3:]))  # after two letters and a space
         changed = known.intersection(map(str, (name, *name.parents)))
         if not changed:

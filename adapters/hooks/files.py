@@ -7,9 +7,10 @@ tests/support/fixtures/hooks/payloads.
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdlog.adapters.hooks.git import GitCommand
+if TYPE_CHECKING:
+    from holdlog.adapters.hooks.git import GitCommand  # which only shell commands need
 
 MAX_TOOL: Final = 60  # characters of a tool's name in a problem
 
@@ -50,7 +51,7 @@ class Targets(NamedTuple):
     as in ShellReading. `problem` is also set if an editing tool names no file."""
 
     paths: tuple[str, ...] = ()
-    git: tuple[GitCommand, ...] = ()
+    git: "tuple[GitCommand, ...]" = ()
     reports: bool = False
     problem: str = ""
 

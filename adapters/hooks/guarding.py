@@ -31,7 +31,7 @@ from holdlog.adapters.hooks.git import (
     stash_entries,
 )
 from holdlog.adapters.hooks.notes import HookFiles, Notes
-from holdlog.adapters.hooks.session import main_of, name_of
+from holdlog.adapters.hooks.session import main_of, name_of, own_session
 from holdlog.adapters.hooks.works import (
     LIVE_SECONDS,
     FileWork,
@@ -94,8 +94,11 @@ def with_named(call: HookCall) -> HookCall:
         return call
     actions = actions_of(call.git)
     names = [name for action in actions for name in action.names] if call.event == "pre-edit" else []
-    paths = tuple(dict.fromkeys([*call.paths, *names]))[:MAX_PATHS]
-    return call._replace(paths=paths, reports=call.reports or any(action.is_unknown for action in actions))
+    paths = tuple(dict.fromkeys([*call.paths, *names]))
+    reports = call.reports or any(action.is_unknown for action in actions)
+    if len(paths) > MAX_PATHS:
+        return call._replace(problem=f"a git command names more than {MAX_PATHS:,} files", reports=reports)
+    return call._replace(paths=paths, reports=reports)
 
 
 class Source(NamedTuple):
@@ -135,7 +138,7 @@ def findings(call: HookCall, source: Source) -> list[GitFinding]:
 
 def quick_source(call: HookCall, store: Path, files: HookFiles, ledger: LeaseFile, held_by: str) -> Source:
     """The source for a call, without the open store. `held_by`: the session that holds the agent's claims."""
-    own, sessions = Identity(ledger.salt).session("hook", call.session), Sessions(files)
+    own, sessions = own_session(call, Identity(ledger.salt)), Sessions(files)
     former = {*sessions.notes(own).sessions} - {held_by}
     mine = {held_by, own, *(former - files.sessions_with_server() if former else ())}
     party = party_of_call(call, sessions.notes(held_by), mine)
@@ -222,14 +225,13 @@ class _Examined:
 
     def _stashed(self, entry: str) -> list[OthersWork]:
         """The entries of the stash that other sessions made, and that the command takes away."""
-        log = os.path.join(self._worktree.common, "logs", "refs", "stash")
-        found = list[OthersWork]()
+        log, found = read_stash(self._worktree.common), list[OthersWork]()
         owners = {
             commit: (session, agent)
             for session in self._source.files.all_sessions()
             for commit, agent in self._source.sessions.notes(session).stashes
         }
-        for at, commit in enumerate(stash_entries(read_log(log))):
+        for at, commit in enumerate(stash_entries(log)):
             name = f"stash@{{{at + self._pushed}}}"
             session, agent = owners.get(commit, (None, ""))
             if session is None or entry not in (name, "*"):
@@ -291,10 +293,10 @@ class _Examined:
         return list(by_agent.values())
 
 
-def read_log(path: str) -> str:
-    """The text of a log of references; empty if there is none."""
+def read_stash(common: str) -> str:
+    """The log of git's stash; empty if there is none. `common`: the common folder of the repository."""
     try:
-        with open(path, "rb") as file:
+        with open(os.path.join(common, "logs", "refs", "stash"), "rb") as file:
             return os.fsdecode(file.read())
     except OSError:
         return ""
@@ -302,7 +304,7 @@ def read_log(path: str) -> str:
 
 def _time_of(log: str, commit: str) -> float:
     """When an entry of the stash was made, in seconds UTC; now if that is not known."""
-    for line in read_log(log).splitlines():
+    for line in log.splitlines():
         head = line.partition("\t")[0].split(" ")
         if len(head) > 4 and head[1] == commit and head[-2].isdecimal():
             return float(head[-2])
@@ -324,13 +326,10 @@ def _source_at(worktree: DirtyWorktree, source: Source, call: HookCall) -> Itera
         return
     files = HookFiles(other)
     with lease_file(other) as ledger:
-        session = Identity(ledger.salt).session("hook", call.session)
+        session = own_session(call, Identity(ledger.salt))
         notes = files.read(session)
-        party = party_of(
-            notes, {session}, name_of(call, notes), call.agent, main_of(call), call.client in SHARED_SERVER
-        )
         names = quick_names(ledger, Path(worktree.root))
-        yield Source(other, files, ledger, names, Sessions(files), party)
+        yield Source(other, files, ledger, names, Sessions(files), party_of_call(call, notes, {session}))
 
 
 def quick_names(ledger: LeaseFile, folder: Path) -> Callable[[str], list[str]]:

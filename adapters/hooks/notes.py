@@ -242,29 +242,32 @@ class HookFiles:
         finally:
             os.close(descriptor)
 
-    def note_news(self, session: str, agent: str, path: str, by: str) -> None:
+    def note_news(self, session: str, agent: str, resource: str, by: str) -> None:
         """Note for an agent of another session that a command of the agent `by` changed a file that it holds. Raises
         OSError."""
-        self.append(f"{session}{_NEWS}", json.dumps([agent, path, by]) + "\n")
+        self._prepare()
+        with self._locked(f"{session}{_NEWS}"):
+            self.append(f"{session}{_NEWS}", json.dumps([agent, resource, by]) + "\n")
 
     def has_news(self, session: str) -> bool:
         """Whether there are such notes for a session."""
         return os.path.exists(self.folder / f"{session}{_NEWS}")
 
     def take_news(self, session: str, is_read: Callable[[str], bool]) -> list[tuple[str, str]]:
-        """Return and remove these notes, path and agent, for the agents with the names that are read."""
-        name, news, kept = f"{session}{_NEWS}", list[tuple[str, str]](), ""
-        for line in self.text_of(name, MAX_NOTES).splitlines(keepends=True):
-            with suppress(ValueError, TypeError):
-                agent, path, by = map(str, json.loads(line))
-                if is_read(agent):
-                    news.append((path, by))
-                else:
-                    kept += line
-        if news and kept:
-            self.replace_text(name, kept)
-        elif news:
-            (self.folder / name).unlink(missing_ok=True)
+        """Return and remove these notes, resource and `by`, for the agents with the names that are read."""
+        name, news, rest = f"{session}{_NEWS}", list[tuple[str, str]](), ""
+        with self._locked(name):  # nothing is noted between reading and removing
+            for line in self.text_of(name, MAX_NOTES).splitlines(keepends=True):
+                with suppress(ValueError, TypeError):
+                    agent, resource, by = map(str, json.loads(line))
+                    if is_read(agent):
+                        news.append((resource, by))
+                    else:
+                        rest += line
+            if news and rest:
+                self.replace_text(name, rest)
+            elif news:
+                (self.folder / name).unlink(missing_ok=True)
         return list(dict.fromkeys(news))
 
     def text_of(self, name: str, most: int) -> str:

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from holdlog.adapters.hooks.calls import HookCall, warning
 from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.repositories import merge
+from holdlog.adapters.hooks.session import list_name
 
 MAX_PROBLEMS: Final = 20
 """Reasons that are reported to one session."""
@@ -18,9 +20,7 @@ def is_new_problem(call: HookCall, files: HookFiles) -> bool:
     """Whether the session does not know yet why this call is not guarded. From now on it counts as known."""
     if not call.problem or call.event != "pre-edit":
         return False
-    import hashlib  # slow to import, and rarely needed (auth/identity.py)
-
-    name = f"{hashlib.sha256(call.session.encode(errors='surrogatepass')).hexdigest()[:16]}.problems"
+    name = list_name(call, "problems")
     reported = files.text_of(name, MAX_BYTES).splitlines()
     if call.problem in reported or len(reported) >= MAX_PROBLEMS:
         return False
@@ -31,17 +31,5 @@ def is_new_problem(call: HookCall, files: HookFiles) -> bool:
 
 def add_problem(call: HookCall, output: dict[str, Any]) -> dict[str, Any]:
     """The output for the host with a warning that the call is not guarded."""
-    return _joined(output, warning(call, f"holdlog: {call.problem}, so this call is not guarded."))
-
-
-def _joined(output: dict[str, Any], addition: dict[str, Any]) -> dict[str, Any]:
-    joined = dict(output)
-    for key, value in addition.items():
-        before = joined.get(key)
-        if isinstance(before, dict):
-            joined[key] = _joined(before, value)
-        elif before is None:
-            joined[key] = value
-        elif key != "hookEventName":
-            joined[key] = f"{before} {value}"
-    return joined
+    end = "" if "not guarded" in call.problem else ", so this call is not guarded"
+    return merge([output, warning(call, f"holdlog: {call.problem}{end}.")])

@@ -17,7 +17,7 @@ from holdlog.adapters.hooks.calls import (
 from holdlog.adapters.hooks.claiming import perform
 from holdlog.adapters.hooks.command_guard import source_of
 from holdlog.adapters.hooks.commands import before_command
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.git import GitCommand, read_git
 from holdlog.adapters.hooks.guarding import with_named
 from holdlog.adapters.hooks.holder import Check, Holder
 from holdlog.adapters.hooks.notes import HookFiles
@@ -52,7 +52,9 @@ def _perform(context: RequestContext, call: HookCall, files: HookFiles, check: C
     if workspaces is None or not workspaces.covers(call.folder):
         raise BadInputError("cwd: is not in a workspace of the server")
     # A caller may be on another machine: the server opens no file for it that nobody could claim.
-    call = with_named(call._replace(git=tuple(it for it in call.git if _is_inside(it, workspaces.covers))))
+    git = tuple(command for command in call.git if _is_inside(command, workspaces.covers))
+    problem = "" if git == call.git else "a git command may work outside of the server's workspaces"
+    call = with_named(call._replace(git=git, problem=call.problem or problem))
     paths = (path for path in call.paths if workspaces.covers(path) and not files.is_of_store(path))
     call = call._replace(paths=tuple(paths))
     caller = context.caller.model_copy(update={"server": BY_LEASE})
@@ -71,8 +73,9 @@ def _perform(context: RequestContext, call: HookCall, files: HookFiles, check: C
 
 
 def _is_inside(command: GitCommand, covers: Callable[[str], bool]) -> bool:
-    """Whether a git command certainly runs in a workspace: its global options may name other folders and programs."""
-    return covers(command.folder) and (command.words[:1] == () or not (command.words[0] or "-").startswith("-"))
+    """Whether a git command certainly runs in a workspace: its global options may name other folders."""
+    actions = read_git(command, {})
+    return covers(command.folder) and all(covers(action.folder) and not action.options for action in actions)
 
 
 def _describe(error: Exception, context: RequestContext) -> str:

@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.calls import HookCall
-from holdlog.adapters.hooks.git import GitCommand
 from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.session import list_name
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
     STORE_FILE,
@@ -24,6 +24,9 @@ from holdlog.adapters.operating_system.location import (
     resolved,
 )
 
+if TYPE_CHECKING:
+    from holdlog.adapters.hooks.git import GitCommand  # which only shell commands need
+
 POLICY_FILE: Final = "holdlog.toml"
 """As in policy.py, which takes long to import."""
 MAX_STORES: Final = 64 * 1024
@@ -33,6 +36,7 @@ MAX_FOLDERS: Final = 2_000
 MAX_FOLDER: Final = 80
 """Characters of a folder in a text."""
 
+_STORES: Final = "stores"
 _FOLLOWED: Final = frozenset({"prompt", "turn-end", "subagent-end", "session-end"})
 """Events that concern what the session holds in any store."""
 _TEXTS: Final = frozenset(
@@ -150,13 +154,11 @@ def _entries(root: str) -> list[str]:
         return []
 
 
-def _folder_of(command: GitCommand) -> str:
-    """Where a git command works, with its options `-C`."""
-    folder, words = command.folder, command.words
-    while len(words) > 1 and words[0] in ("-C", "-c"):
-        folder = os.path.join(folder, words[1] or "") if words[0] == "-C" else folder
-        words = words[2:]
-    return folder
+def _folder_of(command: "GitCommand") -> str:
+    """Where a git command works."""
+    from holdlog.adapters.hooks.git import read_git
+
+    return next((action.folder for action in read_git(command, {})), command.folder)
 
 
 @contextmanager
@@ -206,7 +208,7 @@ def _with_text(output: Mapping[str, Any], text: str) -> dict[str, Any]:
 def _remembered(call: HookCall, own: UsedRepository) -> list[UsedRepository]:
     """The other stores in which the session has claimed."""
     found = dict[UsedRepository, None]()
-    for line in HookFiles(own.store).text_of(_list_of(call), MAX_STORES).splitlines():
+    for line in HookFiles(own.store).text_of(list_name(call, _STORES), MAX_STORES).splitlines():
         with suppress(ValueError, TypeError, RecursionError):  # cut off, or damaged
             store, root = map(str, json.loads(line))
             if os.path.lexists(store) and os.path.isdir(root):
@@ -219,10 +221,4 @@ def _remember(call: HookCall, own: UsedRepository, others: Sequence[UsedReposito
     lines = "".join(json.dumps([str(it.store), it.root]) + "\n" for it in others if it not in before)
     if lines:
         with suppress(OSError):  # then the claims last until their leases end
-            HookFiles(own.store).append(_list_of(call), lines)
-
-
-def _list_of(call: HookCall) -> str:
-    import hashlib  # it loads OpenSSL (6 ms)
-
-    return f"{hashlib.sha256(call.session.encode(errors='replace')).hexdigest()[:16]}.stores"
+            HookFiles(own.store).append(list_name(call, _STORES), lines)

@@ -109,7 +109,12 @@ def name_of(call: HookCall, notes: Notes) -> str:
     return f"{main}/{_short(call.agent)}" if call.agent else main
 
 
-def _short(text: str) -> str:
+def list_name(call: HookCall, suffix: str) -> str:
+    """The name of a list that hooks keep for the host's session, next to its notes."""
+    return f"{_short(call.session, 16)}.{suffix}"
+
+
+def _short(text: str, length: int = _CHARACTERS) -> str:
     import hashlib  # slow to import, and rarely needed (auth/identity.py)
 
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_CHARACTERS]
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:length]

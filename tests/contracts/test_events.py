@@ -89,7 +89,6 @@ def test_event_answer_names_place_time_author_and_value(store: Store, clock: Clo
         "request_id": "r-1",
         "reason": "ads for May",
         "operation": "set",
-        "forced": True,
     }
 
 

@@ -77,7 +77,7 @@ def test_1_who_overwrote_the_budget_and_when(ask: Ask) -> None:
 
 
 def test_2_based_on_what(ask: Ask) -> None:
-    assert "forced" in ask("blame", "campaign", "budget")
+    assert "overwrote v1 by force" in ask("blame", "campaign", "budget")
     changed = ask("diff", "campaign", "budget", "v1", "v2")
     assert "10000" in changed
     assert "500" in changed

@@ -38,7 +38,7 @@ class NotJsonError(ValueError):
 
 def parse(text: str) -> Node:
     """Parse a text that is one value. Raises NotJsonError."""
-    reader = _Reader(text)
+    reader = _JsonReader(text)
     node = reader.value(reader.skip(0), 0)
     if reader.skip(node.end) != len(text):
         reader.fail(node.end)
@@ -52,7 +52,7 @@ def after_space(text: str, at: int) -> int:
     return found.end()
 
 
-class _Reader:
+class _JsonReader:
     def __init__(self, text: str) -> None:
         self._text = text
 

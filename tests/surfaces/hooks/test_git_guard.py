@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.hooks.calls import MAX_PATHS, HookCall
+from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.guarding import with_named
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.running import run
 from tests.unit.operating_system.test_workspaces import repository, worktree
@@ -157,6 +161,13 @@ def test_file_that_a_command_names_is_denied_like_an_edit_while_it_is_held(sides
     for command in ("git restore src/a.py", "git checkout -- src/a.py", "git rm src/a.py", "git mv src/a.py b.py"):
         assert "src/a.py is held by claude-" in sides.denied("s-2", command)
     assert sides.bash("s-2", "git restore src/b.py") == {}
+
+
+def test_command_that_names_too_many_files_is_said_to_be_unguarded(sides: Terminals) -> None:
+    command = GitCommand(("rm", *(f"{number}.py" for number in range(MAX_PATHS + 1))), str(sides.root))
+    call = HookCall("pre-edit", "PreToolUse", "claude", "s-1", "", str(sides.root), git=(command,))
+    assert with_named(call).problem == "a git command names more than 1,000 files"
+    assert len(with_named(call._replace(git=(command._replace(words=command.words[:-1]),))).paths) == MAX_PATHS
 
 
 def test_moving_head_below_work_of_others_is_a_warning(sides: Terminals) -> None:
@@ -321,3 +332,18 @@ def test_change_that_the_holders_hook_recorded_is_not_that_of_a_command(sides: T
     assert sides.bash("s-2", "make") == {}
     sides.edit("s-1", "src/a.py", "x = 3\n")
     assert sides.bash("s-2", "make", "PostToolUse") == {}
+
+
+def test_news_that_arrive_while_others_are_read_are_not_lost(tmp_path: Path) -> None:
+    files = HookFiles(tmp_path / "state.db")
+    files.note_news("s-1", "ann", "a.py", "bob")
+    other = threading.Thread(target=files.note_news, args=("s-1", "ann", "b.py", "bob"))
+
+    def is_read(agent: str) -> bool:
+        other.start()
+        other.join(0.2)  # it waits for the lock
+        return True
+
+    assert files.take_news("s-1", is_read) == [("a.py", "bob")]
+    other.join()
+    assert files.take_news("s-1", lambda agent: True) == [("b.py", "bob")]

@@ -297,14 +297,16 @@ def test_removal_of_a_folder_is_denied_over_files_of_repositories_inside(repo: P
 def test_git_command_belongs_to_the_repository_in_which_it_works(repo: Path) -> None:
     lib = own_store(submodule(repo))
     given = {"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Bash", "cwd": str(repo)}
-    commands = [GitCommand(words, str(repo)) for words in (("stash",), ("-c", "a=b", "-C", "lib", "stash"), ("-C",))]
+    options = [("-c", "a=b", "-C", "lib"), ("--no-pager", "-C", "lib"), ("-C", "lib", "-C", "src")]
+    commands = [GitCommand((*it, "stash"), str(repo)) for it in [(), *options]]
+    commands.append(GitCommand(("-C",), str(repo)))
     call = parse({**given, "tool_input": {"command": "true"}}, None)
     assert call is not None
     own = UsedRepository(main_store(repo))
     parts = split(call._replace(git=tuple(commands)), own, os.environ)
     assert [(it.root, [commands.index(command) for command in part.git]) for it, part in parts] == [
-        ("", [0, 2]),
-        (str(lib), [1]),
+        ("", [0, 4]),
+        (str(lib), [1, 2, 3]),
     ]
 
 

@@ -32,6 +32,7 @@ from holdlog.adapters.runtime.verifier import Verifier
 from holdlog.domain.claims.lease import BY_LEASE
 from holdlog.domain.message import NOBODY
 from holdlog.domain.token import IssueToken
+from tests.unit.operating_system.test_workspaces import repository
 
 FIXTURES = Path(__file__).parents[2] / "support" / "fixtures" / "hooks"
 SESSION = {"session_id": "s-1"}
@@ -200,6 +201,23 @@ async def test_files_outside_of_the_workspaces_of_the_server_are_not_opened(
     assert held(store) == {}
     noted = [path.read_text() for path in below(tmp_path, "*.reads")]
     assert not [text for text in noted if "secret" in text]
+
+
+async def test_git_command_is_guarded_or_said_to_be_unguarded(store: Engine, tmp_path: Path) -> None:
+    repository(tmp_path)
+    (tmp_path / "a.py").write_text("x")
+    bash = {"session_id": "s-2", "cwd": str(tmp_path), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
+
+    def run(command: str) -> dict[str, Any]:
+        return bash | {"tool_input": {"command": command}}
+
+    async with serving(store) as server:
+        assert await hook(server, "pre-edit", SESSION | {"cwd": str(tmp_path), "paths": ["a.py"]}) == {}
+        for command in ("git stash -u", "git --no-pager -C . stash -u"):
+            output = await hook(server, None, run(command))
+            assert output["hookSpecificOutput"]["permissionDecision"] == "deny"
+        output = await hook(server, None, run("git --git-dir=.git --work-tree=. stash -u"))
+        assert output["hookSpecificOutput"]["additionalContext"].endswith("so this call is not guarded.")
 
 
 async def test_hook_needs_a_token_with_grants_for_the_files(store: Engine, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from holdlog.adapters.hooks.files import targets
         ("write_to_file", {"path": "a", "content": ""}, ["a"]),
         ("apply_diff", {"path": "a", "diff": "<<<<<<< SEARCH"}, ["a"]),
         ("mcp__web__upload_file", {"path": "a", "content": ""}, []),
+        ("Bash", {"command": "patch -p1 <<A\n--- a/b c.py\n+++ b/b c.py\nA"}, ["b c.py"]),
     ],
 )
 def test_targets_of_a_tool_are_those_of_its_input(tool: str, given: dict[str, object], found: list[str]) -> None:
