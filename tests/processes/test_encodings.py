@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[Line, ...]] = {
         Line(("run", "--claim", "held.py", "true"), 1, json=False),
         Line(("run", "--claim", "other.py", "true"), shows=False, json=False),
     ),
+    "commit": (Line(("commit", "-m", "x", "--agent", TEXT), 2, shows=False),),
     "check": (Line(("check", "held.py", "--agent", "bob", "--strict"), 1), Line(("check", "b.py"), shows=False)),
     "thread": (
         Line(("thread", "list")),
