@@ -219,7 +219,7 @@ def test_reason_and_author_of_a_transaction_are_kept(state: Library) -> None:
     transact(state, op("increment", by=5), reason="restock")
     (entry,) = state.history("n", "k")
     assert (entry.updated_by, entry.reason, entry.operation, entry.value) == ("ann", "restock", "increment", 5)
-    assert (entry.based_on, entry.forced) == (None, True)
+    assert (entry.based_on, entry.forced) == (None, None)
 
 
 # --- updates of one value
