@@ -17,7 +17,7 @@ from holdlog.adapters.cli.setup.hosts import RemoteServer
 from tests.support.command_line import run_command
 from tests.support.http import http_server
 from tests.support.set_up import names, set_up
-from tests.support.slow import check
+from tests.support.slow import check, slow
 from tests.surfaces.cli.test_init import HOSTS_PAGE, SETTINGS, files
 from tests.unit.operating_system.test_workspaces import git, worktree
 
@@ -69,7 +69,7 @@ def test_page_of_hosts_shows_the_servers_that_init_writes(project: Path) -> None
     assert [it for it in found if it not in shown] == []
 
 
-@pytest.mark.parametrize("client", ["claude-code", "codex", *check("cursor", "opencode", "vscode", "windsurf")])
+@pytest.mark.parametrize("client", ["claude-code", "codex", *check("cursor", "opencode"), *slow("vscode", "windsurf")])
 def test_address_is_changed_kept_and_removed(client: str, project: Path) -> None:
     set_up(client)
     stdio = files(project)
