@@ -314,7 +314,7 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
             import shlex  # only few commands need it
 
             return _read([*shlex.split(alias), *words[1:]], repository, aliases - 1)
-    except (_UnknownError, ValueError):  # ValueError: an alias with an open quote
+    except (_UnknownError, ValueError):  # ValueError: such as an alias with an open quote
         pass
     return [call.unknown()]
 
