@@ -135,6 +135,16 @@ def test_hook_of_a_server_that_does_not_respond_allows_the_edit(variable: dict[s
     assert done.stderr.endswith("); the edit is not guarded\n")
 
 
+def test_agent_whose_session_starts_without_its_server_is_warned(project: Path) -> None:
+    call = {"session_id": "s-1", "hook_event_name": "SessionStart", "cwd": str(project)}
+    command = ["holdlog", "hook", "--url", "http://127.0.0.1:1"]
+    done = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True)
+    context = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert context.startswith("holdlog: your edits are not guarded")
+    assert "http://127.0.0.1:1 cannot be reached" in context
+
+
 def test_init_warns_that_a_store_in_a_database_has_no_hooks(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
