@@ -163,7 +163,7 @@ def test_file_that_a_command_names_is_denied_like_an_edit_while_it_is_held(sides
     assert sides.bash("s-2", "git restore src/b.py") == {}
 
 
-def test_command_that_names_too_many_files_is_said_to_be_unguarded(sides: Terminals) -> None:
+def test_command_that_names_too_many_files_is_reported_as_unguarded(sides: Terminals) -> None:
     command = GitCommand(("rm", *(f"{number}.py" for number in range(MAX_PATHS + 1))), str(sides.root))
     call = HookCall("pre-edit", "PreToolUse", "claude", "s-1", "", str(sides.root), git=(command,))
     assert with_named(call).problem == "a git command names more than 1,000 files"

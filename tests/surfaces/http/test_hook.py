@@ -203,7 +203,7 @@ async def test_files_outside_of_the_workspaces_of_the_server_are_not_opened(
     assert not [text for text in noted if "secret" in text]
 
 
-async def test_git_command_is_guarded_or_said_to_be_unguarded(store: Engine, tmp_path: Path) -> None:
+async def test_git_command_is_guarded_or_reported_as_unguarded(store: Engine, tmp_path: Path) -> None:
     repository(tmp_path)
     (tmp_path / "a.py").write_text("x")
     bash = {"session_id": "s-2", "cwd": str(tmp_path), "hook_event_name": "PreToolUse", "tool_name": "Bash"}
