@@ -25,6 +25,7 @@ class PostError(Exception):
 
 def run_posting(words: Sequence[str]) -> int:
     """Run the command with these arguments. Always returns 0."""
+    body, event = b"", ""
     try:
         options, event = _options(words)
         body = sys.stdin.buffer.read(MAX_BYTES)
@@ -38,7 +39,16 @@ def run_posting(words: Sequence[str]) -> int:
         text = str(error) if isinstance(error, PostError) else type(error).__name__
         with suppress(OSError, ValueError, AttributeError):  # None: closed before the start
             sys.stderr.write(f"holdlog hook: {text}; the edit is not guarded\n")
+        _warn_at_start(body, event, text)
     return 0
+
+
+def _warn_at_start(body: bytes, event: str, problem: str) -> None:
+    from holdlog.adapters.hooks.calls import read_json
+    from holdlog.adapters.hooks.running import warn_at_start, write_output
+
+    if output := warn_at_start(read_json(body), event or None, problem):
+        write_output(output)
 
 
 def post_hook(url: str, token: str, body: bytes, event: str = "") -> bytes:

@@ -93,9 +93,9 @@ def run(words: Sequence[str]) -> int:
                 raise BadInputError("the input must be a JSON object")
     except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
         problem = _report(event, error, files)
-        output = _warn_at_start(given, event, problem)
+        output = warn_at_start(given, event, problem)
     if output:
-        _write(output)
+        write_output(output)
     return 0
 
 
@@ -309,9 +309,9 @@ def _find_opted_in() -> UsedRepository | None:
     return Repositories(None, os.environ).find(str(root))
 
 
-def _warn_at_start(given: object, event: str | None, problem: str) -> dict[str, Any]:
-    """Tell an agent whose session starts that hooks do not guard it: few hosts show standard error. Not later,
-    because each edit would repeat it."""
+def warn_at_start(given: object, event: str | None, problem: str) -> dict[str, Any]:
+    """The output for an agent whose session starts, that hooks do not guard it: few hosts show standard error. Empty
+    later, because each edit would repeat it."""
     try:
         call = parse(given, event)
     except ValueError:
@@ -337,7 +337,8 @@ def _report(event: str | None, error: BaseException, files: HookFiles | None) ->
     return text
 
 
-def _write(output: dict[str, Any]) -> None:
+def write_output(output: dict[str, Any]) -> None:
+    """Print the output for the host, if it still reads it."""
     try:
         sys.stdout.write(json.dumps(output) + "\n")
         sys.stdout.flush()

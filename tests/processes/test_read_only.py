@@ -14,7 +14,7 @@ from holdlog import StateStore
 from holdlog.adapters.cli.main import main
 from tests.support.processes.hosts import store_of
 from tests.support.processes.sandboxed import Sandbox, bound_by_modes, read_only_mount
-from tests.support.slow import check
+from tests.support.slow import check, slow
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts and rights of Linux")
 STRANGER = 12_345
@@ -85,6 +85,7 @@ def hidden(repository: Path, how: str) -> Iterator[tuple[Sandbox, str]]:
         entry.chmod(mode)
 
 
+@pytest.mark.check
 def test_init_creates_no_store_next_to_one_that_cannot_be_read(repository: Path) -> None:
     with hidden(repository, "folder") as (sandbox, reason):
         (ran,) = sandbox.run(["init", "--client", "cursor", "--yes"])
@@ -100,9 +101,9 @@ def split(commands: Sequence[str]) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("how", "state"),
     [
-        ("mount", "closed"),
         ("modes", "open"),
-        *check(("mount", "open"), ("mount", "crashed"), ("modes", "closed"), ("modes", "crashed")),
+        *check(("mount", "closed"), ("mount", "crashed"), ("modes", "closed")),
+        *slow(("mount", "open"), ("modes", "crashed")),
     ],
 )
 def test_everything_that_reads_works_in_a_store_that_cannot_be_written(repository: Path, how: str, state: str) -> None:
@@ -176,7 +177,7 @@ def test_hook_warns_that_nothing_is_guarded_where_it_cannot_write(repository: Pa
     assert "your edits are not guarded" in json.loads(start.out)["hookSpecificOutput"]["additionalContext"]
 
 
-@pytest.mark.parametrize("how", ["folder", *check("store", "git", "stranger")])
+@pytest.mark.parametrize("how", ["folder", *check("store", "stranger"), *slow("git")])
 def test_store_that_cannot_be_read_is_never_taken_for_no_store(repository: Path, how: str) -> None:
     words = [
         "claims",
@@ -201,6 +202,7 @@ def test_store_that_cannot_be_read_is_never_taken_for_no_store(repository: Path,
     assert hook.err.endswith("; the edit is not guarded\n")
 
 
+@pytest.mark.check
 def test_library_reads_and_refuses_where_it_cannot_write(repository: Path) -> None:
     program = """\
 import sys

@@ -12,6 +12,7 @@ from holdlog.adapters.cli.setup.switched_off import switched_off
 from holdlog.adapters.cli.setup.versions import installed_versions, is_known, unknown_versions
 from holdlog.adapters.hooks.observed import Observed
 from tests.support.command_line import run_command
+from tests.support.set_up import set_up
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def test_version_of_a_host_is_that_of_its_programs_and_the_last_one_seen(here: P
 def test_last_line_of_doctor_is_never_a_tick_if_a_host_is_not_guarded(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command(capsys, "init", "--client", "claude-code", "--yes")[0] == 0
+    set_up("claude-code")
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin", "claude", "9.0.0 (Claude Code)")
     monkeypatch.setenv("PATH", os.pathsep.join((str(tmp_path / "bin"), os.environ["PATH"])))

@@ -17,6 +17,7 @@ from holdlog.adapters.cli.setup.hosts import RemoteServer
 from tests.support.command_line import run_command
 from tests.support.http import http_server
 from tests.support.set_up import names, set_up
+from tests.support.slow import check, slow
 from tests.surfaces.cli.test_init import HOSTS_PAGE, SETTINGS, files
 from tests.unit.operating_system.test_workspaces import git, worktree
 
@@ -68,7 +69,7 @@ def test_page_of_hosts_shows_the_servers_that_init_writes(project: Path) -> None
     assert [it for it in found if it not in shown] == []
 
 
-@pytest.mark.parametrize("client", ["claude-code", "codex", "cursor", "opencode", "vscode", "windsurf"])
+@pytest.mark.parametrize("client", ["claude-code", "codex", *check("cursor", "opencode"), *slow("vscode", "windsurf")])
 def test_address_is_changed_kept_and_removed(client: str, project: Path) -> None:
     set_up(client)
     stdio = files(project)
@@ -132,6 +133,16 @@ def test_hook_of_a_server_that_does_not_respond_allows_the_edit(variable: dict[s
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("holdlog hook: the server at http://127.0.0.1:1 cannot be reached (")
     assert done.stderr.endswith("); the edit is not guarded\n")
+
+
+def test_agent_whose_session_starts_without_its_server_is_warned(project: Path) -> None:
+    call = {"session_id": "s-1", "hook_event_name": "SessionStart", "cwd": str(project)}
+    command = ["holdlog", "hook", "--url", "http://127.0.0.1:1"]
+    done = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True)
+    context = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert context.startswith("holdlog: your edits are not guarded")
+    assert "http://127.0.0.1:1 cannot be reached" in context
 
 
 def test_init_warns_that_a_store_in_a_database_has_no_hooks(

@@ -37,7 +37,7 @@ def test_init_sets_up_every_worktree_and_undo_removes_all(
     for root in (project, linked, nested):
         assert json.loads((root / SETTINGS).read_text())["hooks"]["PreToolUse"]
         assert subprocess.check_output(["git", "status", "--porcelain", "--", ".claude", ".mcp.json"], cwd=root) == b""
-    assert run_command(capsys, "init", "--yes")[1].splitlines()[0] == "everything is set up already"
+    assert set_up("claude-code") == []
     later = worktree(project, "../later")
     assert names(later) == names(linked) == [SETTINGS, ".mcp.json"]
     (nested / "sub").mkdir()
@@ -246,7 +246,7 @@ def test_doctor_never_ends_with_ok_where_files_are_missing(project: Path, capsys
     from holdlog.adapters.hooks.observed import note_observation
 
     linked = worktree(project, "../linked")
-    assert run_command(capsys, "init", "--client", "claude-code", "--yes")[0] == 0
+    set_up("claude-code")
     note_observation(HookFiles(project / ".git" / "holdlog" / "state.db"), "claude 2.1.319", obeyed=True)
     code, out, _ = run_command(capsys, "doctor", "--client", "claude-code")
     assert (code, out.splitlines()[-1][:1]) == (0, "✓")

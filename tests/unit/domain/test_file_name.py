@@ -80,7 +80,7 @@ segments = st.lists(pieces | odd, min_size=1, max_size=8).map("".join).filter(la
 paths = st.lists(segments, min_size=1, max_size=6).map(lambda it: unicodedata.normalize("NFC", "/".join(it)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(path=paths)
 @example("\u202f\u0323")
 @example("\u200d\u0301")
@@ -93,7 +93,7 @@ def test_encoded_name_can_be_claimed_and_stays_the_same(path: str) -> None:
         assert claimable(name.casefold()) == name.casefold()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(one=paths, other=paths)
 def test_two_files_have_two_names(one: str, other: str) -> None:
     other = other if one != other else f"{one}%"
@@ -101,7 +101,7 @@ def test_two_files_have_two_names(one: str, other: str) -> None:
     assert encode_path(encode_path(one)) != encode_path(one) or encode_path(one) == one
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(folder=paths, path=paths)
 @example("x" * 99 + "/" + "y" * 99, ("z" * 99 + "/") * 4)
 @example(("x" * 95 + "/") * 5, "a" * 99)
