@@ -19,6 +19,8 @@ LIVE_SECONDS: Final = 300
 """A session whose host is not known is live for this long after its last call."""
 MAX_WALKED: Final = 10_000
 """Files below a folder, to find those whose names are encoded."""
+MANY: Final = 500
+"""Files of which most are looked up by their folders."""
 _UNKNOWN: Final = ("??", "!!")
 """Files that git does not know."""
 _OF_COMMANDS: Final = ("shell-", "option-")
@@ -155,7 +157,8 @@ def works(
     person, nor those whose last recorded change is committed. `names`: the resources that a path may be, a folder
     ending with a slash. Raises GitFailedError."""
     found = _Works(ledger, names, sessions, party)
-    by_path = {work.path: work for file in worktree.files for work in found.of(file)}
+    files = worktree.files if len(worktree.files) < MANY else [it for it in worktree.files if found.may_know(it.path)]
+    by_path = {work.path: work for file in files for work in found.of(file)}
     changes = {path: found.changes[path] for path, it in by_path.items() if not it.holds and it.status not in _UNKNOWN}
     for path in committed(worktree.root, changes):
         del by_path[path]
@@ -184,6 +187,24 @@ class _Works:
             if held.resource not in known or party.holds(known[held.resource]):  # shared: another's counts
                 known[held.resource] = held
         self.changes: dict[str, tuple[float, str | None]] = {}
+        self._knows = cache(self._look_below)
+
+    def may_know(self, path: str) -> bool:
+        """Whether a file may be held or have a recorded change: not if nothing in a folder around it was."""
+        return self._knows(os.path.dirname(path.rstrip("/")))
+
+    def _look_below(self, folder: str) -> bool:
+        above = os.path.dirname(folder)
+        if above == folder or not self._knows(above):
+            return above == folder
+        names = self._names(f"{folder}/")
+        return not names or any(
+            name in ("", "/")
+            or any(it.startswith(name) for it in (*self._files, *self._folders))
+            or self._cover(f"{name}_") is not None
+            or self._ledger.changed_below(name) != []
+            for name in names
+        )
 
     def of(self, file: DirtyFile) -> Iterator[FileWork]:
         """The works of others in a dirty file, or in an untracked folder."""
