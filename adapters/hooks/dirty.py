@@ -2,16 +2,25 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdlog.adapters.hooks.digests import MISSING, digest_of
 from holdlog.adapters.operating_system.location import LocationError, find_git
 
 GIT_SECONDS: Final = 2.0
-_FOLDERS: Final = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
+HUNG_SECONDS: Final = 4.0
+"""How long git is not asked again in a folder in which it took too long: a hook has no time for a second try."""
+_TOP: Final = "--show-toplevel"
+_FOLDERS: Final = ("rev-parse", "--path-format=absolute", _TOP, "--git-dir", "--git-common-dir")
 MAX_ARGUMENTS: Final = 250
 """Paths of one call of git: the arguments of a process have at most 2 MB (execve(2))."""
+_REFUSED: Final = (0, 128)
+"""Exit codes of git: it was able to answer, or it refuses, as outside of a repository."""
+_hung: dict[str, float] = {}
+"""Folders in which git took too long, and until when it is not asked there."""
 
 
 class GitFailedError(OSError):
@@ -48,16 +57,30 @@ def worktree_at(folder: str, options: Sequence[str] = ()) -> DirtyWorktree | Non
     return DirtyWorktree(root, git_folder, common, ())
 
 
+def repository_at(folder: str, options: Sequence[str] = ()) -> DirtyWorktree | None:
+    """The repository in which git runs outside of every worktree: a bare one, or the folder `.git`. Raises
+    GitFailedError."""
+    folders = ask_git(folder, options, *(it for it in _FOLDERS if it != _TOP))
+    lines = [os.path.realpath(os.fsdecode(it)) for it in (folders or b"").splitlines()]
+    if len(lines) != len(_FOLDERS) - 3:
+        return None
+    git_folder, common = lines
+    root = os.path.dirname(common) if os.path.basename(common) == ".git" else common
+    return DirtyWorktree(root, git_folder, common, ())
+
+
 def dirty_worktree(
     folder: str,
     options: Sequence[str] = (),
     pathspecs: Sequence[str] = (),
     ignored: bool = False,
     untracked: str = "normal",
+    worktree: DirtyWorktree | None = None,
 ) -> DirtyWorktree | None:
-    """The worktree as in `worktree_at`, and its dirty files below `pathspecs`. `ignored`: also the files that git
-    ignores. `untracked`: `no`, `normal` for folders in place of the files in them, or `all`. Raises GitFailedError."""
-    worktree = worktree_at(folder, options)
+    """The worktree as in `worktree_at`, which may be known, and its dirty files below `pathspecs`. `ignored`: also the
+    files that git ignores. `untracked`: `no`, `normal` for folders in place of the files in them, or `all`. Raises
+    GitFailedError."""
+    worktree = worktree or worktree_at(folder, options)
     if worktree is None:
         return None
     words = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]
@@ -68,25 +91,28 @@ def dirty_worktree(
 
 
 def committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -> set[str]:
-    """The files below `root` that were committed after their last change, whatever changed them since. `changes`: when,
-    in seconds UTC, and the SHA-256 of the content then, None for a removed file. Raises GitFailedError."""
+    """The files below `root` that were committed after their last change, whatever changed them since. `changes`: of
+    dirty files, when, in seconds UTC, and the SHA-256 of the content then, None for a removed file. Raises
+    GitFailedError."""
     if not changes:
         return set()
     since = f"--since=@{int(min(at for at, _ in changes.values()))}"
     words = ["log", since, "-z", "--format=%x01%ct", "--name-only", "--no-renames", "--diff-merges=first-parent"]
-    listed = ask_git(root, ["--literal-pathspecs"], *words, "--", *changes)
+    limits = [] if len(changes) > MAX_ARGUMENTS else [*changes]
+    listed = ask_git(root, ["--literal-pathspecs"], *words, "--", *limits)
     at, latest = 0, dict[str, int]()
     for token in (listed or b"").split(b"\0"):
         if token.startswith(b"\1"):
             at = int(token[1:])
         elif token:
             latest.setdefault(os.path.join(root, os.fsdecode(token.removeprefix(b"\n"))), at)
-    # Git knows seconds: in the second of the change, its content decides.
-    return {
-        path
-        for path, (changed, sha256) in changes.items()
-        if latest.get(path, 0) > changed or (latest.get(path) == int(changed) and _is_in_head(root, path, sha256))
-    }
+    found = set[str]()
+    for path, (changed, sha256) in changes.items():
+        is_later = latest.get(path, 0) > changed and digest_of(path) != (sha256 or MISSING)
+        # Git knows seconds, and may have committed an earlier content that was staged: then the content decides.
+        if is_later or (latest.get(path, 0) >= int(changed) and _is_in_head(root, path, sha256)):
+            found.add(path)
+    return found
 
 
 def _is_in_head(root: str, path: str, sha256: str | None) -> bool:
@@ -100,14 +126,20 @@ def ask_git(folder: str, options: Sequence[str], *words: str) -> bytes | None:
     """The output of git in a folder, with global options; None if it refuses, as outside of a repository. Raises
     GitFailedError."""
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *options, *words]
+    if time.monotonic() < _hung.get(folder, 0):
+        raise GitFailedError(f"git takes longer than {GIT_SECONDS:.0f} s")
     try:
         done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS)
     except subprocess.TimeoutExpired:
+        _hung.clear()
+        _hung[folder] = time.monotonic() + HUNG_SECONDS
         raise GitFailedError(f"git {words[0]} took longer than {GIT_SECONDS:.0f} s") from None
-    except (FileNotFoundError, NotADirectoryError):
-        return None  # there is no such folder, or no git
     except (OSError, ValueError) as error:
+        if not os.path.isdir(folder):
+            return None
         raise GitFailedError(f"git {words[0]} cannot be run ({type(error).__name__})") from None
+    if done.returncode not in _REFUSED:
+        raise GitFailedError(f"git {words[0]} failed (exit code {done.returncode})")
     return done.stdout if done.returncode == 0 else None
 
 

@@ -11,6 +11,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -18,7 +19,15 @@ from urllib.parse import quote
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.hooks.binding import folders_of_servers
 from holdlog.adapters.hooks.calls import MAX_PATHS, SHARED_SERVER, HookCall
-from holdlog.adapters.hooks.dirty import DirtyFile, DirtyWorktree, ask_git, dirty_worktree, worktree_at
+from holdlog.adapters.hooks.dirty import (
+    DirtyFile,
+    DirtyWorktree,
+    GitFailedError,
+    ask_git,
+    dirty_worktree,
+    repository_at,
+    worktree_at,
+)
 from holdlog.adapters.hooks.git import (
     GitAction,
     GitCommand,
@@ -54,6 +63,8 @@ from holdlog.adapters.operating_system.worktrees import find_repository
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
 UNTRACKED: Final = frozenset({"untracked", "ignored"})
+MAX_NAMED: Final = 1_000
+"""Files that remain for a command: no text names so many."""
 MAX_PLAIN: Final = 200
 """Characters of a path that is certainly named as it is called."""
 _ODD: Final = frozenset('%*?\\:"')
@@ -88,11 +99,11 @@ def actions_of(commands: Sequence[GitCommand]) -> list[GitAction]:
 
 
 def with_named(call: HookCall) -> HookCall:
-    """The call with the paths that its git commands name, which are guarded like those of any other write. Raises
-    GitFailedError."""
-    if not call.git:
+    """The call with the paths that its git commands name, which are guarded like those of any other write."""
+    try:
+        actions = actions_of(call.git)
+    except GitFailedError:  # who judges the commands learns it, too; what else the call changes is guarded
         return call
-    actions = actions_of(call.git)
     names = [name for action in actions for name in action.names] if call.event == "pre-edit" else []
     paths = tuple(dict.fromkeys([*call.paths, *names]))
     reports = call.reports or any(action.is_unknown for action in actions)
@@ -122,9 +133,11 @@ class GitFinding(NamedTuple):
 
 def findings(call: HookCall, source: Source) -> list[GitFinding]:
     """What the git commands of a call mean for others: nothing is empty. Raises GitFailedError, sqlite3.Error."""
-    found, pushed = list[GitFinding](), 0
+    found, pushed, at = list[GitFinding](), 0, cache(worktree_at)
     for action in actions_of(call.git):
-        worktree = worktree_at(action.folder, action.options)
+        worktree = at(action.folder, action.options)
+        if worktree is None and (action.stash or action.worktree or action.branch):
+            worktree = repository_at(action.folder, action.options)
         if worktree is None:
             continue  # git refuses
         with _source_at(worktree, source, call) as local:
@@ -180,7 +193,8 @@ class _Examined:
         is_wide = bool(action.kinds & UNTRACKED or action.tree)
         untracked = "no" if not is_wide else "all" if action.pathspecs else "normal"
         is_ignored = "ignored" in action.kinds or bool(action.tree)
-        found = dirty_worktree(action.folder, action.options, action.pathspecs, is_ignored, untracked)
+        limits = action.options, action.pathspecs
+        found = dirty_worktree(action.folder, *limits, is_ignored, untracked, self._worktree)
         dirty = [] if found is None else list(found.files)
         if action.shallow:
             dirty = [it for it in dirty if not it.path.endswith("/")]
@@ -197,7 +211,7 @@ class _Examined:
                 own += [it for it in self._below(file.path) if it not in paths]
             else:
                 own.append(file.path)
-        return [self._shown(it, it.path, it.status) for it in works], own
+        return [self._shown(it, it.path, it.status) for it in works], own[:MAX_NAMED]
 
     def _works(self, files: Sequence[DirtyFile]) -> list[FileWork]:
         source = self._source
