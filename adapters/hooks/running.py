@@ -26,6 +26,7 @@ from holdlog.adapters.hooks.calls import (
     is_denial,
     parse,
     read_json,
+    warning,
 )
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.problems import add_problem, is_new_problem
@@ -68,6 +69,7 @@ def run(words: Sequence[str]) -> int:
     """Run `holdlog hook [EVENT]`. Always returns 0."""
     event = words[0] if words else None
     files: HookFiles | None = None
+    call: HookCall | None = None
     given: object = None
     output: dict[str, Any] = {}
     try:
@@ -93,7 +95,8 @@ def run(words: Sequence[str]) -> int:
                 raise BadInputError("the input must be a JSON object")
     except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
         problem = _report(event, error, files)
-        output = warn_at_start(given, event, problem)
+        if not is_denial(output):
+            output = _warn(call, problem) if call is not None else warn_at_start(given, event, problem)
     if output:
         write_output(output)
     return 0
@@ -312,13 +315,22 @@ def _find_opted_in() -> UsedRepository | None:
 def warn_at_start(given: object, event: str | None, problem: str) -> dict[str, Any]:
     """The output for an agent whose session starts, that hooks do not guard it: few hosts show standard error. Empty
     later, because each edit would repeat it."""
+    if not isinstance(given, dict) or "tool_name" in given:  # its command may be what took too long
+        return {}
     try:
         call = parse(given, event)
     except ValueError:
         return {}
-    if call is None or call.event != "start":
-        return {}
-    return add_context(call, f"holdlog: your edits are not guarded, and you do not see what others hold: {problem}")
+    return {} if call is None else _warn(call, problem)
+
+
+def _warn(call: HookCall, problem: str) -> dict[str, Any]:
+    """As `warn_at_start`, or that a git command is not guarded: it may take away the work of all others."""
+    if call.event == "start":
+        return add_context(call, f"holdlog: your edits are not guarded, and you do not see what others hold: {problem}")
+    if call.event == "pre-edit" and call.git:
+        return warning(call, f"holdlog: {problem}; this git command is not guarded.")
+    return {}
 
 
 def _report(event: str | None, error: BaseException, files: HookFiles | None) -> str:
