@@ -115,6 +115,8 @@ def note_process(notes: Notes, call: HookCall, name: str, host: HostProcess | No
             pass  # its work is that of the session
         case "turn-end":
             notes.before.pop(call.agent, None)
+        case "post-edit" | "read":
+            pass  # of a call that ends after its session, as after /clear
         case _:
             notes.ended = [it for it in notes.ended if it not in (name, ALL)]
 

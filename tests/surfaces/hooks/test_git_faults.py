@@ -147,3 +147,14 @@ def test_repository_is_asked_once_for_its_folders_in_a_call(
     monkeypatch.setattr(dirty.subprocess, "run", counted)
     assert sides.bash("s-2", "git add own.py\n" * 20) == {}
     assert len([it for it in asked if "rev-parse" in it]) == 1
+
+
+def test_call_that_ends_after_its_session_does_not_revive_it(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.hook("s-1", "SessionEnd", reason="clear")
+    assert sides.denied("s-2", "git stash") == ""
+    late = {"tool_name": "Edit", "tool_input": {"file_path": str(sides.root / "src/b.py")}}
+    sides.hook("s-1", "PostToolUse", **late)
+    assert sides.denied("s-2", "git stash") == ""
+    sides.hook("s-1", "SessionStart", source="resume")
+    assert "src/a.py" in sides.denied("s-2", "git stash")
