@@ -18,6 +18,7 @@ MAX_CODE: Final = 20_000  # characters without here-documents: the parser is slo
 MAX_STEPS: Final = 50_000  # nodes of the syntax tree that are read, those of a loop each time; a glob counts 100
 MAX_WORDS: Final = 500  # words that a glob results in
 MAX_PATHS: Final = 1_000
+MAX_VALUE: Final = 4_096  # characters of a variable: A=$A$A doubles it
 UNPARSED: Final = "shell commands are not guarded: tree-sitter cannot be imported"
 TOO_LONG: Final = f"the command has more than {MAX_COMMAND:,} characters"
 TOO_COMPLEX: Final = "the command is too complex to be read"
@@ -200,7 +201,7 @@ def _value(shell: _Shell, name: str) -> str:
         parts = (shell["PWD"] or "").split("/")
         folders = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
         value = next((it for it in folders if os.path.exists(f"{it}/.git")), None)
-    if value is None:
+    if value is None or len(value) > MAX_VALUE:
         raise _UnclearError
     return value
 

@@ -230,6 +230,17 @@ def test_command_that_is_too_much_is_reported_with_its_problem(command: str, pro
     assert (reading.reports, reading.problem) == (True, problem)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "A=a; " + "A=$A$A; " * 22 + "rm $A",
+        "A=a; " + 'A="${A}$A"; ' * 22 + "rm $A",
+    ],
+)
+def test_value_that_doubles_again_and_again_is_unclear(command: str) -> None:
+    assert read_shell(command, "/work") == ((), (), True, "")
+
+
 def test_here_documents_are_not_parsed() -> None:
     command = "cat > a <<'EOF'\n" + "it's \"x $(y\n" * 75_000 + "EOF\nrm b"
     assert read_shell(command, "/") == (("/a", "/b"), (), False, "")
