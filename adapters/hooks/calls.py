@@ -172,7 +172,9 @@ def parse(given: object, event: str | None) -> HookCall | None:
     else:
         changed = Targets(tuple(named_path(tool_input) if tool or name else _plain_paths(tool_input)))
     if len(changed.paths) > MAX_PATHS:
-        raise BadInputError(f"at most {MAX_PATHS} files in one call")
+        if found != "pre-edit":
+            raise BadInputError(f"at most {MAX_PATHS} files in one call")
+        changed = changed._replace(paths=(), problem=f"a call names more than {MAX_PATHS:,} files")
     return HookCall(
         event=found,  # type: ignore[arg-type]  # one of EVENTS
         name=name or found,

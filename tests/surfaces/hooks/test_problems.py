@@ -47,6 +47,14 @@ def context_of(output: Any) -> str:
     return str(output["hookSpecificOutput"]["additionalContext"])
 
 
+def test_call_that_names_too_many_files_is_reported(hooks: Hooks) -> None:
+    edits = {"edits": [{"file_path": f"{number}.py"} for number in range(1_001)]}
+    output, err = hooks.run(claude("MultiEdit", edits))
+    assert context_of(output) == "holdlog: a call names more than 1,000 files, so this call is not guarded."
+    assert err == "holdlog hook: a call names more than 1,000 files; the edit is not guarded\n"
+    assert hooks.run(claude("MultiEdit", {"edits": edits["edits"][1:]})) == (None, "")
+
+
 def test_edit_that_names_no_file_is_reported_once_per_session(hooks: Hooks) -> None:
     output, err = hooks.run(claude("Edit", {"old_string": "1"}))
     assert context_of(output) == f"holdlog: {NO_FILE}, so this call is not guarded."
