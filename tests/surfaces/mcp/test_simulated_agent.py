@@ -701,6 +701,8 @@ async def test_agent_that_ignores_hints_only_reaches_goals_for_which_repeating_s
 
 
 WITHOUT_CASE: Final = {
+    "_NESTED": "needs a repository inside another one (tests/surfaces/hooks/test_repositories.py)",
+    "_READ_ONLY": "needs a store that cannot be written (tests/processes/test_read_only.py)",
     "_ALREADY": "the claim is granted, and it names no call",
     "_RESUMED": "the claim is granted, and it names no call",
     "_ELSEWHERE": "the claim is granted, and it names no call",

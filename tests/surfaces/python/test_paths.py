@@ -29,9 +29,9 @@ class Length(NamedTuple):
 
 AT_MOST: Final = {
     "set": Length(files=26, functions=63, returns=16, calls=160),
-    "get": Length(files=14, functions=28, returns=9, calls=48),
-    "history": Length(files=17, functions=35, returns=68, calls=290),
-    "claim and release": Length(files=38, functions=161, returns=148, calls=560),
+    "get": Length(files=14, functions=29, returns=9, calls=49),
+    "history": Length(files=18, functions=37, returns=74, calls=292),
+    "claim and release": Length(files=38, functions=164, returns=149, calls=561),
 }
 """A little more than measured. Lower them when a path gets shorter; a longer one needs a reason. Each read compares the
 file with the one that was opened (docs/decisions/0052-backup-and-restore.md): one file, two functions, four calls."""
