@@ -187,13 +187,13 @@ class _Works:
             if held.resource not in known or party.holds(known[held.resource]):  # shared: another's counts
                 known[held.resource] = held
         self.changes: dict[str, tuple[float, str | None]] = {}
-        self._knows = cache(self._look_below)
+        self._knows = cache(self._find_below)
 
     def may_know(self, path: str) -> bool:
         """Whether a file may be held or have a recorded change: not if nothing in a folder around it was."""
         return self._knows(os.path.dirname(path.rstrip("/")))
 
-    def _look_below(self, folder: str) -> bool:
+    def _find_below(self, folder: str) -> bool:
         above = os.path.dirname(folder)
         if above == folder or not self._knows(above):
             return above == folder

@@ -15,8 +15,8 @@ from tests.surfaces.hooks.test_git_guard import Terminals
 sides = test_git_guard.sides
 
 
-def said(sides: Terminals, command: str) -> str:
-    """What an agent is told about a command that is allowed."""
+def warned(sides: Terminals, command: str) -> str:
+    """What an agent reads about a command that is allowed."""
     output = sides.bash("s-2", command)
     assert output.get("permissionDecision") is None
     return str(output.get("additionalContext", ""))
@@ -30,25 +30,25 @@ def program(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_agent_is_told_when_git_is_not_found(
+def test_agent_is_warned_when_git_is_not_found(
     sides: Terminals,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sides.edit("s-1", "src/a.py", "x = 2\n")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "this git command is not guarded" in said(sides, "git stash")
+    assert "this git command is not guarded" in warned(sides, "git stash")
     assert "src/a.py is held by" in sides.denied("s-2", "git stash; echo > src/a.py")
 
 
-def test_agent_is_told_when_git_fails(
+def test_agent_is_warned_when_git_fails(
     sides: Terminals,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sides.edit("s-1", "src/a.py", "x = 2\n")
     monkeypatch.setenv("PATH", f"{program(tmp_path / 'bin', 'exit 3')}:/usr/bin:/bin")
-    assert "failed (exit code 3); this git command is not guarded" in said(sides, "git stash")
+    assert "failed (exit code 3); this git command is not guarded" in warned(sides, "git stash")
 
 
 def test_git_that_hangs_is_asked_once_and_the_rest_is_guarded(
@@ -61,7 +61,7 @@ def test_git_that_hangs_is_asked_once_and_the_rest_is_guarded(
     hanging = program(tmp_path / "bin", f'case "$*" in *core.fsmonitor*) echo >>{started}; exec sleep 60; esac')
     monkeypatch.setenv("PATH", f"{hanging}:/usr/bin:/bin")
     monkeypatch.setattr(dirty, "GIT_SECONDS", 0.2)
-    assert "this git command is not guarded" in said(sides, "git reset --hard")
+    assert "this git command is not guarded" in warned(sides, "git reset --hard")
     assert started.read_text() == "\n"
     assert "src/a.py is held by" in sides.denied("s-2", "git reset --hard; echo > src/a.py")
 
