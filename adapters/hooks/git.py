@@ -571,7 +571,7 @@ def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str]) ->
     files that remain for it, among those that the action concerns. Paths are best absolute: they are shown, and named
     in commands, relative to the folder of the command."""
     live = [work for work in works if work.is_live]
-    start, listed = f"holdlog: {_shown(action.name)}", _list(live or works, action.folder)
+    start, listed = f"holdlog: {shorten(action.name)}", _list(live or works, action.folder)
     if not live:
         text = f"{start} takes in changes of an ended session: {listed}."
         return Judgement(False, text) if works and action.effect == "includes" else None
@@ -613,7 +613,7 @@ def _spec(path: str, excludes: bool = False) -> str:
 
 def _list(works: Sequence[OthersWork], folder: str) -> str:
     parts = [
-        f"{_shown(_relative(work.path, folder))} ({_shown(work.agent)}, for {_duration(work.seconds)})"
+        f"{shorten(_relative(work.path, folder))} ({shorten(work.agent)}, for {format_duration(work.seconds)})"
         for work in works[:MAX_LISTED]
     ]
     return ", ".join(parts) + (f" and {len(works) - MAX_LISTED} more" if len(works) > MAX_LISTED else "")
@@ -629,12 +629,14 @@ def _quote(word: str) -> str:
     return shlex.quote(word)
 
 
-def _shown(text: str) -> str:
+def shorten(text: str) -> str:
+    """A name as texts show it: printable, and of at most `MAX_SHOWN` characters."""
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
-def _duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
+    """How long something lasts, never negative."""
     if seconds < 90:
         return f"{max(seconds, 0):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -8,6 +8,7 @@ from typing import Final
 
 from holdlog.adapters.api.claims.files import FileChange
 from holdlog.adapters.api.values.responses import Lost
+from holdlog.adapters.hooks.git import MAX_LISTED, format_duration, shorten
 from holdlog.adapters.hooks.holder import HookAgent
 from holdlog.adapters.policy.policy import PathRule
 from holdlog.adapters.runtime.engine import Engine
@@ -16,9 +17,6 @@ from holdlog.domain.names import acts_for
 from holdlog.domain.refusals import Hold
 from holdlog.domain.times import utc
 
-MAX_SHOWN: Final = 80
-"""Characters of a name."""
-MAX_LISTED: Final = 3
 WAIT: Final = 50
 """Seconds that the suggested call waits."""
 
@@ -45,34 +43,34 @@ def describe_warning(engine: Engine, hold: Hold, rule: PathRule, name: str) -> s
 
 def describe_elsewhere(engine: Engine, resource: str, others: Sequence[tuple[str, str]]) -> str:
     """Who edits the same file in other workspaces. `others`: the workspaces and the holders."""
-    listed = _listed([f"{_shown(agent)} in {_shown(workspace)}" for workspace, agent in others])
-    name = _shown(engine.requests.rules.spell(resource))
+    listed = _listed([f"{shorten(agent)} in {shorten(workspace)}" for workspace, agent in others])
+    name = shorten(engine.requests.rules.spell(resource))
     return f"holdlog: {name} is also claimed by {listed}: another copy of the file. Coordinate before you merge."
 
 
 def describe_human(name: str, rule: PathRule) -> str:
     """That only a person may change a file. `name`: its path as the agent knows it."""
     return (
-        f"holdlog: only a person may change {_shown(name)} ({rule.source}). Describe the change that you need to your"
+        f"holdlog: only a person may change {shorten(name)} ({rule.source}). Describe the change that you need to your"
         " user instead."
     )
 
 
 def describe_unexamined(name: str) -> str:
     """That a folder may contain files that only a person may change."""
-    return f"holdlog: {_shown(name)} has too many files to look for those that only a person may change."
+    return f"holdlog: {shorten(name)} has too many files to look for those that only a person may change."
 
 
 def _describe_hold(engine: Engine, hold: Hold, name: str) -> str:
     """Who holds it, and until when. `name`: of the agent that reads this."""
     rules = engine.requests.rules
     held_for = (rules.moment().at - hold.claimed_at) / SECOND
-    what, who = _shown(rules.spell(hold.covered_by or hold.resource)), _who(hold.held_by, name)
-    left = _duration(hold.expires_in / SECOND)
+    what, who = shorten(rules.spell(hold.covered_by or hold.resource)), _who(hold.held_by, name)
+    left = format_duration(hold.expires_in / SECOND)
     if hold.in_line:
         return f"{what} is reserved for {who}, who waited for it, for at most {left}"
     # A clock that was set back would place the claim in the future.
-    since = f" since {utc(hold.claimed_at):%H:%M:%S} UTC ({_duration(held_for)})" if held_for >= 0 else ""
+    since = f" since {utc(hold.claimed_at):%H:%M:%S} UTC ({format_duration(held_for)})" if held_for >= 0 else ""
     if hold.session_ended:
         return f"{what} is held by {who}{since}, whose process has ended; it becomes free in {left}"
     return f"{what} is held by {who}{since}; the claim expires in {left} unless it is renewed"
@@ -81,13 +79,13 @@ def _describe_hold(engine: Engine, hold: Hold, name: str) -> str:
 def _who(agent: str, name: str) -> str:
     """Another agent, or another session of the same name. `name`: of the agent that reads this."""
     if agent == name:
-        return f"another session named {_shown(agent)}"
-    return f"your sub-agent {_shown(agent)}" if acts_for(agent, name) else _shown(agent)
+        return f"another session named {shorten(agent)}"
+    return f"your sub-agent {shorten(agent)}" if acts_for(agent, name) else shorten(agent)
 
 
 def describe_stale(engine: Engine, resource: str, change: FileChange | None, name: str) -> str:
     """Who changed a file since the agent read it. Contains nothing of its content. `name`: of the agent."""
-    shown = _shown(engine.requests.rules.spell(resource))
+    shown = shorten(engine.requests.rules.spell(resource))
     if change is None:
         return f"holdlog: {shown} changed since you read it, by a program or a person; read it again if you rely on it."
     verb = "changed" if change.sha256 else "removed"
@@ -101,7 +99,7 @@ def describe_changed(engine: Engine, changed: Sequence[tuple[str, str]]) -> str:
     """That files of others changed while a command ran. `changed`: resources and their holders."""
     if not changed:
         return ""
-    names = _listed([f"{_shown(engine.requests.rules.spell(it))} (held by {_shown(agent)})" for it, agent in changed])
+    names = _listed([f"{shorten(engine.requests.rules.spell(it))} (held by {shorten(agent)})" for it, agent in changed])
     return f"holdlog: {names} changed while your command ran. The holder is informed; do not change it again."
 
 
@@ -109,13 +107,13 @@ def describe_news(engine: Engine, news: Sequence[tuple[str, str]]) -> str:
     """That commands of others changed what the agent holds. `news`: resources, and the agents of the commands."""
     if not news:
         return ""
-    names = _listed([f"{_shown(engine.requests.rules.spell(it))} (by {_shown(agent)})" for it, agent in news])
+    names = _listed([f"{shorten(engine.requests.rules.spell(it))} (by {shorten(agent)})" for it, agent in news])
     return f"holdlog: while you hold it, a command of another session changed {names}; read it again."
 
 
 def describe_settings(name: str) -> str:
     """That a file runs hooks. `name`: its path as the agent knows it."""
-    return f"holdlog: {_shown(name)} runs the hooks that guard files, so a person must agree to this change."
+    return f"holdlog: {shorten(name)} runs the hooks that guard files, so a person must agree to this change."
 
 
 def describe_session(
@@ -123,16 +121,16 @@ def describe_session(
 ) -> str:
     """What the agent lost, who waits for it, and what it holds; empty if there is nothing to report. `notice`: as in
     PolicyInForce."""
-    parts = [f"your agent name is {_shown(agent.name)}; hooks claim the files that you edit"] if is_start else []
+    parts = [f"your agent name is {shorten(agent.name)}; hooks claim the files that you edit"] if is_start else []
     held = _spelled(agent)
     parts += _lost(losses, held, agent.name)
     if agent.waiting:
         parts.append(f"waiting for you: {_waiters(agent)}")
     if held:
-        parts.append(f"you hold {_listed(list(map(_shown, held)))}")
+        parts.append(f"you hold {_listed(list(map(shorten, held)))}")
     if failures:
         parts.append(
-            f"{len(failures)} hook call{'s' if len(failures) > 1 else ''} failed, the last: {_shown(failures[-1])}"
+            f"{len(failures)} hook call{'s' if len(failures) > 1 else ''} failed, the last: {shorten(failures[-1])}"
         )
     if notice is not None:
         parts.append(f"{notice} (holdlog doctor shows why)")
@@ -149,14 +147,14 @@ def _lost(losses: Sequence[Lost], held: Collection[str], name: str) -> list[str]
     """What a person took, with the command that shows the reason, and what else was lost and is not held again."""
     taken = [it.resource for it in losses if it.why == "forced"]
     lost = [
-        f"{_shown(it.resource)}{f' (now {_who(it.held_by, name)})' if it.held_by else ''}"
+        f"{shorten(it.resource)}{f' (now {_who(it.held_by, name)})' if it.held_by else ''}"
         for it in losses
         if it.why != "forced" and it.resource not in held
     ]
     parts = []
     if taken:
-        command = f"holdlog history {_shown(shlex.quote(taken[0]))}"
-        parts.append(f"a person took {_listed(list(map(_shown, taken)))} (run: {command})")
+        command = f"holdlog history {shorten(shlex.quote(taken[0]))}"
+        parts.append(f"a person took {_listed(list(map(shorten, taken)))} (run: {command})")
     if lost:
         parts.append(f"lost {_listed(lost)}")
     return parts
@@ -174,20 +172,9 @@ def describe_waiting(agent: HookAgent) -> str:
 
 def _waiters(agent: HookAgent) -> str:
     spell = agent.engine.requests.rules.spell
-    return _listed(sorted({f"{_who(it.agent, agent.name)} ({_shown(spell(it.resource))})" for it in agent.waiting}))
+    return _listed(sorted({f"{_who(it.agent, agent.name)} ({shorten(spell(it.resource))})" for it in agent.waiting}))
 
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
     return ", ".join(names[:MAX_LISTED]) + more
-
-
-def _shown(text: str) -> str:
-    text = "".join(it if it.isprintable() else "?" for it in text)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(0, seconds):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

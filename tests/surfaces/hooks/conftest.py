@@ -17,8 +17,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in list(os.environ):
         if name.startswith("HOLDLOG_") or name == "CLAUDE_PROJECT_DIR":
             monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / ".holdlog"
+    project = tmp_path / "project"  # around it are no repositories of other tests
+    project.mkdir()
+    monkeypatch.chdir(project)
+    folder = project / ".holdlog"
     folder.mkdir()
     with_claim(folder / "state.db", "held.py", "ann")
     return folder / "state.db"
