@@ -26,6 +26,7 @@ PATHS: Final = ("a.py",)
 CONTENTS: Final = tuple("x" * length for length in range(1, 4))
 """Each of another size: the clock of a file system may be too coarse to tell two writes apart."""
 COMMITTED: Final = "committed"
+NEWS: Final = "while you hold it, a command of another session changed a.py"
 
 agents = st.sampled_from([("s-1", ""), ("s-1", "sub"), ("s-2", ""), ("s-2", "sub")])
 sessions = st.sampled_from(["s-1", "s-2"])
@@ -51,6 +52,8 @@ class StaleReads(RuleBasedStateMachine):
         self.before = os.getcwd()
         self.files: dict[str, str | None] = dict.fromkeys(PATHS, COMMITTED)
         self.known: dict[tuple[Agent, str], Known] = {}
+        self.has_reported = False
+        """Whether a command has changed a file that another agent holds, which that agent learns at its next call."""
 
     @initialize()
     def make_repository(self) -> None:
@@ -147,13 +150,21 @@ class StaleReads(RuleBasedStateMachine):
 
     @rule(agent=agents)
     def format_all(self, agent: Agent) -> None:
-        """A command whose effect cannot be read off it."""
+        """A command whose effect cannot be read off it. What it changes of a file that another agent holds is compared
+        and recorded, and the agent learns that."""
         given = {"tool_name": "Bash", "tool_input": {"command": "ruff format $(git ls-files)"}}
-        assert self.hook("PreToolUse", agent, **given) == {}
+        news = {"hookEventName": "PreToolUse", "additionalContext": mock.ANY} if self.has_reported else {}
+        output = self.hook("PreToolUse", agent, **given)
+        assert output in ({}, news), output
+        assert NEWS in output.get("additionalContext", NEWS)
         for path, content in self.files.items():
             if content is not None:
                 self.write(path, "formatted\n")
-        self.hook("PostToolUse", agent, **given)
+        report = self.hook("PostToolUse", agent, **given).get("additionalContext", "")
+        if "changed while your command ran" in report:
+            self.has_reported = True
+            for (other, _), theirs in self.known.items():
+                theirs.is_stale |= other[0] != agent[0]
 
 
 def run_machine(monkeypatch: pytest.MonkeyPatch, examples: int, steps: int, new: bool = False) -> None:
