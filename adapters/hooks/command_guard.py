@@ -17,6 +17,7 @@ from holdlog.adapters.hooks.guarding import GitFinding, Source, findings, party_
 from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.hooks.ledger import ReaderLedger
 from holdlog.adapters.hooks.notes import ALL, HookFiles, Notes
+from holdlog.adapters.hooks.problems import describe_unguarded_git
 from holdlog.adapters.hooks.session import main_of, name_of
 from holdlog.adapters.hooks.texts import describe_changed, describe_news
 from holdlog.adapters.hooks.works import Sessions
@@ -51,7 +52,7 @@ class CommandGuard:
             found = findings(self._call, source) if self._call.git else []
         except (GitFailedError, sqlite3.Error) as error:
             self._files.record_failure("pre-edit", str(error))
-            warnings.append(f"holdlog: {error}; this git command is not guarded.")
+            warnings.append(describe_unguarded_git(str(error)))
             return None
         for finding in found:
             mode = policy_at(finding.root).policy.git

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -85,9 +85,14 @@ def dirty_worktree(
         return None
     words = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]
     words += [f"--untracked-files={untracked}", *(["--ignored=traditional"] if ignored else [])]
-    entries = filter(None, (ask_git(folder, options, *words, "--", *pathspecs) or b"").split(b"\0"))
-    files = (DirtyFile(os.path.join(worktree.root, os.fsdecode(it[3:])), os.fsdecode(it[:2])) for it in entries)
-    return worktree._replace(files=tuple(files))
+    listed = ask_git(folder, options, *words, "--", *pathspecs) or b""
+    return worktree._replace(files=tuple(_parse_status(listed, worktree.root)))
+
+
+def _parse_status(listed: bytes, root: str) -> Iterator[DirtyFile]:
+    """The output of `git status --porcelain -z --no-renames`: two letters, a space and a name below `root`."""
+    for entry in filter(None, listed.split(b"\0")):
+        yield DirtyFile(os.path.join(root, os.fsdecode(entry[3:])), os.fsdecode(entry[:2]))
 
 
 def committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -> set[str]:
@@ -165,9 +170,9 @@ def _dirty(root: Path, paths: Sequence[str]) -> set[str]:
         listed = None
     if listed is None:
         return set(paths)
-    top, known, found = os.path.realpath(root), set(paths), set[str]()
-    for line in filter(None, listed.split(b"\0")):
-        name = Path(top, os.fsdecode(line[3:]))  # after two letters and a space
+    known, found = set(paths), set[str]()
+    for file in _parse_status(listed, os.path.realpath(root)):
+        name = Path(file.path)
         changed = known.intersection(map(str, (name, *name.parents)))
         if not changed:
             return known

@@ -352,13 +352,13 @@ def quick_names(ledger: LeaseFile, folder: Path) -> Callable[[str], list[str]]:
     repository = find_repository(folder, avoided_folders(os.environ))
     roots = {} if repository is None else {str(root): name for name, root in repository.linked().roots.items()}
     main = repository.main if repository is not None else project_root(os.environ, folder)
-    known = {quote(os.fsencode(name), safe="!$&'()*+,;=@") for name in roots.values()}
+    called = {root: quote(os.fsencode(name), safe="!$&'()*+,;=@") for root, name in roots.items()}
+    known = {*called.values()}
     known |= {f"worktrees%2F{name}" for name in known}
     more = [f"file://{name}/" for name in ledger.workspaces() if name not in known]
     starts = {f"{main}/": ["", *more]} if main is not None else {}
-    for root, name in roots.items():
-        called = quote(os.fsencode(name), safe="!$&'()*+,;=@")
-        starts[f"{root}/"] = [f"file://{called}/", f"file://worktrees%2F{called}/", "", *more]
+    for root, name in called.items():
+        starts[f"{root}/"] = [f"file://{name}/", f"file://worktrees%2F{name}/", "", *more]
 
     def names(path: str) -> list[str]:
         return [

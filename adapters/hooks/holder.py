@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from holdlog.adapters.api.claims.files import BY_COMMAND, FileChange, change_by_another
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.notes import HookClaim
+from holdlog.adapters.hooks.works import is_over_http
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.claims.commands import RecordFileChange, Sweep
@@ -111,9 +112,7 @@ class Holder:
             return False
         if holder.session in self.sessions:
             return holder.agent not in others
-        # An agent whose MCP calls go to a server over HTTP has a session of that server, or none.
-        is_over_http = holder.session is None or holder.session.startswith(("mcp-", "meta-"))
-        return hold.same_name and self.session.startswith("hook-") and is_over_http
+        return hold.same_name and self.session.startswith("hook-") and is_over_http(holder.session)
 
     def record_change(self, path: str, agent: str, sha256: str | None, by_command: bool = False) -> None:
         """Record that the agent changed a file; nothing if it is in no workspace. `by_command`: by a shell command that

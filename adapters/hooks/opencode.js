@@ -132,7 +132,7 @@ const setup = async (ctx) => {
     const [start] = contexts.get(sessionID) ?? []
     contexts.set(sessionID, isStart ? [text] : [start, text])
   })
-  // Requests are made anew from the stored messages, so each of them gets the text again.
+  // The host builds each request from the stored messages again, so each of them gets the text again.
   await ctx.session.hook("context", ({ sessionID, system }) => {
     const text = (contexts.get(sessionID) ?? []).filter(Boolean).join("\n")
     if (text) system.push({ type: "text", text })

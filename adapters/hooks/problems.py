@@ -29,6 +29,11 @@ def is_new_problem(call: HookCall, files: HookFiles) -> bool:
     return True
 
 
+def describe_unguarded_git(problem: str) -> str:
+    """That a git command is not guarded, which may take away the work of all others."""
+    return f"holdlog: {problem}; this git command is not guarded."
+
+
 def add_problem(call: HookCall, output: dict[str, Any]) -> dict[str, Any]:
     """The output for the host with a warning that the call is not guarded."""
     end = "" if "not guarded" in call.problem else ", so this call is not guarded"

@@ -29,7 +29,7 @@ from holdlog.adapters.hooks.calls import (
     warning,
 )
 from holdlog.adapters.hooks.notes import HookFiles, Notes
-from holdlog.adapters.hooks.problems import add_problem, is_new_problem
+from holdlog.adapters.hooks.problems import add_problem, describe_unguarded_git, is_new_problem
 from holdlog.adapters.hooks.reads import Reads, read_now
 from holdlog.adapters.hooks.repositories import (
     POLICY_FILE,
@@ -329,7 +329,7 @@ def _warn(call: HookCall, problem: str) -> dict[str, Any]:
     if call.event == "start":
         return add_context(call, f"holdlog: your edits are not guarded, and you do not see what others hold: {problem}")
     if call.event == "pre-edit" and call.git:
-        return warning(call, f"holdlog: {problem}; this git command is not guarded.")
+        return warning(call, describe_unguarded_git(problem))
     return {}
 
 

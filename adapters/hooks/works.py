@@ -25,8 +25,12 @@ _UNKNOWN: Final = ("??", "!!")
 """Files that git does not know."""
 _OF_COMMANDS: Final = ("shell-", "option-")
 """How the sessions of commands begin: no process of holdlog keeps them alive."""
-_OVER_HTTP: Final = ("mcp-", "meta-")
-"""How the sessions of agents begin whose tools are reached over HTTP."""
+
+
+def is_over_http(session: str | None) -> bool:
+    """Whether a session may be that of an agent whose tools are reached over HTTP: it has one of that server, or none,
+    and another one for its hooks."""
+    return session is None or session.startswith(("mcp-", "meta-"))
 
 
 class Ledger(Protocol):
@@ -54,9 +58,8 @@ class Party(NamedTuple):
             return False
         if held.session in self.sessions:
             return held.agent == self.agent if self.is_shared else held.agent not in self.others
-        # As in Holder.is_own: an agent whose tools are reached over HTTP has a session there, or none.
-        is_over_http = held.session is None or held.session.startswith(_OVER_HTTP)
-        return held.agent == self.agent and is_over_http and any(it.startswith("hook-") for it in self.sessions)
+        is_named = held.agent == self.agent and any(it.startswith("hook-") for it in self.sessions)
+        return is_named and is_over_http(held.session)
 
     def is_own(self, session: str, agent: str) -> bool:
         """Whether the agent of a session belongs to the party."""

@@ -1,4 +1,4 @@
-"""What a shell command does to files: what is certain, what is compared afterwards, and what is none of either."""
+"""What a shell command does to files: what is certain, what is compared afterwards, and what is neither."""
 
 import re
 import subprocess
