@@ -65,11 +65,7 @@ def add_commit(commands: Commands, store: argparse.ArgumentParser, locations: ar
 
 
 class _Refusal(Exception):
-    """Nothing was committed. `output`: of git and its hooks."""
-
-    def __init__(self, message: str, output: str = "") -> None:
-        super().__init__(message)
-        self.output = output
+    """Nothing was committed, because of what the session has changed. The message is one line."""
 
 
 def _run(options: argparse.Namespace) -> int:
