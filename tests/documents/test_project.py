@@ -101,7 +101,7 @@ def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
 
 def test_the_sdist_has_every_file_and_folder_of_the_root(root_entries: set[str]) -> None:
     included = PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
-    assert set(included) == root_entries
+    assert set(included) == root_entries - {"next"}  # release 0.2, a project of its own
 
 
 def test_lock_image_and_deployment_have_the_version_of_the_project() -> None:

@@ -1,0 +1,1 @@
+"""Operations, engine, stores and surfaces."""

@@ -1,0 +1,1 @@
+"""Views, folded from the log."""
