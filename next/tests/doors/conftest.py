@@ -90,6 +90,14 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
 
 
 @pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """The empty folder that commands and servers run in. It is no git repository."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
 def db(tmp_path: Path) -> Path:
     """The file of a store that does not exist yet."""
     return tmp_path / "state.db"
@@ -114,7 +122,7 @@ def open_store(kind: str, request: pytest.FixtureRequest) -> Iterator[Callable[.
 
         def open_one(**options: Any) -> Any:
             store = Blocking(place, **options) if kind == "async" else holdlog.StateStore(place, **options)
-            handles.callback(store.close)
+            handles.callback(store.stop if kind == "async" else store.close)
             return old.store(store)
 
         yield open_one
@@ -126,24 +134,24 @@ def store(open_store: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def command(db: Path) -> Callable[..., Done]:
-    """Runs `holdlog …` on the test's store. Options as of `programs.run`."""
+def command(db: Path, work: Path) -> Callable[..., Done]:
+    """Runs `holdlog …` on the test's store, in `work`. Options as of `programs.run`."""
 
     def call(*words: str | Path, **options: Any) -> Done:
         env = {"HOLDLOG_DB": str(db)} | options.pop("env", {})
-        return run(*words, env=env, **options)
+        return run(*words, env=env, **{"cwd": work} | options)
 
     return call
 
 
 @pytest.fixture
-def stdio(db: Path) -> Iterator[Callable[..., Stdio]]:
-    """Starts a stdio server on the test's store, with options; `era`, `prefix`, `env` and `cwd` as of `Stdio`."""
+def stdio(db: Path, work: Path) -> Iterator[Callable[..., Stdio]]:
+    """Starts a stdio server on the test's store, in `work`, with options. `more` as of `Stdio`."""
     clients = list[Stdio]()
 
     def start(*options: str | Path, **more: Any) -> Stdio:
         where = () if "--db" in options else ("--db", db)
-        clients.append(Stdio(*where, *options, **more))
+        clients.append(Stdio(*where, *options, **{"cwd": work} | more))
         return clients[-1]
 
     yield start

@@ -3,6 +3,7 @@
 At most 250 lines: what differs by more than a name is marked with `changes_in_02`.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -35,7 +36,15 @@ def words(*given: str) -> list[str]:
     if not OLD:
         return list(given)
     is_server = given[:1] == ("serve",)
+    given = tuple(_without_values(given))
     return [it if is_server and it in _SERVER_OPTIONS else _OPTIONS.get(it, it) for it in given]
+
+
+def _without_values(given: tuple[str, ...]) -> Iterator[str]:
+    """`--open-tokens N` had no number, and `--space-bytes B` did not exist."""
+    for before, word in zip(("", *given), given, strict=False):
+        if before not in ("--open-tokens", "--space-bytes") and word != "--space-bytes":
+            yield word
 
 
 def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
@@ -45,4 +54,16 @@ def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, di
 
 def store(opened: Any) -> Any:
     """A handle of the library with the method names of 0.2."""
-    return opened
+    return _Store(opened) if OLD else opened
+
+
+class _Store:
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened, {"list": "list_records"}.get(name, name))
+
+    def status(self, resource: str | None = None, **options: Any) -> Any:
+        """Without a resource, the board."""
+        return self._opened.board(**options) if resource is None else self._opened.status(resource, **options)

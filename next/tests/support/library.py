@@ -43,8 +43,9 @@ class Blocking:
         else:
             self.wait(block.__aexit__(None, None, None))
 
-    def close(self) -> None:
-        self.wait(_awaited(self._store.close, (), {}))
+    def stop(self) -> None:
+        """Close the store and end the event loop."""
+        self.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE)
         self._loop.close()

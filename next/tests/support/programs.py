@@ -55,6 +55,16 @@ def run(*words: str | Path, stdin: str = "", env: Mapping[str, str] | None = Non
     return Done(process.returncode, process.stdout, process.stderr)
 
 
+def python(text: str, *arguments: str | Path, cwd: Path | None = None) -> list[str]:
+    """The lines that a program prints, which must end well and say nothing on stderr."""
+    command = [sys.executable, "-c", text, *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout.splitlines()
+
+
 class HttpServer:
     """`holdlog serve --transport http` on a free port. `url` has no slash at its end; `log` is what stderr shows."""
 
