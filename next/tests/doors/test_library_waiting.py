@@ -1,0 +1,200 @@
+"""The library's waits: watch a key, wait for a resource, follow events. On every kind of store, across handles and
+processes."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+import holdlog
+from tests.doors.conftest import both_stores
+from tests.support.library import in_thread
+from tests.support.programs import python
+from tests.support.waiting import until
+
+
+def put(store, value=1, key="k", **options):
+    return store.set("n", key, value, updated_by="ann", **options)
+
+
+def watch(store, since_version, timeout_seconds=40):
+    return store.watch("n", "k", since_version, timeout_seconds=timeout_seconds)
+
+
+def is_waiting(background):
+    """Whether the call still waits after the store had time to answer it."""
+    with contextlib.suppress(AssertionError):
+        until(lambda: not background.is_running, within=0.15)
+    return background.is_running
+
+
+CHANGES = {
+    "a write": lambda store: put(store, 2),
+    "an update": lambda store: store.update("n", "k", increment=1, updated_by="ann"),
+    "a transaction": lambda store: store.transact(
+        [{"op": "set", "namespace": "n", "key": "k", "value": 2}], updated_by="ann"
+    ),
+    "a deletion": lambda store: store.delete("n", "k", deleted_by="bob"),
+    "a cleared namespace": lambda store: store.clear_namespace("n", deleted_by="bob"),
+}
+
+
+def test_every_change_of_the_key_ends_a_watch(store):
+    for name, change in CHANGES.items():
+        version = put(store).version
+        watching = in_thread(watch, store, version)
+        assert is_waiting(watching), name
+        put(store, 1, "other")
+        change(store)
+        found = watching.result()
+        deleted = name in ("a deletion", "a cleared namespace")
+        assert (found.status, found.version) == ("deleted" if deleted else "ok", version + 1)
+        assert (found.deleted_by == "bob") if deleted else (found.value == 2)
+
+
+def test_watch_returns_earlier_changes_at_once(store):
+    put(store, 1)
+    put(store, 2)
+    assert (watch(store, 1).value, watch(store, 0).version) == (2, 2)
+    store.delete("n", "k", deleted_by="bob")
+    assert watch(store, 1).status == "deleted"
+
+
+def test_watch_from_version_0_waits_until_the_key_exists(store):
+    for before in (lambda: None, lambda: store.delete("n", "k", deleted_by="bob")):
+        before()
+        watching = in_thread(watch, store, 0)
+        assert is_waiting(watching)
+        version = put(store, 1).version
+        assert watching.result().version == version
+
+
+def test_watch_from_a_future_version_waits_for_it(store):
+    put(store, 1)
+    watching = in_thread(watch, store, 2)
+    assert is_waiting(watching)
+    put(store, 2)
+    assert is_waiting(watching)
+    put(store, 3)
+    assert watching.result().value == 3
+
+
+def test_watch_times_out_with_the_version_it_waited_from(store):
+    put(store, 1)
+    timeout = watch(store, 1, timeout_seconds=0.02)
+    assert (timeout.status, timeout.since_version) == ("timeout", 1)
+    assert 0.02 <= timeout.elapsed_seconds < 10
+    assert not timeout
+    assert timeout.hint
+
+
+def test_expiry_of_a_value_ends_a_watch(store):
+    put(store, 1, ttl_seconds=0.3)
+    assert watch(store, 1).status == "deleted"
+
+
+def test_one_change_wakes_all_its_watchers(store):
+    watchers = [in_thread(watch, store, 0) for _ in range(10)]
+    put(store, 1)
+    assert {it.result().version for it in watchers} == {1}
+
+
+def test_release_ends_a_wait_and_names_the_last_holder(store):
+    store.claim("custom://x", agent="ann")
+    waiting = in_thread(store.wait, "custom://x", timeout_seconds=40)
+    assert is_waiting(waiting)
+    store.release("custom://x", agent="ann", outcome="modified", note="renamed parse()")
+    done = waiting.result()
+    assert (done.status, done.previous_holder, done.previous_outcome) == ("available", "ann", "modified")
+    assert (done.previous_note, done.elapsed_seconds < 30) == ("renamed parse()", True)
+
+
+def test_wait_for_a_free_resource_returns_and_of_a_held_one_times_out(store):
+    assert store.wait("custom://x", timeout_seconds=0).status == "available"
+    store.claim("custom://x", agent="ann")
+    timeout = store.wait("custom://x", timeout_seconds=0)
+    assert (timeout.status, timeout.held_by, bool(timeout)) == ("timeout", "ann", False)
+
+
+def test_no_wake_up_is_lost_in_a_hundred_races(store):
+    for number in range(100):
+        watching = in_thread(watch, store, number)
+        put(store, number)
+        assert watching.result().version == number + 1
+
+
+def test_events_wait_for_the_next_one(store):
+    put(store, 1)
+    waiting = in_thread(store.events, after=1, namespace="n", wait_seconds=40)
+    assert is_waiting(waiting)
+    store.set("other", "k", 1, updated_by="ann")
+    put(store, 2)
+    assert [(it.position, it.value) for it in waiting.result().events] == [(3, 2)]
+    empty = store.events(after=3, wait_seconds=0.02)
+    assert (empty.events, empty.next_position) == ([], 3)
+
+
+def test_closing_the_store_ends_its_waits(store):
+    watching = in_thread(watch, store, 0)
+    assert is_waiting(watching)
+    store.close()
+    with pytest.raises(holdlog.HoldlogError, match="closed"):
+        watching.result()
+
+
+@both_stores
+def test_change_through_another_handle_ends_waits(open_store):
+    mine, other = open_store(), open_store()
+    other.claim("custom://x", agent="ann")
+    waits = in_thread(watch, mine, 0), in_thread(mine.wait, "custom://x", timeout_seconds=40)
+    assert all(is_waiting(it) for it in waits)
+    put(other, 1)
+    other.release("custom://x", agent="ann")
+    assert [it.result().status for it in waits] == ["ok", "available"]
+
+
+OTHER_PROCESS = """
+import sys, holdlog
+with holdlog.StateStore(sys.argv[1]) as store:
+    store.set("n", "k", 1, updated_by="bob")
+    answer = store.watch("n", "answer", 0, timeout_seconds=40)
+    print(answer.value)
+"""
+
+
+@both_stores
+def test_waits_work_between_processes_in_both_directions(open_store, kind, request):
+    store = open_store()
+    place = request.getfixturevalue("postgres" if kind == "postgres" else "db")
+    watching = in_thread(watch, store, 0)
+    other = in_thread(python, OTHER_PROCESS, place)
+    assert watching.result().updated_by == "bob"
+    put(store, "heard", "answer")
+    assert other.result() == ["heard"]
+
+
+# --- coroutines
+
+
+async def test_cancelled_watch_leaves_the_store_usable(db):
+    async with holdlog.AsyncStateStore(db) as store:
+        watching = asyncio.create_task(store.watch("n", "k", 0, timeout_seconds=40))
+        await asyncio.wait([watching], timeout=0.05)
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+        await store.set("n", "k", 1, updated_by="ann")
+        assert (await store.get("n", "k")).value == 1
+
+
+async def test_coroutines_share_a_store_while_others_wait(db):
+    async with holdlog.AsyncStateStore(db) as store:
+        watching = [asyncio.create_task(store.watch("n", f"{it}", 0, timeout_seconds=40)) for it in range(100)]
+        await asyncio.gather(*(store.set("n", f"{it}", it, updated_by="ann") for it in range(100)))
+        assert [it.value for it in await asyncio.gather(*watching)] == list(range(100))
+
+        async def count():
+            await store.update("n", "n", lambda value: (value or 0) + 1, updated_by="ann")
+
+        await asyncio.gather(*(count() for _ in range(20)))
+        assert (await store.get("n", "n")).value == 20
