@@ -378,38 +378,6 @@ def test_events_are_the_whole_log_in_order(store):
     assert [it.at for it in events] == sorted(it.at for it in events)
 
 
-def test_events_come_in_pages_that_split_no_transaction(store):
-    for number in range(4):
-        transact(store, *[op("set", f"{number}{it}", value=1) for it in range(3)])
-    found, after = [], 0
-    while (page := store.events(after=after, limit=4)).events:
-        assert len(page.events) % 3 == 0
-        assert page.next_position == page.events[-1].position
-        found += [it.position for it in page.events]
-        after = page.next_position
-    assert found == list(range(1, 13))
-
-
-@on_file
-@pytest.mark.parametrize(
-    ("filters", "positions"),
-    [
-        ({"namespace": "n"}, [1, 2]),
-        ({"namespace": "n", "prefix": "b"}, [2]),
-        ({"kinds": ["ClaimGranted"]}, [4]),
-        ({"resource": "custom://x"}, [4]),
-        ({"agent": "ann"}, [4]),
-        ({"namespace": "m", "after": 3}, []),
-    ],
-)
-def test_events_are_filtered(store, filters, positions):
-    put(store, 1, "a")
-    put(store, 1, "b")
-    store.set("m", "k", 1, updated_by="bob")
-    store.claim("custom://x", agent="ann")
-    assert [it.position for it in store.events(**filters).events] == positions
-
-
 @on_file
 def test_events_go_on_at_a_bookmark_and_not_beyond_the_end(store):
     put(store, 1)
