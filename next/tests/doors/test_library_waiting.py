@@ -3,6 +3,7 @@ processes."""
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_watch_times_out_with_the_version_it_waited_from(store):
     put(store, 1)
     timeout = watch(store, 1, timeout_seconds=0.02)
     assert (timeout.status, timeout.since_version) == ("timeout", 1)
-    assert 0.02 <= timeout.elapsed_seconds < 10
+    assert timeout.elapsed_seconds >= 0.02
     assert not timeout
     assert timeout.hint
 
@@ -106,7 +107,7 @@ def test_release_ends_a_wait_and_names_the_last_holder(store):
     store.release("custom://x", agent="ann", outcome="modified", note="renamed parse()")
     done = waiting.result()
     assert (done.status, done.previous_holder, done.previous_outcome) == ("available", "ann", "modified")
-    assert (done.previous_note, done.elapsed_seconds < 30) == ("renamed parse()", True)
+    assert (done.previous_note, done.elapsed_seconds >= 0) == ("renamed parse()", True)
 
 
 def test_wait_for_a_free_resource_returns_and_of_a_held_one_times_out(store):
@@ -171,6 +172,51 @@ def test_waits_work_between_processes_in_both_directions(open_store, kind, reque
     assert watching.result().updated_by == "bob"
     put(store, "heard", "answer")
     assert other.result() == ["heard"]
+
+
+# --- speed: a lost notification costs up to 100 ms, until the next poll
+
+ROUNDS = 20
+ECHO = """
+import sys, holdlog
+with holdlog.StateStore(sys.argv[1]) as store:
+    for number in range(int(sys.argv[2])):
+        store.watch("n", "ping", number, timeout_seconds=40)
+        store.set("n", "pong", number, updated_by="bob")
+"""
+
+
+def echo(store):
+    for number in range(5 * ROUNDS):
+        store.watch("n", "ping", number, timeout_seconds=40)
+        store.set("n", "pong", number, updated_by="bob")
+
+
+def is_quick(store):
+    """Whether a round trip takes less than half a poll, in the best of five series."""
+    series = []
+    for start in range(0, 5 * ROUNDS, ROUNDS):
+        began = time.monotonic()
+        for number in range(start, start + ROUNDS):
+            store.set("n", "ping", number, updated_by="ann")
+            assert store.watch("n", "pong", number, timeout_seconds=40).version == number + 1
+        series.append((time.monotonic() - began) / ROUNDS)
+    return min(series) < 0.05
+
+
+def test_callers_of_one_store_wake_each_other_at_once(store):
+    other = in_thread(echo, store)
+    assert is_quick(store)
+    other.result()
+
+
+@both_stores
+def test_processes_wake_each_other_at_once(open_store, kind, request):
+    store = open_store()
+    place = request.getfixturevalue("postgres" if kind == "postgres" else "db")
+    other = in_thread(python, ECHO, place, 5 * ROUNDS)
+    assert is_quick(store)
+    other.result()
 
 
 # --- coroutines

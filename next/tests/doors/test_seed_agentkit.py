@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pydantic
 import pytest
 
 import holdlog
@@ -51,6 +52,22 @@ def test_kv_and_data_are_the_same_keys(state):
         data["m"] = [1, {"x": None}]
     assert state.kv.get("m") == [1, {"x": None}]
     assert dict(state.data) == state.kv.all() == {"plan": "search", "n": 1, "m": [1, {"x": None}]}
+
+
+class Plan(pydantic.BaseModel):
+    goal: str = ""
+    files: dict[str, str] = {}
+
+
+def test_data_may_have_the_type_of_a_model(db):
+    with holdlog.create_state(Plan(goal="a page"), thread_id="t", store=str(db)) as state:
+        with state.edit() as data:
+            data.files["a.py"] = "1"
+        assert (state.data, state.kv.get("goal")) == (Plan(goal="a page", files={"a.py": "1"}), "a page")
+        with pytest.raises((holdlog.InvalidError, pydantic.ValidationError)), state.edit() as data:
+            data.files = 7
+    with holdlog.create_state(Plan, thread_id="t", store=str(db)) as again:
+        assert again.data == Plan(goal="a page", files={"a.py": "1"})
 
 
 def test_failed_edit_changes_nothing(state):

@@ -1,6 +1,7 @@
 """agenthold's four and eight tools over stdio, field by field, as its README shows them."""
 
 import itertools
+import json
 import re
 
 import pytest
@@ -88,6 +89,25 @@ def test_descriptions_fit_the_budget(agent):
     assert len(agent.opening["instructions"].encode()) <= 2000
 
 
+def size_of_list(agent):
+    return len(json.dumps(agent.ask("tools/list")["tools"], ensure_ascii=False, separators=(",", ":")).encode())
+
+
+@changes_in_02("claims and state fit in 12 kB")
+def test_list_of_claims_and_state_fits_in_12_kilobytes(agent):
+    assert size_of_list(agent) <= 12_000
+
+
+def test_list_of_claims_fits_in_6_kilobytes(stdio):
+    assert size_of_list(stdio()) <= 6_000
+
+
+@changes_in_02("at most 22 tools")
+def test_all_groups_together_have_at_most_22_tools(stdio):
+    assert set(agent_tools := stdio("--tools", "all").tools()) > CLAIMS | VALUES
+    assert len(agent_tools) <= 22
+
+
 @pytest.mark.parametrize("prefix", ["agenthold_", ""])
 def test_prefix_makes_the_server_a_drop_in_replacement(stdio, prefix, at, ann, ben):
     agent = stdio("--tools", "claims,state", "--tool-prefix", prefix, prefix=prefix)
@@ -168,7 +188,6 @@ def test_wait_returns_when_the_holder_releases(stdio, ann):
     for server, number in zip(servers, waiting, strict=True):
         done = server.finish(number)
         require(done, status="available", resource=ann["resource"], elapsed_seconds=float)
-        assert done["elapsed_seconds"] < 30
 
 
 def test_wait_times_out_with_the_holder(agent, ann):
@@ -177,7 +196,7 @@ def test_wait_times_out_with_the_holder(agent, ann):
     require(
         timeout, status="timeout", resource=ann["resource"], held_by="writer-1", claimed_at=TIME, held_for_seconds=float
     )
-    assert 0.05 <= timeout["elapsed_seconds"] < 10
+    assert timeout["elapsed_seconds"] >= 0.05
     require_hint(timeout)
 
 
@@ -300,7 +319,7 @@ def test_watch_returns_a_deletion(agent, at):
 def test_watch_times_out_with_the_version_to_watch_from(agent, at):
     timeout = agent.call("watch", **at, since_version=0, timeout_seconds=0.05)
     require(timeout, status="timeout", **at, since_version=0)
-    assert 0.05 <= timeout["elapsed_seconds"] < 10
+    assert timeout["elapsed_seconds"] >= 0.05
     require_hint(timeout, "since_version=0")
 
 

@@ -55,7 +55,7 @@ def run(*words: str | Path, stdin: str = "", env: Mapping[str, str] | None = Non
     return Done(process.returncode, process.stdout, process.stderr)
 
 
-def python(text: str, *arguments: str | Path, cwd: Path | None = None) -> list[str]:
+def python(text: str, *arguments: object, cwd: Path | None = None) -> list[str]:
     """The lines that a program prints, which must end well and say nothing on stderr."""
     command = [sys.executable, "-c", text, *map(str, arguments)]
     done = subprocess.run(
