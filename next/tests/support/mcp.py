@@ -24,8 +24,8 @@ ENVELOPE = {
 }
 INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 MAY_BE_NULL = {"value", "previous_version", "actual_value"}
-STORED = {"value", "actual_value", "values", "results", "records", "history"}
-"""Fields that hold what agents wrote, which is theirs."""
+WRITTEN = ("value", "actual_value", "note", "previous_note", "holder_note", "reason")
+"""Fields that hold what agents wrote: untrusted input to the next, and never part of a hint."""
 
 
 class Client:
@@ -84,7 +84,10 @@ def checked(result: Json) -> Json:
     assert text == {"type": "text", "text": json.dumps(content, ensure_ascii=False, separators=(",", ":"))}
     assert isinstance(content["status"], str)
     assert [name for name, value in content.items() if value is None and name not in MAY_BE_NULL] == []
-    assert len(content.get("hint", "")) <= 200
+    hint = content.get("hint", "")
+    assert len(hint) <= 200
+    written = [content[name] for name in WRITTEN if isinstance(content.get(name), str)]
+    assert [text for text in written if len(text) > 3 and text in hint] == []
     return content
 
 
