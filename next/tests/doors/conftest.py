@@ -103,13 +103,17 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "state.db"
 
 
-@pytest.fixture(params=["file", "memory", "async", "postgres"])
+in_postgres = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
+"""One worker pays for the server."""
+
+
+@pytest.fixture(params=["file", "memory", "async", in_postgres])
 def kind(request: pytest.FixtureRequest) -> str:
     """What the library door runs on: the synchronous library on three stores, the asynchronous one on a file."""
     return str(request.param)
 
 
-both_stores = pytest.mark.parametrize("kind", ["file", "postgres"], indirect=True)
+both_stores = pytest.mark.parametrize("kind", ["file", in_postgres], indirect=True)
 """For tests with several handles of one store."""
 
 

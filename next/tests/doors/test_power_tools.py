@@ -8,6 +8,7 @@ from tests.doors.old import changes_in_02
 from tests.support.mcp import Stdio
 
 NUMBERS = itertools.count()
+pytestmark = pytest.mark.xdist_group("power tools")  # one server, in one worker
 
 
 @pytest.fixture(scope="module")

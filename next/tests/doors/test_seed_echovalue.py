@@ -14,6 +14,7 @@ from tests.support.programs import HttpServer, environment
 
 SNIPPET = (Path(__file__).parent / "seeds" / "echovalue.txt").read_text()
 SCRIPTED = Path(__file__).parents[1] / "support" / "scripted"
+pytestmark = pytest.mark.xdist_group("echovalue")  # one server, in one worker
 AT = {"group": "import", "key": "status"}
 
 

@@ -13,6 +13,7 @@ CLAIMS = {"claim", "release", "status", "wait"}
 VALUES = {"get", "set", "list", "history", "delete", "clear_namespace", "export", "watch"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 NUMBERS = itertools.count()
+pytestmark = pytest.mark.xdist_group("seed tools")  # one server, in one worker
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +72,11 @@ def put(agent, at, value, expected_version, updated_by="intake-agent", **more):
     ("options", "tools"),
     [
         ((), CLAIMS),
-        (("--tools", "standard"), CLAIMS),
+        pytest.param(("--tools", "standard"), CLAIMS, marks=pytest.mark.rest),
         pytest.param(
             ("--tools", "advanced"), VALUES, marks=changes_in_02("advanced sends no instructions, as the seed")
         ),
-        (("--tools", "claims,state"), CLAIMS | VALUES),
+        pytest.param(("--tools", "claims,state"), CLAIMS | VALUES, marks=pytest.mark.rest),
     ],
 )
 def test_tools_option_selects_the_tools(stdio, options, tools):
@@ -102,13 +103,14 @@ def test_list_of_claims_fits_in_6_kilobytes(stdio):
     assert size_of_list(stdio()) <= 6_000
 
 
+@pytest.mark.rest
 @changes_in_02("at most 22 tools")
 def test_all_groups_together_have_at_most_22_tools(stdio):
     assert set(agent_tools := stdio("--tools", "all").tools()) > CLAIMS | VALUES
     assert len(agent_tools) <= 22
 
 
-@pytest.mark.parametrize("prefix", ["agenthold_", ""])
+@pytest.mark.parametrize("prefix", ["agenthold_", pytest.param("", marks=pytest.mark.rest)])
 def test_prefix_makes_the_server_a_drop_in_replacement(stdio, prefix, at, ann, ben):
     agent = stdio("--tools", "claims,state", "--tool-prefix", prefix, prefix=prefix)
     listed = agent.ask("tools/list")["tools"]
