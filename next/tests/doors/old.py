@@ -35,6 +35,7 @@ def words(*given: str) -> list[str]:
     if not OLD:
         return list(given)
     is_server = given[:1] == ("serve",)
+    given = tuple(_AUDIT[given[0]](*given[1:])) if given[0] in _AUDIT else given
     return [it if is_server and it in _SERVER_OPTIONS else _OPTIONS.get(it, it) for it in given]
 
 
@@ -43,6 +44,60 @@ def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, di
     return method, path, options
 
 
+def _redact(stream: str, *more: str) -> tuple[str, ...]:
+    namespace, _, key = stream.removeprefix("record:").partition("/")
+    return "redact", namespace, key, *more
+
+
+_MOMENTS = {"--from": "--since", "--to": "--until"}
+_AUDIT: dict[str, Any] = {
+    "doctor": lambda *more: ("rebuild", *more[1:]) if more[:1] == ("--rebuild",) else ("doctor", *more),
+    "export": lambda *more: ("export", *more) if more else ("export", "--log"),
+    "log": lambda *more: ("log", *(_MOMENTS.get(it, it) for it in more)),
+    "redact": _redact,
+    "replay": lambda first, last, *more: ("replay", "--from", first, "--to", last, "--state", *more),
+}
+"""Commands about the log, by their first word."""
+
+
+def replayed(done: Any) -> tuple[list[Any], Any]:
+    """The events that `replay --json` printed, and the state after them."""
+    return (done.lines[:-1], done.lines[-1]) if OLD else (done.json["events"], done.json)
+
+
 def store(opened: Any) -> Any:
     """A handle of the library with the method names of 0.2."""
-    return opened
+    return _Store(opened) if OLD else opened
+
+
+class _Store:
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened, {"list": "list_records"}.get(name, name))
+
+    def status(self, resource: str | None = None, **options: Any) -> Any:
+        """Without a resource, the board."""
+        return self._opened.board(**options) if resource is None else self._opened.status(resource, **options)
+
+    def at(self, moment: Any, *words: str, **more: Any) -> Any:
+        """As status, list or get now. A version (`v3`) is that of the key."""
+        if str(moment).startswith("v"):
+            return self.blame(*words, at=moment)
+        past = self._opened.at(**_moment("", moment))
+        name = "status" if "resource" in more else ("board", "list_records", "get")[len(words)]
+        result = getattr(past, name)(*words, **more)
+        return self._opened.wait(result) if hasattr(result, "__await__") else result
+
+    def blame(self, namespace: str, key: str, at: Any = None) -> Any:
+        return self._opened.blame(namespace, key, **_moment("", at))
+
+    def diff(self, first: Any, last: Any = None, *, namespace: str, key: str | None = None, **more: Any) -> Any:
+        return self._opened.diff(namespace, key, **_moment("from_", first), **_moment("to_", last), **more)
+
+
+def _moment(prefix: str, moment: Any) -> dict[str, Any]:
+    if isinstance(moment, str) and moment[0] == "v":
+        return {f"{prefix}version": int(moment[1:])}
+    return {prefix + ("position" if isinstance(moment, int) else "time"): moment} if moment is not None else {}
