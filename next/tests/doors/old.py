@@ -52,7 +52,7 @@ def _redact(stream: str, *more: str) -> tuple[str, ...]:
 _MOMENTS = {"--from": "--since", "--to": "--until"}
 _AUDIT: dict[str, Any] = {
     "doctor": lambda *more: ("rebuild", *more[1:]) if more[:1] == ("--rebuild",) else ("doctor", *more),
-    "export": lambda *more: ("export", *more) if more else ("export", "--log"),
+    "export": lambda *more: ("export", *more) if more and more[0][0] != "-" else ("export", "--log", *more),
     "log": lambda *more: ("log", *(_MOMENTS.get(it, it) for it in more)),
     "redact": _redact,
     "replay": lambda first, last, *more: ("replay", "--from", first, "--to", last, "--state", *more),
