@@ -86,7 +86,8 @@ class _Store:
         if str(moment).startswith("v"):
             return self.blame(*words, at=moment)
         past = self._opened.at(**_moment("", moment))
-        name = "status" if "resource" in more else ("board", "list_records", "get")[len(words)]
+        named = {"resource": "status", "thread_id": "thread"}
+        name = next((named[it] for it in more if it in named), ("board", "list_records", "get")[len(words)])
         result = getattr(past, name)(*words, **more)
         return self._opened.wait(result) if hasattr(result, "__await__") else result
 
@@ -101,3 +102,9 @@ def _moment(prefix: str, moment: Any) -> dict[str, Any]:
     if isinstance(moment, str) and moment[0] == "v":
         return {f"{prefix}version": int(moment[1:])}
     return {prefix + ("position" if isinstance(moment, int) else "time"): moment} if moment is not None else {}
+
+
+def start_thread(agent: Any, thread_id: str) -> None:
+    """In 0.2, the first append does it. `agent`: an MCP client."""
+    if OLD:
+        agent.call("thread_start", thread_id=thread_id, agent="ann")
