@@ -86,7 +86,8 @@ def test_promise_3_a_version_names_one_event_for_ever(store):
         lambda: store.clear_namespace("n", deleted_by="ann"),
         lambda: put(store, "z", ttl_seconds=0.000_001),
         lambda: put(store, "z", expected_version=0),
-        lambda: store.update("n", "k", append=1, updated_by="ann") if store.get("n", "k").value == [] else put(store, []),
+        lambda: put(store, []),
+        lambda: store.update("n", "k", append=1, updated_by="ann"),
     ]
     for step in steps * 2:
         step()
@@ -251,9 +252,7 @@ async def main():
         other.execute("ROLLBACK")
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(it, holdlog.UnavailableError) and it.retry_after > 0 and not it.in_doubt for it in refused)
-        written = sum(not isinstance(it, Exception) for it in outcomes)
-        count = (await store.list_records("n", limit=1)).position if hasattr(store, "list_records") else 0
-        print(len(refused) > 0, count in (0, written + 1))
+        print(len(refused) > 0, sum(not isinstance(it, Exception) for it in outcomes))
 
 asyncio.run(main())
 """
@@ -264,7 +263,10 @@ def test_promise_10_overload_is_refused_and_not_queued_without_limit(db):
     done = subprocess.run(
         [sys.executable, "-c", OVERLOAD, db], capture_output=True, text=True, env=environment(), timeout=120, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "True True\n"), done
+    assert (done.returncode, done.stderr) == (0, ""), done
+    some_refused, written = done.stdout.split()
+    with holdlog.StateStore(db) as store:
+        assert (some_refused, len(store.list_keys("n"))) == ("True", int(written) + 1)
 
 
 @in_file
@@ -343,4 +345,4 @@ def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(stdio):
         assert len(hint) <= 200
     ann.call("release", resource="b.py", agent="ann")
     assert bob.finish(waiting)["status"] == "claimed"
-    assert old.OLD or {it["status"] for it in refused} >= {"conflict", "fenced", "busy", "deadlock", "not_holder"}
+    assert {it["status"] for it in refused} >= {"conflict", "fenced", "busy", "deadlock", "not_holder", "timeout"}

@@ -33,8 +33,8 @@ def agent(place):
 
 
 @pytest.fixture
-def thread():
-    old.start_thread(name := f"t-{uuid4().hex[:8]}")
+def thread(agent):
+    old.start_thread(agent, name := f"t-{uuid4().hex[:8]}")
     return name
 
 

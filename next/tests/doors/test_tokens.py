@@ -48,7 +48,7 @@ def test_token_is_limited_by_scope_time_and_revocation(command, create, http):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return server.request("GET", "/v1/events", params={"namespace": namespace}, headers=headers).status_code
 
-    fields = {"key": "k", "value": 1, "updated_by": "root", "expected_version": 0}
+    fields = {"key": "k", "value": 1, "updated_by": "ann", "expected_version": 0}
     ours, theirs = (OverHttp(server.url + "/mcp", token=it) for it in (writer, reader))
     assert ours.call("set", namespace="build-1", **fields)["version"] == 1
     for client, namespace in ((ours, "other"), (theirs, "build-1")):
@@ -62,23 +62,20 @@ def test_token_is_limited_by_scope_time_and_revocation(command, create, http):
     states = {it["name"]: it["state"] for it in command("token", "list", "--json").json["tokens"]}
     assert states == {"writer": "active", "reader": "revoked", "brief": "expired"}
     (event,) = command("log", "--json", "--kinds", "record").lines
-    assert (event["by"], event["principal"]) == ("root", "token:writer")
+    assert (event["by"], event["principal"]) == ("ann", "token:writer")
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("create", "--name", "CI", "--allow", "read:*"), 2),
-        (("create", "--name", "x", "--allow", "see:*"), 2),
-        (("create", "--name", "x"), 2),
-        (("create", "--name", "x", "--allow", "read:*", "--expires", "soon"), 2),
-        (("create", "--name", "ci", "--allow", "read:*"), 1),
-        (("revoke", "other"), 1),
-    ],
-)
 @pytest.mark.rest
-def test_bad_token_is_refused_in_one_line(command, create, words, code):
+def test_bad_token_is_refused_in_one_line(command, create):
     create("ci", "read:*")
-    done = command("token", *words)
-    assert (done.code, done.out, len(done.err.splitlines())) == (code, "", 1), done
+    for code, *words in (
+        (2, "create", "--name", "CI", "--allow", "read:*"),
+        (2, "create", "--name", "x", "--allow", "see:*"),
+        (2, "create", "--name", "x"),
+        (2, "create", "--name", "x", "--allow", "read:*", "--expires", "soon"),
+        (1, "create", "--name", "ci", "--allow", "read:*"),
+        (1, "revoke", "other"),
+    ):
+        done = command("token", *words)
+        assert (done.code, done.out, len(done.err.splitlines())) == (code, "", 1), done
     assert len(command("token", "list", "--json").json["tokens"]) == 1
