@@ -51,7 +51,7 @@ def append(agent, thread):
 
 
 @pytest.fixture
-def read(thread):
+def read(agent, thread):
     """Reads a page: the texts, and the page."""
 
     def call(**bounds):
