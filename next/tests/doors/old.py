@@ -41,12 +41,7 @@ def words(*given: str) -> list[str]:
 
 def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """A request over HTTP: method, path and the keyword arguments of `requests.request`."""
-    return method, path, options
-
-
-def _redact(stream: str, *more: str) -> tuple[str, ...]:
-    namespace, _, key = stream.removeprefix("record:").partition("/")
-    return "redact", namespace, key, *more
+    return method, path.replace("/v1/events", "/events") if OLD else path, options
 
 
 _MOMENTS = {"--from": "--since", "--to": "--until"}
@@ -54,15 +49,10 @@ _AUDIT: dict[str, Any] = {
     "doctor": lambda *more: ("rebuild", *more[1:]) if more[:1] == ("--rebuild",) else ("doctor", *more),
     "export": lambda *more: ("export", *more) if more and more[0][0] != "-" else ("export", "--log", *more),
     "log": lambda *more: ("log", *(_MOMENTS.get(it, it) for it in more)),
-    "redact": _redact,
+    "redact": lambda stream, *more: ("redact", *stream.removeprefix("record:").split("/"), *more),
     "replay": lambda first, last, *more: ("replay", "--from", first, "--to", last, "--state", *more),
 }
 """Commands about the log, by their first word."""
-
-
-def replayed(done: Any) -> tuple[list[Any], Any]:
-    """The events that `replay --json` printed, and the state after them."""
-    return (done.lines[:-1], done.lines[-1]) if OLD else (done.json["events"], done.json)
 
 
 def store(opened: Any) -> Any:
@@ -102,9 +92,3 @@ def _moment(prefix: str, moment: Any) -> dict[str, Any]:
     if isinstance(moment, str) and moment[0] == "v":
         return {f"{prefix}version": int(moment[1:])}
     return {prefix + ("position" if isinstance(moment, int) else "time"): moment} if moment is not None else {}
-
-
-def start_thread(agent: Any, thread_id: str) -> None:
-    """In 0.2, the first append does it. `agent`: an MCP client."""
-    if OLD:
-        agent.call("thread_start", thread_id=thread_id, agent="ann")

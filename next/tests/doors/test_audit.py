@@ -170,13 +170,6 @@ def test_checkpoint_is_one_line(db):
     assert datetime.fromisoformat(time).utcoffset() == timedelta(0)
 
 
-@pytest.mark.rest
-def test_checkpoint_that_is_none_is_refused(db, tmp_path):
-    (tmp_path / "text").write_text("hello\n")
-    done = verify(db, "--checkpoint", tmp_path / "text")
-    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
-
-
 # --- redact
 
 SECRET = "sk-1234567890"
@@ -229,7 +222,8 @@ def test_redacted_text_that_is_put_back_is_found(leaked):
         ("record:n/k@1",),
         ("record:n/k@1", "--reason", f"was {SECRET}"),
         pytest.param(
-            ("record:n/k@2", "--reason", "it leaked"), marks=changes_in_02("a current value is written or deleted first")
+            ("record:n/k@2", "--reason", "it leaked"),
+            marks=changes_in_02("a current value is written or deleted first"),
         ),
     ],
 )
@@ -325,11 +319,6 @@ def test_store_moves_to_postgresql_and_back(db, tmp_path, postgres):
     assert verify(target, "--checkpoint", db.with_name("checkpoint")).code == 0
 
 
-def test_values_of_a_namespace_are_exported_as_lines(db):
-    lines = run("export", "n", "--db", db).lines
-    assert [(it["key"], it["value"], len(it["history"])) for it in lines] == [("a", "last", 4), ("b", 2000, 3), ("c", 2000, 3)]
-
-
 # --- backup, doctor, rebuild
 
 
@@ -379,7 +368,7 @@ def test_file_of_release_01_is_refused(tmp_path):
     ask(path, "PRAGMA user_version = 4002")
     done = run("get", "n", "k", "--db", path)
     assert (done.code != 0, len(done.err.splitlines()), "0.1" in done.err) == (True, 1, True), done
-    with pytest.raises(holdlog.StoreError, match="0.1"):
+    with pytest.raises(holdlog.StoreError, match=r"0\.1"):
         holdlog.StateStore(path)
 
 

@@ -66,40 +66,20 @@ def test_event_names_what_a_write_was_based_on_and_guarded_by(store):
     first, forced, claimed, guarded = store.events().events
     assert (getattr(first, "forced", None), forced.forced) == (None, True)
     assert (guarded.based_on, [dict(it) for it in guarded.guard]) == (2, guard)
-    assert (claimed.kind, claimed.stream, claimed.resource, claimed.agent) == (
-        "ClaimGranted",
-        "claim:a.py",
-        "a.py",
-        "ann",
-    )
-    assert claimed.note == "soon"
+    assert (claimed.kind, claimed.stream, claimed.resource) == ("ClaimGranted", "claim:a.py", "a.py")
+    assert (claimed.agent, claimed.note) == ("ann", "soon")
 
 
-def test_clean_log_has_an_empty_page(store):
-    page = store.events()
-    assert (page.events, page.next_position) == ([], 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("after", -1),
-        ("after", 2),
-        ("limit", 0),
-        ("limit", 1001),
-        ("prefix", "a"),
-        ("namespace", ""),
-        ("kinds", ["written"]),
-        ("resource", "../x"),
-        ("agent", "/"),
-        ("wait_seconds", -1),
-    ],
-)
 @in_file
-def test_bad_argument_of_events_is_refused_by_name(store, name, value):
+def test_bad_argument_of_events_is_refused_by_name(store):
     put(store)
-    with pytest.raises(holdlog.InvalidError, match=f"^{name}"):
-        store.events(**{name: value})
+    for fields in (
+        {"after": -1}, {"after": 2}, {"limit": 0}, {"limit": 1001}, {"prefix": "a"}, {"namespace": ""},
+        {"kinds": ["written"]}, {"resource": "../x"}, {"agent": "/"}, {"wait_seconds": -1},
+    ):  # fmt: skip
+        with pytest.raises(holdlog.InvalidError) as refused:
+            store.events(**fields)
+        assert str(refused.value).startswith(*fields)
 
 
 def test_events_are_chosen_by_namespace_prefix_kind_resource_and_agent(store):
@@ -132,7 +112,7 @@ def test_page_never_splits_a_transaction(store):
     for size in sizes:
         commit(store, size)
     found = [[it.position for it in page.events] for page in pages(store, limit=4)]
-    assert sum(found, []) == list(range(1, 20))
+    assert [it for page in found for it in page] == list(range(1, 20))
     ends = {sum(sizes[:number]) for number in range(1, 6)}
     assert {page[-1] for page in found} <= ends
     assert max(len(page) for page in found) >= 12
@@ -169,6 +149,7 @@ def test_pages_are_the_whole_log_while_others_write(store):
 
 
 def test_long_poll_returns_the_event_it_waited_for(store):
+    assert (store.events().events, store.events().next_position) == ([], 0)
     put(store)
     polling = in_thread(store.events, 1, namespace="n", wait_seconds=50)
     put(store, namespace="other")
@@ -233,7 +214,7 @@ def test_bookmark_of_another_history_is_refused(store, tmp_path):
 @in_file
 def test_malformed_or_foreign_bookmark_is_refused_by_name(store, after):
     put(store)
-    with pytest.raises(holdlog.InvalidError, match="^after"):
+    with pytest.raises(holdlog.InvalidError, match=r"^after"):
         store.events(after)
 
 
@@ -263,14 +244,9 @@ def shown(command, *words):
 def test_log_prints_a_line_for_each_event(command, story):
     done = command("log")
     lines = done.out.splitlines()
-    assert (done.code, done.err, len(lines)) == (0, "", 5)
-    for line, words in zip(
-        lines,
-        [("ann", "campaign/budget", "ads"), ("bob", "custom://deploy", "ten minutes"), ("ann", "deleted"), (), ()],
-        strict=True,
-    ):
-        assert all(word in line for word in (*words, "UTC"))
-    assert [line.split()[0] for line in lines] == ["1", "2", "3", "4", "5"]
+    assert (done.code, done.err, [line.split()[0] for line in lines]) == (0, "", ["1", "2", "3", "4", "5"])
+    for line, words in zip(lines, ("campaign/budget ads ann", "custom://deploy minutes bob", "deleted"), strict=False):
+        assert all(word in line for word in (*words.split(), "UTC"))
     assert all(line.isprintable() for line in lines)
 
 
@@ -305,9 +281,13 @@ def test_log_follows_new_events(db, story):
 
 
 def test_replay_prints_the_events_of_a_range_and_the_state_then(command, story):
-    events, state = old.replayed(command("replay", "2", "4", "--json"))
+    def replay(*words):
+        done = command("replay", *words, "--json")
+        return (done.lines[:-1], done.lines[-1]) if old.OLD else (done.json["events"], done.json)
+
+    events, state = replay("2", "4")
     assert [it["position"] for it in events] == [2, 3, 4]
     assert [(it["key"], it["value"]) for it in state["values"]] == [("budget", 3)]
     assert [(it["resource"], it["held_by"]) for it in state["claims"]] == [("custom://deploy", "bob")]
-    events, state = old.replayed(command("replay", "1", "1", "--json"))
+    events, state = replay("1", "1")
     assert ([it["position"] for it in events], state["claims"]) == ([1], [])

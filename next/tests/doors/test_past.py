@@ -91,11 +91,11 @@ def test_time_means_the_last_event_until_then_and_an_expiry_counts_when_due(stor
         store.at(ends.isoformat(), "n", "k")
 
 
-@pytest.mark.parametrize("moment", [99, -1, "2999-01-01T00:00:00Z", "1999-01-01T00:00:00Z", "soon", "v9", "v"])
+@pytest.mark.parametrize("moment", [99, -1, "2999-01-01T00:00:00Z", "1999-01-01T00:00:00Z", "soon", "v9"])
 @in_file
 def test_moment_that_the_log_does_not_have_is_refused(store, moment):
     put(store)
-    with pytest.raises((holdlog.InvalidError, ValueError)):
+    with pytest.raises(holdlog.InvalidError):
         store.at(moment, "n", "k")
 
 
@@ -189,7 +189,9 @@ def test_diff_of_a_namespace_lists_what_was_added_removed_and_changed(store):
     assert listed(start) == listed(start, end) == expected
     assert listed(end, start) == [("added", "removed"), ("changed", "changed"), ("removed", "added")]
     assert listed(start, limit=1) == expected[:1]
-    by = {it.key: (it.updated_by, it.version_before, it.version_after) for it in store.diff(start, namespace="n").changes}
+    by = {
+        it.key: (it.updated_by, it.version_before, it.version_after) for it in store.diff(start, namespace="n").changes
+    }
     assert by == {"added": ("ann", None, 1), "changed": ("bob", 1, 2), "removed": ("bob", 1, 2)}
 
 
@@ -215,8 +217,7 @@ def test_diff_of_a_value_names_the_members_that_differ(store):
 @pytest.fixture
 def runs(open_store):
     """A handle of each session, by its name."""
-    opened = {name: open_store(session=name) for name in ("ann", "bad", "boss")}
-    yield opened
+    return {name: open_store(session=name) for name in ("ann", "bad", "boss")}
 
 
 def revert(store, **fields):
@@ -242,7 +243,7 @@ def test_revert_restores_what_was_before_a_session(runs):
     assert boss.list("n").position == before
     found, kept, done = revert(boss, session="bad", reason="wrong budget")
     assert (found, kept) == ({"changed", "deleted", "twice", "new"}, set())
-    assert values(boss) == dict.fromkeys(("changed", "deleted", "twice", "other"), {"by": "ann"})
+    assert values(boss) == {key: {"by": "ann"} for key in ("changed", "deleted", "twice", "other")}
     by = author(boss.blame("n", "changed"))
     assert (by.updated_by, by.reason, by.version) == ("boss", "wrong budget", 3)
     revert(boss, correlation_id=done.correlation_id)
@@ -302,20 +303,12 @@ def test_revert_under_a_correlation_id_and_its_repeat_are_done_once(open_store):
     assert (values(boss), boss.list("n").position) == ({}, count)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"agent": "ann"},
-        {"session": "s", "correlation_id": "c"},
-        {"session": " "},
-        {"session": "s", "since": "yesterday"},
-        {"session": "s", "since": "2999-01-01T00:00:00Z"},
-    ],
-)
 @in_file
-def test_revert_without_a_clear_run_is_refused(store, fields):
+def test_revert_without_a_clear_run_is_refused(store):
     put(store)
-    with pytest.raises(holdlog.InvalidError):
-        store.revert(reverted_by="boss", **fields)
+    run = {"session": "s"}
+    wrong = ({"correlation_id": "c"}, {"session": " "}, {"since": "yesterday"}, {"since": "2999-01-01T00:00:00Z"})
+    for fields in ({}, {"agent": "ann"}, *(run | it for it in wrong)):
+        with pytest.raises(holdlog.InvalidError):
+            store.revert(reverted_by="boss", **fields)
     assert values(store) == {"k": 1}

@@ -1,6 +1,7 @@
 """At every position and time of random histories, the past is what a fold of the events says: a second implementation
 of every view, in this file."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -35,10 +36,8 @@ STEPS = st.lists(
 def take(store, step):
     """Run a step; whether it was refused does not matter."""
     name, *more = step
-    try:
+    with suppress(holdlog.ConflictError, holdlog.NotFoundError):
         _TAKE[name](store, *more)
-    except (holdlog.ConflictError, holdlog.NotFoundError):
-        pass
 
 
 _TAKE = {
@@ -87,7 +86,9 @@ class Fold:
         def covers(one, other):
             return one == other or (one.endswith("/") and other.startswith(one))
 
-        return {agent for (held, _), (agent, _) in self.holds.items() if covers(held, resource) or covers(resource, held)}
+        return {
+            agent for (held, _), (agent, _) in self.holds.items() if covers(held, resource) or covers(resource, held)
+        }
 
 
 def require(fold, read):
