@@ -363,6 +363,7 @@ def test_doctor_neither_creates_nor_changes_a_file(tmp_path):
 @changes_in_02("a file of 0.1 is refused in one line that says how to move it away")
 def test_file_of_release_01_is_refused(tmp_path):
     path = tmp_path / "state.db"
+    path.touch(0o600)
     ask(path, "CREATE TABLE stored_events (originator_id TEXT)")
     ask(path, f"PRAGMA application_id = {0x686C6F67}")
     ask(path, "PRAGMA user_version = 4002")

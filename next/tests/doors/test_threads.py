@@ -126,23 +126,22 @@ def test_thread_command_prints_the_conversation(append, thread, place):
 
 
 @changes_in_02("thread_append starts a thread")
-def test_first_append_starts_a_thread():
+def test_first_append_starts_a_thread(agent):
     done = agent.call("thread_append", thread_id="t", agent="ann", messages=[text("m-0")])
     assert (done["status"], done["version"]) == ("ok", 1)
 
 
-@pytest.mark.parametrize("kind", ["file", "postgres"], indirect=True)
 @changes_in_02("the data of a thread are values in threads/<id>, written only through threads' operations")
-def test_data_of_a_thread_are_values_that_only_threads_write(store):
-    state = holdlog.create_state({"plan": 1}, thread_id="t", store=store)
-    state.data["plan"] = 2
-    assert store.get("threads/t", "plan").value == 2
-    assert [it.value for it in store.history("threads/t", "plan")] == [2, 1]
-    for write in (
-        lambda: store.set("threads/t", "plan", 3, updated_by="ann"),
-        lambda: store.delete("threads/t", "plan", deleted_by="ann"),
-        lambda: store.clear_namespace("threads/t", deleted_by="ann"),
-    ):
-        with pytest.raises(holdlog.InvalidError):
-            write()
-    assert state.data["plan"] == 2
+def test_data_of_a_thread_are_values_that_only_threads_write(db):
+    with holdlog.StateStore(db) as store:
+        state = holdlog.create_state({"plan": 1}, thread_id="t", store=store)
+        state.data["plan"] = 2
+        assert [it.value for it in store.history("threads/t", "plan")] == [2, 1]
+        for write in (
+            lambda: store.set("threads/t", "plan", 3, updated_by="ann"),
+            lambda: store.delete("threads/t", "plan", deleted_by="ann"),
+            lambda: store.clear_namespace("threads/t", deleted_by="ann"),
+        ):
+            with pytest.raises(holdlog.InvalidError):
+                write()
+        assert state.data["plan"] == store.get("threads/t", "plan").value == 2
