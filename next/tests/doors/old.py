@@ -37,6 +37,7 @@ def words(*given: str) -> list[str]:
         return list(given)
     is_server = given[:1] == ("serve",)
     given = tuple(_without_values(given))
+    given = tuple(_AUDIT[given[0]](*given[1:])) if given[0] in _AUDIT else given
     return [it if is_server and it in _SERVER_OPTIONS else _OPTIONS.get(it, it) for it in given]
 
 
@@ -49,7 +50,18 @@ def _without_values(given: tuple[str, ...]) -> Iterator[str]:
 
 def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """A request over HTTP: method, path and the keyword arguments of `requests.request`."""
-    return method, path, options
+    return method, path.replace("/v1/events", "/events") if OLD else path, options
+
+
+_MOMENTS = {"--from": "--since", "--to": "--until"}
+_AUDIT: dict[str, Any] = {
+    "doctor": lambda *more: ("rebuild", *more[1:]) if more[:1] == ("--rebuild",) else ("doctor", *more),
+    "export": lambda *more: ("export", *more) if more and more[0][0] != "-" else ("export", "--log", *more),
+    "log": lambda *more: ("log", *(_MOMENTS.get(it, it) for it in more)),
+    "redact": lambda stream, *more: ("redact", *stream.removeprefix("record:").split("/"), *more),
+    "replay": lambda first, last, *more: ("replay", "--from", first, "--to", last, "--state", *more),
+}
+"""Commands about the log, by their first word."""
 
 
 def store(opened: Any) -> Any:
@@ -67,3 +79,25 @@ class _Store:
     def status(self, resource: str | None = None, **options: Any) -> Any:
         """Without a resource, the board."""
         return self._opened.board(**options) if resource is None else self._opened.status(resource, **options)
+
+    def at(self, moment: Any, *words: str, **more: Any) -> Any:
+        """As status, list or get now. A version (`v3`) is that of the key."""
+        if str(moment).startswith("v"):
+            return self.blame(*words, at=moment)
+        past = self._opened.at(**_moment("", moment))
+        named = {"resource": "status", "thread_id": "thread"}
+        name = next((named[it] for it in more if it in named), ("board", "list_records", "get")[len(words)])
+        result = getattr(past, name)(*words, **more)
+        return self._opened.wait(result) if hasattr(result, "__await__") else result
+
+    def blame(self, namespace: str, key: str, at: Any = None) -> Any:
+        return self._opened.blame(namespace, key, **_moment("", at))
+
+    def diff(self, first: Any, last: Any = None, *, namespace: str, key: str | None = None, **more: Any) -> Any:
+        return self._opened.diff(namespace, key, **_moment("from_", first), **_moment("to_", last), **more)
+
+
+def _moment(prefix: str, moment: Any) -> dict[str, Any]:
+    if isinstance(moment, str) and moment[0] == "v":
+        return {f"{prefix}version": int(moment[1:])}
+    return {prefix + ("position" if isinstance(moment, int) else "time"): moment} if moment is not None else {}

@@ -1,0 +1,388 @@
+"""Proof and care: verify, checkpoint, redact, export, import, backup, doctor. Commands, and tampering with the file."""
+
+import json
+import re
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import holdlog
+from tests.doors import old
+from tests.doors.old import changes_in_02
+from tests.support.programs import run
+from tests.support.tampering import DROP_FROM_VIEW, ask, files_with
+from tests.support.waiting import until
+
+EVENTS = 12
+
+
+def fill(db):
+    """Twelve events of four streams."""
+    with holdlog.StateStore(db) as store:
+        for number in range(3):
+            for key in ("a", "b", "c"):
+                store.set("n", key, number * 1000, updated_by="ann", reason="more")
+        store.claim("src/a.py", agent="ann")
+        store.release("src/a.py", agent="ann")
+        store.set("n", "a", "last", updated_by="ann")
+
+
+def put(db, *values, key="k", **options):
+    with holdlog.StateStore(db) as store:
+        for value in values:
+            store.set("n", key, value, updated_by="ann", **options)
+
+
+def read(db):
+    """All that readers see of a store: its values with their histories, the board and the events."""
+    with holdlog.StateStore(db) as opened:
+        store = old.store(opened)
+        values = [(it.key, it.version, it.value) for it in store.list("n").records]
+        histories = [[(it.version, it.value) for it in store.history("n", key)] for key, *_ in values]
+        board = [(it.resource, it.held_by, it.version) for it in store.status().claims]
+        return values, histories, board, [(it.position, it.id, it.at) for it in store.events(limit=1000).events]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """A folder with a closed store and a checkpoint of it."""
+    folder = tmp_path_factory.mktemp("original")
+    fill(folder / "state.db")
+    keep_checkpoint(folder / "state.db")
+    return folder
+
+
+@pytest.fixture
+def db(original, tmp_path):
+    """A copy of that store to tamper with."""
+    return Path(shutil.copytree(original, tmp_path / "store")) / "state.db"
+
+
+def keep_checkpoint(db):
+    done = run("checkpoint", "--db", db)
+    assert (done.code, done.err) == (0, "")
+    db.with_name("checkpoint").write_text(done.out)
+
+
+def verify(db, *words):
+    """Against the checkpoint that is kept next to the store, unless words are given."""
+    done = run("verify", "--db", db, *(words or ("--checkpoint", db.with_name("checkpoint"))))
+    assert "Traceback" not in done.err
+    return done
+
+
+# --- tampering
+
+
+def test_untouched_log_verifies_up_to_the_checkpoint(db):
+    put(db, 1)
+    assert verify(db).code == 0
+
+
+CHANGES = {
+    "edited payload": ("UPDATE EVENTS SET payload = '7' WHERE POSITION = 5", 5),
+    "removed event": ("DELETE FROM EVENTS WHERE POSITION = 5", 5),
+}
+MORE_CHANGES = {
+    "renumbered event": ("UPDATE EVENTS SET VERSION = 9 WHERE POSITION = 8", 8),
+    "payload taken out": ("UPDATE EVENTS SET payload = NULL, salt = NULL WHERE POSITION = 5", 5),
+    "edited time": ("UPDATE EVENTS SET at = at + 1 WHERE POSITION = 5", 5),
+    "removed first event": ("DELETE FROM EVENTS WHERE POSITION = 1", 1),
+    "removed stream": ("DELETE FROM EVENTS WHERE STREAM = 'record:n/b'", 2),
+    "moved event": ("UPDATE EVENTS SET POSITION = 99 WHERE POSITION = 5", 5),
+    "forged digest": ("UPDATE EVENTS SET digest = zeroblob(32) WHERE POSITION = 6", 6),
+}
+
+
+@pytest.mark.parametrize("change", [*CHANGES, *(pytest.param(it, marks=pytest.mark.rest) for it in MORE_CHANGES)])
+def test_changed_log_is_found_and_the_first_event_named(db, change):
+    statement, position = (CHANGES | MORE_CHANGES)[change]
+    ask(db, statement)
+    done = verify(db)
+    assert (done.code, f"position {position}" in done.out) == (1, True), done
+
+
+def test_swapped_payloads_are_found(db):
+    (third, fifth) = ask(db, "SELECT payload, salt FROM EVENTS WHERE POSITION IN (3, 5) ORDER BY POSITION")
+    for position, (payload, salt) in ((3, fifth), (5, third)):
+        ask(db, f"UPDATE EVENTS SET payload = '{payload}', salt = x'{bytes(salt).hex()}' WHERE POSITION = {position}")
+    done = verify(db)
+    assert (done.code, "position 3" in done.out) == (1, True), done
+
+
+def test_removed_event_whose_successors_were_renumbered_is_found(db):
+    ask(db, "DELETE FROM EVENTS WHERE POSITION = 5")
+    for position in range(6, EVENTS + 1):
+        ask(db, f"UPDATE EVENTS SET POSITION = {position - 1} WHERE POSITION = {position}")
+    assert verify(db).code == 1
+
+
+def test_cut_tail_is_found_although_the_views_were_rebuilt(db):
+    ask(db, "DELETE FROM EVENTS WHERE POSITION > 10")
+    assert run("doctor", "--rebuild", "--db", db).code == 0
+    put(db, "another", 1)
+    assert verify(db).code == 1
+
+
+@pytest.mark.rest
+def test_history_of_another_store_is_found(db, tmp_path):
+    fill(tmp_path / "other.db")
+    assert verify(tmp_path / "other.db", "--checkpoint", db.with_name("checkpoint")).code == 1
+
+
+def test_backup_that_was_copied_back_is_found(db, tmp_path):
+    (tmp_path / "backups").mkdir()
+    with holdlog.StateStore(db) as store:
+        assert run("backup", tmp_path / "backups", "--db", db).code == 0
+        store.set("n", "a", "after the backup", updated_by="ann")
+    keep_checkpoint(db)
+    copy_back(db, tmp_path / "backups")
+    assert read(db)[3][-1][0] == EVENTS
+    put(db, "on the fork")
+    assert verify(db, "--json").code == 0
+    assert verify(db).code == 1
+
+
+@pytest.mark.rest
+@changes_in_02("doctor compares the log with the position in the side file of the write lock")
+def test_doctor_finds_a_backup_that_was_copied_back(db, tmp_path):
+    (tmp_path / "backups").mkdir()
+    assert run("backup", tmp_path / "backups", "--db", db).code == 0
+    put(db, "after the backup")
+    copy_back(db, tmp_path / "backups")
+    assert run("doctor", "--db", db).code == 1
+
+
+def copy_back(db, folder):
+    (backup,) = (it for it in folder.iterdir() if not it.name.endswith(("-wal", "-shm")))
+    for name in ("state.db-wal", "state.db-shm"):
+        db.with_name(name).unlink(missing_ok=True)
+    shutil.copy(backup, db)
+
+
+@changes_in_02("a checkpoint is one line: position, digest, time")
+def test_checkpoint_is_one_line(db):
+    (line,) = db.with_name("checkpoint").read_text().splitlines()
+    position, digest, time = line.split(" ")
+    assert (position, re.fullmatch(r"[0-9a-f]{64}", digest) is not None) == (str(EVENTS), True)
+    assert datetime.fromisoformat(time).utcoffset() == timedelta(0)
+
+
+# --- redact
+
+SECRET = "sk-1234567890"
+
+
+@pytest.fixture
+def leaked(tmp_path):
+    """A store with the secret in the first version of a value."""
+    db = tmp_path / "leaked" / "state.db"
+    db.parent.mkdir(mode=0o700)
+    put(db, {"token": SECRET}, "safe")
+    return db
+
+
+def redact(db, *words):
+    return run("redact", *words, "--db", db)
+
+
+def test_redacted_text_is_gone_from_every_file_and_the_log_still_verifies(leaked):
+    keep_checkpoint(leaked)
+    with holdlog.StateStore(leaked) as store:
+        store.set("n", "k", 3, updated_by="ann")
+        assert files_with(leaked.parent, SECRET)
+        done = redact(leaked, "record:n/k@1", "--reason", "it leaked")
+        assert (done.code, SECRET in done.out + done.err) == (0, False), done
+        assert files_with(leaked.parent, SECRET) == []
+        assert [(it.version, it.value) for it in store.history("n", "k")] == [(3, 3), (2, "safe"), (1, None)]
+        events = store.events().events
+    assert [(it.position, getattr(it, "value", None)) for it in events[:3]] == [(1, None), (2, "safe"), (3, 3)]
+    assert (len(events), events[-1].reason) == (4, "it leaked")
+    assert verify(leaked).code == 0
+    assert redact(leaked, "record:n/k@1", "--reason", "again").code == 0
+    assert len(read(leaked)[3]) == 4
+
+
+@pytest.mark.rest
+def test_redacted_text_that_is_put_back_is_found(leaked):
+    keep_checkpoint(leaked)
+    [(salt, payload)] = ask(leaked, "SELECT salt, payload FROM EVENTS WHERE POSITION = 1")
+    assert redact(leaked, "record:n/k@1", "--reason", "it leaked").code == 0
+    back = f"payload = '{payload}', salt = x'{bytes(salt).hex()}'"
+    ask(leaked, f"UPDATE EVENTS SET {back}, payload_hash = {'NULL' if old.OLD else 'payload_hash'} WHERE POSITION = 1")
+    assert verify(leaked).code == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("record:n/k@9", "--reason", "it leaked"),
+        ("record:n/k@1",),
+        ("record:n/k@1", "--reason", f"was {SECRET}"),
+        pytest.param(
+            ("record:n/k@2", "--reason", "it leaked"),
+            marks=changes_in_02("a current value is written or deleted first"),
+        ),
+    ],
+)
+def test_redaction_is_refused_and_changes_nothing(leaked, words):
+    before = read(leaked)
+    done = redact(leaked, *words)
+    assert (done.code in (1, 2), done.out, len(done.err.splitlines())) == (True, "", 1), done
+    assert SECRET not in done.err
+    assert read(leaked) == before
+
+
+@pytest.mark.rest
+@changes_in_02("the note of a live claim is refused; when the claim has ended, it is redacted")
+def test_note_of_a_live_claim_is_not_redacted(leaked):
+    with holdlog.StateStore(leaked) as store:
+        version = store.claim("a.py", agent="ann", note=SECRET).version
+        stream = f"claim:a.py@{version}"
+        assert redact(leaked, stream, "--reason", "it leaked").code == 1
+        store.release("a.py", agent="ann")
+        assert redact(leaked, stream, "--reason", "it leaked").code == 0
+        assert SECRET not in repr(store.events(kinds=["claim"]).events)
+
+
+@changes_in_02("a repeated request whose result was redacted returns ok, position and redacted, and does nothing")
+def test_repeated_request_of_a_redacted_write_does_nothing(leaked):
+    with holdlog.StateStore(leaked) as store:
+        first = store.set("n", "r", SECRET, updated_by="ann", request_id="r-1")
+        store.set("n", "r", "safe", updated_by="ann")
+        assert redact(leaked, "record:n/r@1", "--reason", "it leaked").code == 0
+        again = store.set("n", "r", SECRET, updated_by="ann", request_id="r-1")
+        assert (again.status, again.position, again.redacted) == ("ok", first.position, True)
+        assert store.get("n", "r").value == "safe"
+
+
+@pytest.mark.rest
+@changes_in_02("redact --older-than replaces retention")
+def test_all_former_texts_older_than_an_age_are_redacted(leaked):
+    until(lambda: datetime.now(UTC) > read(leaked)[3][-1][2] + timedelta(seconds=1))
+    with holdlog.StateStore(leaked) as store:
+        store.set("n", "k", "new", updated_by="ann")
+        assert redact(leaked, "--older-than", "1s", "--reason", "age").code == 0
+        assert [it.value for it in store.history("n", "k")] == ["new", None, None]
+    assert files_with(leaked.parent, SECRET) == []
+
+
+# --- export and import
+
+
+def test_exported_log_is_imported_whole_and_goes_on(db, tmp_path):
+    exported, target = tmp_path / "log", tmp_path / "new.db"
+    exported.write_text(run("export", "--db", db).out)
+    before = read(db)
+    assert run("import", exported, "--db", target).code == 0
+    after = read(target)
+    assert (after[:3], after[3][:-1]) == (before[:3], before[3])
+    assert verify(target, "--checkpoint", db.with_name("checkpoint")).code == 0
+    put(target, 1)
+    again = run("import", exported, "--db", target)
+    assert (again.code != 0, len(again.err.splitlines())) == (True, 1)
+    assert read(target)[3][-1][0] == EVENTS + 2
+
+
+@pytest.mark.rest
+def test_redacted_event_is_exported_as_its_hash(leaked, tmp_path):
+    keep_checkpoint(leaked)
+    assert redact(leaked, "record:n/k@1", "--reason", "it leaked").code == 0
+    text, target = run("export", "--db", leaked).out, tmp_path / "new.db"
+    assert SECRET not in text
+    assert run("import", "-", "--db", target, stdin=text).code == 0
+    assert read(target)[1] == [[(2, "safe"), (1, None)]]
+    assert verify(target, "--checkpoint", leaked.with_name("checkpoint")).code == 0
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("damage", ["cut", "edited", "no export"])
+def test_damaged_export_is_refused_and_leaves_no_store(db, tmp_path, damage):
+    lines = run("export", "--db", db).out.splitlines(keepends=True)
+    text = {
+        "cut": "".join(lines[:-1]),
+        "edited": "".join(lines).replace("2000", "3000", 1),
+        "no export": '{"namespace": "n"}\n',
+    }[damage]
+    assert text != "".join(lines)
+    done = run("import", "-", "--db", tmp_path / "new.db", stdin=text)
+    assert (done.code != 0, len(done.err.splitlines())) == (True, 1), done
+    assert not (tmp_path / "new.db").exists()
+
+
+@pytest.mark.rest
+def test_store_moves_to_postgresql_and_back(db, tmp_path, postgres):
+    target = tmp_path / "new.db"
+    for source, place in ((db, postgres), (postgres, target)):
+        done = run("import", "-", "--db", place, stdin=run("export", "--db", source).out)
+        assert done.code == 0, done
+    assert read(target)[:3] == read(postgres)[:3] == read(db)[:3]
+    assert verify(target, "--checkpoint", db.with_name("checkpoint")).code == 0
+
+
+# --- backup, doctor, rebuild
+
+
+def test_backup_of_a_store_in_use_is_one_private_whole_store(db, tmp_path):
+    folder = tmp_path / "backups"
+    folder.mkdir(mode=0o700)
+    with holdlog.StateStore(db) as store:
+        store.set("n", "k", 1, updated_by="ann")
+        assert run("backup", folder, "--db", db).code == 0
+        (backup,) = (it for it in folder.iterdir() if not it.name.endswith(("-wal", "-shm")))
+        assert backup.stat().st_mode & 0o777 == 0o600
+        assert store.set("n", "k", 2, updated_by="ann").version == 2
+    assert verify(backup, "--checkpoint", db.with_name("checkpoint")).code == 0
+    assert read(backup)[0][-1] == ("k", 1, 1)
+
+
+def test_doctor_finds_a_view_that_differs_and_rebuilds_it_from_the_log(db):
+    with holdlog.StateStore(db) as store:
+        store.claim("src/b.py", agent="ann")
+        before = read(db)
+        ask(db, DROP_FROM_VIEW)
+        damaged = run("doctor", "--db", db, "--json")
+        assert (damaged.code, damaged.json["sound"]) == (1, False)
+        assert [it["level"] for it in damaged.json["findings"] if it["name"] == "views"] == ["bad"]
+        assert run("doctor", "--rebuild", "--db", db).code == 0
+        assert read(db) == before
+
+
+@pytest.mark.rest
+def test_doctor_neither_creates_nor_changes_a_file(tmp_path):
+    for content in (None, b"no database" * 1000):
+        path = tmp_path / "state.db"
+        if content:
+            path.write_bytes(content)
+        done = run("doctor", "--db", path)
+        assert (done.code, "Traceback" in done.err) == (1, False), done
+        assert (path.read_bytes() if content else path.exists()) == (content or False)
+
+
+@pytest.mark.rest
+@changes_in_02("a file of 0.1 is refused in one line that says how to move it away")
+def test_file_of_release_01_is_refused(tmp_path):
+    path = tmp_path / "state.db"
+    path.touch(0o600)
+    ask(path, "CREATE TABLE stored_events (originator_id TEXT)")
+    ask(path, f"PRAGMA application_id = {0x686C6F67}")
+    ask(path, "PRAGMA user_version = 4002")
+    done = run("get", "n", "k", "--db", path)
+    assert (done.code != 0, len(done.err.splitlines()), "0.1" in done.err) == (True, 1, True), done
+    with pytest.raises(holdlog.StoreError, match=r"0\.1"):
+        holdlog.StateStore(path)
+
+
+@changes_in_02("a view of current values is the contract for people with a database shell")
+def test_current_values_are_a_view_for_a_database_shell(db):
+    put(db, {"a": [1, None]}, key="%/:")
+    with holdlog.StateStore(db) as store:
+        store.delete("n", "b", deleted_by="ann")
+    rows = ask(db, "SELECT namespace, key, version, value FROM current_values ORDER BY key")
+    assert [(*row[:3], json.loads(row[3])) for row in rows] == [
+        ("n", "%/:", 1, {"a": [1, None]}),
+        ("n", "a", 4, "last"),
+        ("n", "c", 3, 2000),
+    ]
