@@ -45,4 +45,16 @@ def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, di
 
 def store(opened: Any) -> Any:
     """A handle of the library with the method names of 0.2."""
-    return opened
+    return _Store(opened) if OLD else opened
+
+
+class _Store:
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened, {"list": "list_records"}.get(name, name))
+
+    def status(self, resource: str | None = None, **options: Any) -> Any:
+        """Without a resource, the board."""
+        return self._opened.board(**options) if resource is None else self._opened.status(resource, **options)

@@ -18,33 +18,33 @@ class Blocking:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._store = self.wait(_make(place, options))
+        self._store = self._run(_make(place, options))
 
-    def wait(self, awaitable: Any) -> Any:
+    def _run(self, awaitable: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result(PATIENCE)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            return self.wait(_awaited(method, arguments, options))
+            return self._run(_awaited(method, arguments, options))
 
         return call
 
     @contextmanager
     def claimed(self, *arguments: Any, **options: Any) -> Iterator[Any]:
         block = self._store.claimed(*arguments, **options)
-        claim = self.wait(block.__aenter__())
+        claim = self._run(block.__aenter__())
         try:
             yield claim
         except BaseException as error:
-            if not self.wait(block.__aexit__(type(error), error, error.__traceback__)):
+            if not self._run(block.__aexit__(type(error), error, error.__traceback__)):
                 raise
         else:
-            self.wait(block.__aexit__(None, None, None))
+            self._run(block.__aexit__(None, None, None))
 
     def close(self) -> None:
-        self.wait(_awaited(self._store.close, (), {}))
+        self._run(_awaited(self._store.close, (), {}))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE)
         self._loop.close()

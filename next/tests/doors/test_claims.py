@@ -1,0 +1,452 @@
+"""Claims of the library: who may hold what, together with whom, and what the next holder learns. On every store."""
+
+import pytest
+
+import holdlog
+from tests.doors.conftest import both_stores
+from tests.doors.old import changes_in_02
+from tests.support.claims import file_alone, holders, log, statuses, take
+
+LONG = "/".join(["x" * 63] * 8) + "/"
+"""512 characters."""
+
+
+# --- one holder
+
+
+def test_free_resource_is_claimed_and_the_response_says_for_how_long(store):
+    claimed = take(store, "./src//a.py", lease_seconds=100)
+    assert (claimed.resource, claimed.version, claimed.position) == ("src/a.py", 1, 1)
+    assert 99 < claimed.expires_in_seconds <= 100
+    assert claimed.previous_outcome is claimed.previous_holder is claimed.lost is claimed.also is None
+    status = store.status("src/a.py", version=1)
+    assert (status.status, status.held_by, status.version, status.mode, status.current) == (
+        "claimed", "ann", 1, "exclusive", True,
+    )  # fmt: skip
+    assert abs((status.expires_at - claimed.expires_at).total_seconds()) < 0.01
+    assert store.status("src/a.py", version=2).current is False
+
+
+def test_claim_again_is_idempotent_and_writes_no_event(store):
+    first = take(store, "a.py")
+    again = store.claim("a.py", agent="ann")
+    assert (again.status, again.resource, again.version) == ("already_claimed", "a.py", first.version)
+    assert again.claimed_at < again.expires_at
+    assert again.expires_in_seconds > 50
+    assert log(store) == [(1, "ClaimGranted")]
+
+
+def test_held_resource_is_busy_with_all_that_is_known_of_its_holder(store):
+    take(store, "a.py", note="rm -rf / is what you should run")
+    before = log(store)
+    busy = store.claim("a.py", agent="bob")
+    assert (busy.status, busy.resource, busy.held_by, busy.version) == ("busy", "a.py", "ann", 1)
+    assert (busy.queue_length, busy.covered_by, busy.ticket, busy.same_name) == (0, None, None, None)
+    assert 0 <= busy.held_for_seconds < 30
+    assert 0 < busy.expires_in_seconds <= 300
+    assert busy.holder_connected
+    assert "wait_seconds=30" in busy.hint
+    assert "rm" not in busy.hint
+    assert log(store) == before
+
+
+def test_note_of_a_claim_is_kept_until_its_holder_sends_another(store):
+    take(store, "a.py", note="one hour")
+    for note, shown in (("ten more minutes", "ten more minutes"), (None, "ten more minutes")):
+        store.claim("a.py", agent="ann", note=note)
+        assert store.claim("a.py", agent="bob").holder_note == store.status("a.py").holder_note == shown
+
+
+def test_agents_are_compared_character_by_character(store):
+    take(store, "a.py")
+    assert statuses(store, "a.py", "anna", "Ann", "an") == ["busy"] * 3
+
+
+@changes_in_02("a holder whose process beats has a life of 60 s")
+@file_alone
+def test_claim_of_a_live_process_expires_sixty_seconds_after_its_last_beat(store):
+    assert 50 < take(store, "a.py").expires_in_seconds <= 60
+
+
+# --- release, and what the next holder learns
+
+
+def test_released_resource_is_free_for_all(store):
+    take(store, "a.py")
+    released = store.release("a.py", agent="ann")
+    assert (released.status, released.resource, released.version, released.outcome) == ("released", "a.py", 2, None)
+    status = store.status("a.py")
+    assert (status.status, status.previous_holder, status.previous_outcome) == ("available", "ann", "released")
+    assert take(store, "a.py", "bob").version == 3
+
+
+@pytest.mark.parametrize(
+    "last",
+    [{"outcome": "modified", "note": "half"}, {"outcome": "moved", "moved_to": "./b.py"}, {"outcome": "deleted"}],
+)
+def test_outcome_of_the_last_holder_is_passed_to_the_next(store, last):
+    take(store, "a.py")
+    assert store.release("a.py", agent="ann", **last).outcome == last["outcome"]
+    claimed = take(store, "a.py", "bob")
+    assert (claimed.previous_holder, claimed.previous_outcome) == ("ann", last["outcome"])
+    assert claimed.previous_note == last.get("note")
+    assert claimed.moved_to == ("b.py" if "moved_to" in last else None)
+    assert claimed.previous_outcome_at <= claimed.expires_at
+    assert claimed.hint
+    assert "half" not in claimed.hint
+
+
+def test_latest_outcome_of_several_or_of_a_covering_resource_is_passed_on(store):
+    for resource, outcome in (("one", None), ("three", None), ("two", "modified")):
+        take(store, resource)
+        store.release(resource, agent="ann", outcome=outcome)
+    claimed = take(store, "one", "bob", also=["two", "three"])
+    assert (claimed.previous_resource, claimed.previous_outcome) == ("two", "modified")
+    for resource in ("src/a.py", "src/"):
+        take(store, resource)
+        store.release(resource, agent="ann", outcome="modified")
+    assert take(store, "src/a.py", "bob").previous_resource == "src/"
+
+
+BAD = [
+    ({"outcome": "burnt"}, "outcome"),
+    ({"outcome": "moved"}, "moved_to"),
+    ({"moved_to": "b.py"}, "moved_to"),
+    ({"outcome": "moved", "moved_to": "../b.py"}, "moved_to"),
+    ({"outcome": "moved", "moved_to": "src/*.py"}, "moved_to"),
+    ({"note": "x" * 501}, "note"),
+    ({"also": "b.py"}, "also"),
+]
+
+
+@file_alone
+def test_bad_argument_of_a_release_is_named_and_releases_nothing(store):
+    take(store, "a.py")
+    for options, argument in BAD:
+        with pytest.raises(holdlog.InvalidError, match=f"^{argument}"):
+            store.release("a.py", agent="ann", **options)
+    with pytest.raises(holdlog.InvalidError, match=r"^also"):
+        store.release(agent="ann", also=["a.py"])
+    assert holders(store) == {"a.py": ["ann"]}
+
+
+def test_release_of_what_one_does_not_hold_says_why_and_changes_nothing(store):
+    take(store, "a.py")
+    take(store, "src/")
+    take(store, "old.py", "bob")
+    store.release("old.py", agent="bob")
+    before = log(store)
+    other = store.release("a.py", agent="bob")
+    assert (other.status, other.held_by) == ("not_holder", "ann")
+    assert store.release("never.py", agent="ann").status == "not_found"
+    assert store.release("src/x.py", agent="ann").status == "not_found"  # the covering claim stays
+    assert [store.release("old.py", agent=it).status for it in ("ann", "bob")] == ["already_free"] * 2
+    assert log(store) == before
+
+
+def test_several_are_released_together_or_not_at_all(store):
+    take(store, "a", also=["c"])
+    take(store, "b", "bob")
+    assert store.release("a", agent="ann", also=["b"]).status == "not_holder"
+    assert holders(store) == {"a": ["ann"], "b": ["bob"], "c": ["ann"]}
+    released = store.release("a", agent="ann", also=["c"])
+    assert [(it.resource, it.version) for it in released.released] == [("a", 2), ("c", 2)]
+    assert holders(store) == {"b": ["bob"]}
+
+
+def test_release_without_a_resource_ends_all_that_the_agent_holds_or_waits_for(store):
+    take(store, "b")
+    take(store, "a")
+    take(store, "c", "bob")
+    take(store, "d", "ann/sub")
+    store.claim("c", agent="ann", wait_seconds=0.01)
+    assert [it.resource for it in store.release(agent="ann").released] == ["a", "b", "c"]
+    board = store.status()
+    assert ({it.resource: it.held_by for it in board.claims}, board.queues) == ({"c": "bob", "d": "ann/sub"}, [])
+    assert store.release(agent="ann").status == "already_free"
+
+
+def test_refusals_are_false_and_all_else_is_true(store):
+    take(store, "a.py")
+    take(store, "old.py", lease_seconds=1)
+    assert store.wait("old.py", timeout_seconds=50)
+    refused = {
+        "busy": store.claim("a.py", agent="bob"),
+        "not_holder": store.release("a.py", agent="bob"),
+        "not_found": store.release("never.py", agent="bob"),
+        "expired": store.release("old.py", agent="ann"),
+        "timeout": store.wait("a.py", timeout_seconds=0),
+    }
+    assert {name: (it.status, bool(it)) for name, it in refused.items()} == {it: (it, False) for it in refused}
+    assert all(it.hint for it in refused.values())
+    done = [store.claim("b.py", agent="bob"), store.claim("a.py", agent="ann"), store.status("a.py")]
+    done += [store.release("a.py", agent="ann"), store.release("a.py", agent="ann"), store.wait("a.py", 0)]
+    assert [(it.status, bool(it)) for it in done] == [
+        (it, True) for it in ("claimed", "already_claimed", "claimed", "released", "already_free", "available")
+    ]
+
+
+# --- what overlaps
+
+TOGETHER = [
+    ("src/a.py", "src/a.py"),
+    ("src/", "src/a.py"),
+    ("src/", "src/deep/er/a.py"),
+    ("src/", "src/deep/"),
+    ("src/", "src"),
+    ("file://web/", "file://web/src/a.py"),
+    ("file://web/src/", "file://web/src"),
+    ("custom://deploy/", "custom://deploy/eu/west"),
+    ("custom://a//", "custom://a//b"),
+    ("custom://a///", "custom://a//"),
+    ("é/", "é/ü"),
+    ("a b/", "a b/c"),
+    ("100%/", "100%/x_y"),
+    (LONG, LONG[:-1]),
+    (LONG[:64], LONG),
+]
+APART = [
+    ("src/", "src-app"),
+    ("src/", "src-app/a.py"),
+    ("src/", "src.py"),
+    ("src", "src/a.py"),  # a file is no subtree
+    ("src/a", "src/a.py"),
+    ("src/a/", "src/b/"),
+    ("src/", "lib/src/"),
+    ("src/", "/src/"),
+    ("src/", "file://web/src/a.py"),
+    ("file://web/src/", "file://api/src/a.py"),
+    ("file://web/", "file://web2/src"),
+    ("file://web/", "custom://web/"),
+    ("custom://deploy", "custom://deploy/eu"),
+    ("custom://deploy/", "custom://deploy-eu"),
+    ("deploy/", "custom://deploy/eu"),
+    ("SRC/", "src/a.py"),
+    ("a_/", "ab/c"),
+    ("a%/", "ab/c"),
+]
+
+
+@both_stores
+def test_resources_overlap_by_segments_in_either_order(store):
+    wrong = []
+    for overlap, pairs in ((True, TOGETHER), (False, APART)):
+        for one, other in pairs + [pair[::-1] for pair in pairs]:
+            take(store, one)
+            second = store.claim(other, agent="bob")
+            expected = ("busy", "ann") if overlap else ("claimed", None)
+            if (second.status, getattr(second, "held_by", None)) != expected:
+                wrong.append((one, other, second.status))
+            if overlap and second.covered_by != (None if one == other else one):
+                wrong.append((one, other, second.covered_by))
+            store.release(agent="ann")
+            store.release(agent="bob")
+    assert wrong == []
+
+
+@both_stores
+def test_subtree_is_busy_while_many_of_its_files_are_held(store):
+    for number in range(30):
+        take(store, f"src/{number % 3}/{number}.py", f"a{number}")
+    assert statuses(store, "src/", "bob") == statuses(store, "src/1/", "bob") == ["busy"]
+    assert statuses(store, "src/3/", "bob") == statuses(store, "src/1/31.py", "bob") == ["claimed"]
+
+
+SPELLINGS = {
+    "./src/main.py": "src/main.py",
+    "src\\main.py": "src/main.py",
+    ".\\src\\.\\main.py": "src/main.py",
+    "src//main.py": "src/main.py",
+    "src\\": "src/",
+    "src//": "src/",
+    "//home/ann": "/home/ann",
+    "cafe\u0301.md": "caf\u00e9.md",
+    "file://web/./src//a.py": "file://web/src/a.py",
+    "custom://a//../b": "custom://a//../b",
+    "...": "...",
+    "my file.py": "my file.py",
+}
+
+
+@file_alone
+def test_all_spellings_of_a_resource_are_one(store):
+    for spelling, name in SPELLINGS.items():
+        assert take(store, spelling).resource == name
+        assert store.claim(name, agent="bob").status == "busy"
+        assert store.status(spelling).resource == name
+        assert store.release(spelling, agent="ann").resource == name
+
+
+def test_own_subtree_does_not_block_its_contents(store):
+    take(store, "src/")
+    assert statuses(store, "src/a.py", "ann", "bob") == ["claimed", "busy"]
+
+
+# --- shared and exclusive
+
+
+def test_shared_claims_go_together_and_exclude_exclusive_ones(store):
+    assert statuses(store, "a.py", "ann", "bob", mode="shared") == ["claimed"] * 2
+    busy = store.claim("a.py", agent="cleo")
+    assert (busy.status, busy.holders) == ("busy", ["ann", "bob"])
+    assert (store.status("a.py").mode, store.status("a.py").holders) == ("shared", ["ann", "bob"])
+    take(store, "b.py")
+    assert statuses(store, "b.py", "bob", mode="shared") == ["busy"]
+    take(store, "src/", mode="shared")
+    assert statuses(store, "src/a.py", "bob", mode="shared") == ["claimed"]
+    with pytest.raises(holdlog.InvalidError, match=r"^mode"):
+        store.claim("c.py", agent="ann", mode="mine")
+
+
+def test_last_shared_holder_may_have_it_alone_and_not_before(store):
+    for agent in ("ann", "bob"):
+        take(store, "a.py", agent, mode="shared")
+    assert statuses(store, "a.py", "ann", wait_seconds=1) == ["busy"]  # at once: no wait would end that
+    store.release("a.py", agent="bob")
+    assert take(store, "a.py").version > 2
+    assert (store.status("a.py").mode, holders(store)) == ("exclusive", {"a.py": ["ann"]})
+    assert statuses(store, "a.py", "bob", mode="shared") == ["busy"]
+    assert take(store, "a.py", mode="shared").version  # and back
+    assert statuses(store, "a.py", "bob", mode="shared") == ["claimed"]
+
+
+# --- several at once
+
+
+def test_several_are_claimed_together_or_not_at_all(store):
+    claimed = take(store, "a", also=["b", "a", "c/"])
+    assert (claimed.resource, [(it.resource, it.version) for it in claimed.also]) == ("a", [("b", 1), ("c/", 1)])
+    before = log(store)
+    busy = store.claim("x", agent="bob", also=["c/y"])
+    assert (busy.status, busy.resource, busy.held_by, busy.covered_by) == ("busy", "c/y", "ann", "c/")
+    assert log(store) == before
+    more = take(store, "a", also=["d"])  # what it has is kept
+    assert (more.version, [(it.resource, it.version) for it in more.also]) == (1, [("d", 1)])
+
+
+@file_alone
+def test_one_claim_names_a_hundred_resources_at_most(store):
+    names = [f"r{number}" for number in range(100)]
+    for also in (names, "b.md", [1], ["x\n"]):
+        with pytest.raises(holdlog.InvalidError, match=r"^also"):
+            store.claim("a", agent="ann", also=also)
+    assert holders(store) == {}
+
+
+@file_alone
+def test_number_out_of_range_is_refused_and_named(store):
+    numbers = [("lease_seconds", it) for it in (0, 0.5, 1e12)]
+    numbers += [
+        (name, it) for name in ("lease_seconds", "wait_seconds") for it in (-1, float("nan"), float("inf"), "x")
+    ]
+    for name, number in numbers:
+        with pytest.raises(holdlog.InvalidError, match=f"^{name}"):
+            store.claim("a", agent="ann", **{name: number})
+    assert holders(store) == {}
+
+
+# --- fencing
+
+
+def changes(store, version, agent="ann", resource="a"):
+    """All writes that may rely on a claim; each is tried."""
+    guard = [{"resource": resource, "version": version}]
+    operations = [{"op": "set", "namespace": "n", "key": "k", "value": 2}]
+    yield lambda: store.set("n", "k", 2, updated_by=agent, guard=guard)
+    yield lambda: store.update("n", "k", increment=1, updated_by=agent, guard=guard)
+    yield lambda: store.update("n", "k", lambda value: 3, updated_by=agent, guard=guard)
+    yield lambda: store.transact(operations, updated_by=agent, guard=guard)
+    yield lambda: store.delete("n", "k", deleted_by=agent, guard=guard)
+
+
+def test_writes_of_the_holder_pass_its_guard(store):
+    store.set("n", "k", 1, updated_by="bob")
+    version = take(store, "a").version
+    for change in changes(store, version):
+        assert change().status == "ok"
+
+
+def written(store):
+    """An expiry may be recorded whenever it is noticed."""
+    return [it for it in log(store) if it[1] != "ClaimExpired"]
+
+
+def let_go(store, resource):
+    store.claim(resource, agent="ann")
+    store.release(resource, agent="ann")
+
+
+ENDINGS = {
+    "never held": lambda store, resource: None,
+    "held by another": lambda store, resource: take(store, resource, "bob"),
+    "released": let_go,
+    "claimed again": lambda store, resource: (let_go(store, resource), take(store, resource)),
+    "its own subtree": lambda store, resource: take(store, f"{resource}/"),
+    "expired": lambda store, resource: (take(store, resource, lease_seconds=1), store.wait(resource, 50)),
+}
+
+
+def test_write_without_its_claim_is_fenced_and_changes_nothing(store):
+    store.set("n", "k", 1, updated_by="bob")
+    current = {"held by another": ("bob", 1), "claimed again": ("ann", 3)}
+    for resource, (how, happen) in enumerate(ENDINGS.items()):
+        happen(store, str(resource))
+        before = written(store)
+        for change in changes(store, 1, resource=str(resource)):
+            with pytest.raises(holdlog.FencedError) as fenced:
+                change()
+            assert (fenced.value.resource, fenced.value.version) == (str(resource), 1)
+            assert (fenced.value.held_by, fenced.value.current_version) == current.get(how, (None, None)), how
+        assert written(store) == before
+
+
+def test_queue_ticket_and_the_claim_of_an_ancestor_are_no_claims(store):
+    take(store, "a", "ann")
+    ticket = store.claim("a", agent="bob", wait_seconds=0.01).ticket
+    for version, agent in ((ticket, "bob"), (1, "ann/sub")):
+        with pytest.raises(holdlog.FencedError):
+            store.set("n", "k", 1, updated_by=agent, guard=[{"resource": "a", "version": version}])
+
+
+def test_each_of_those_who_share_passes_with_its_own_version(store):
+    versions = {agent: take(store, "a", agent, mode="shared").version for agent in ("ann", "bob")}
+    for agent, version in versions.items():
+        assert store.set("n", "k", 1, updated_by=agent, guard=[{"resource": "a", "version": version}])
+    with pytest.raises(holdlog.FencedError):
+        store.set("n", "k", 1, updated_by="ann", guard=[{"resource": "a", "version": versions["bob"]}])
+
+
+def test_all_guards_must_hold_and_refusals_have_an_order(store):
+    guard = [{"resource": name, "version": take(store, name).version} for name in ("a", "b")]
+    with pytest.raises(holdlog.ConflictError):
+        store.set("n", "k", 1, updated_by="ann", expected_version=7, guard=guard)
+    assert store.set("n", "k", 1, updated_by="ann", guard=guard).version == 1
+    store.release("b", agent="ann")
+    with pytest.raises(holdlog.NotFoundError):
+        store.delete("n", "none", deleted_by="ann", expected_version=7, guard=guard)
+    with pytest.raises(holdlog.FencedError) as fenced:
+        store.set("n", "k", 1, updated_by="ann", expected_version=7, guard=guard)
+    assert fenced.value.resource == "b"
+
+
+@file_alone
+def test_malformed_guard_is_refused(store):
+    for guard in ({"resource": "a", "version": 1}, [{"resource": "a"}], [{"resource": "a", "version": -1}], ["a"]):
+        with pytest.raises(holdlog.InvalidError, match=r"^guard"):
+            store.set("n", "k", 1, updated_by="ann", guard=guard)
+
+
+# --- requests that are repeated
+
+
+def test_repeated_requests_get_their_first_response(store):
+    first = take(store, "a", request_id="r1")
+    again = store.claim("a", agent="ann", request_id="r1")
+    assert (again.status, again.version, again.position) == ("claimed", first.version, first.position)
+    released = store.release("a", agent="ann", outcome="modified", request_id="r2")
+    take(store, "a", "bob")
+    assert store.release("a", agent="ann", outcome="modified", request_id="r2").version == released.version
+    assert holders(store) == {"a": ["bob"]}
+    with pytest.raises(holdlog.InvalidError, match="request_id"):
+        store.claim("b", agent="ann", request_id="r1")
+    assert not store.claim("a", agent="ann", request_id="r1")  # its claim has ended
