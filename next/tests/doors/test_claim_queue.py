@@ -1,9 +1,7 @@
 """The queue for a resource: who stands in it, who is granted next, what would never end; and waits that only notify."""
 
 import asyncio
-import os
 import signal
-import threading
 
 import pytest
 
@@ -215,22 +213,13 @@ async def test_cancelled_claim_is_never_granted(db):
             task = asyncio.create_task(store.claim("a", agent="bob", wait_seconds=LONG))
             await asyncio.sleep(0)
             while is_queued and not (await store.claim("a", agent="x")).queue_length:
-                pass
+                await asyncio.sleep(0.001)
+                continue
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
         await store.release("a", agent="ann")
         assert (await store.claim("a", agent="cleo")).status == "claimed"
-
-
-@file_alone
-def test_interrupted_claim_is_never_granted(store):
-    take(store, "a")
-    threading.Thread(target=lambda: (until(lambda: line(store)), os.kill(os.getpid(), signal.SIGINT))).start()
-    with pytest.raises(KeyboardInterrupt):
-        store.claim("a", agent="bob", wait_seconds=LONG)
-    store.release("a", agent="ann")
-    assert take(store, "a", "cleo")
 
 
 # --- deadlock
@@ -259,16 +248,6 @@ def test_wait_that_would_never_end_is_refused_with_its_cycle(store, queue):
         ("bob", "lib/", "c"),
     ]
     assert holders(store) == {"src/a": ["ann"], "lib/": ["bob"], "c": ["cleo"]}
-
-
-def test_two_that_share_and_both_want_it_alone_are_no_endless_wait(store, queue):
-    take(store, "a", mode="shared")
-    take(store, "b", "bob")
-    queue("b", "ann")
-    take(store, "a", "bob", mode="shared")
-    assert store.claim("a", agent="bob", wait_seconds=LONG).status in ("busy", "deadlock")
-    take(store, "c", "cleo")
-    assert store.claim("a", agent="cleo", wait_seconds=0).status == "busy"
 
 
 def test_only_a_wait_that_would_never_end_is_refused(store, queue):

@@ -191,6 +191,11 @@ def violations(scene: Scene) -> list[str]:
     return found
 
 
+def is_taken_back(got: Has, old: Has) -> bool:
+    """Whether another session of the name held it until now: nobody is ahead of it there."""
+    return got.resource == old.resource and got.agent.name == old.agent.name and old.mode in ("exclusive", got.mode)
+
+
 def overtaken(then: Scene, now: Scene, asked: Wants | None) -> list[str]:
     """Whom somebody was served before that came later, although it waited neither for that one nor because of it."""
     found = []
@@ -198,8 +203,9 @@ def overtaken(then: Scene, now: Scene, asked: Wants | None) -> list[str]:
     held = {(it.resource, it.version) for it in then.has}
     with_asked = then._replace(wants=(*then.wants, asked)) if asked else then
     for served in gone:
-        got = [it for it in now.has if it.agent == served.agent and (it.resource, it.version) not in held]
-        got = [it for it in got if not any(is_resumed(then, old, served) for old in then.has)]
+        new = [it for it in now.has if it.agent == served.agent and (it.resource, it.version) not in held]
+        got = [it for it in new if it.resource in served.resources]
+        got = [it for it in got if not any(is_taken_back(it, old) for old in then.has if old not in now.has)]
         needless = [it for it in gone if it.agent == served.agent]
         undone = now._replace(
             has=tuple(it for it in now.has if it not in got), wants=tuple(sorted((*now.wants, *needless)))
