@@ -1,7 +1,5 @@
 """The board, and what a resource has been through."""
 
-import pytest
-
 from tests.support.claims import file_alone, take
 
 
@@ -79,13 +77,3 @@ def test_command_prints_board_status_and_history_of_a_resource(store, command):
     assert history.code == 0
     assert [name in history.out for name in ("ann", "bob", "modified")] == [True] * 3
     assert command("claims", "--agent", "ann", "--json").json["claims"] == []
-
-
-@pytest.mark.parametrize("kind", ["memory"], indirect=True)
-def test_looking_changes_nothing(store):
-    take(store, "a", lease_seconds=100)
-    before = store.status("a").expires_at
-    for look in (store.status, lambda: store.status("a"), lambda: store.status(agent="ann"), store.events):
-        look()
-    assert abs((store.status("a").expires_at - before).total_seconds()) < 0.01
-    assert len(store.events().events) == 1

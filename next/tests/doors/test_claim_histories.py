@@ -8,50 +8,42 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.doors import old
-from tests.support.claim_histories import World, live, steps
+from tests.support.claim_histories import World, live, seeds
 from tests.support.claim_rule import Rules
 
 RULES = Rules(resumes=old.OLD)
-few = settings(deadline=None, max_examples=12, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def run(place, sessions, history):
     async def go():
         world = World(place, sessions, RULES)
         try:
-            await live(world, history)
+            await live(world, history, endings=sessions == 3)
         finally:
             await world.close()
 
     asyncio.run(go())
 
 
-def run_in_a_file(sessions, history):
-    with tempfile.TemporaryDirectory() as folder:
-        run(Path(folder, "state.db"), sessions, history)
+MANY = [
+    pytest.param(1, 8, id="one session"),
+    pytest.param(2, 8, id="two sessions"),
+    pytest.param(3, 60, marks=pytest.mark.rest, id="sessions that end"),
+    pytest.param(3, 2_000, marks=pytest.mark.slow, id="many"),
+]
 
 
-@few
-@given(steps(endings=False))
-def test_claims_of_one_session_follow_the_rule(history):
-    run(":memory:", 1, history)
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize(("sessions", "histories"), MANY)
+def test_random_claims_follow_the_rule(sessions, histories):
+    """The many are different ones each time."""
 
+    @settings(
+        deadline=None, max_examples=histories, derandomize=histories < 100, suppress_health_check=list(HealthCheck)
+    )
+    @given(seeds)
+    def follow(history):
+        with tempfile.TemporaryDirectory() as folder:
+            run(":memory:" if sessions == 1 else Path(folder, "state.db"), sessions, history)
 
-@few
-@given(steps(endings=False))
-def test_claims_of_two_sessions_follow_the_rule(history):
-    run_in_a_file(2, history)
-
-
-@pytest.mark.rest
-@settings(few, max_examples=60)
-@given(steps(endings=True))
-def test_claims_of_sessions_that_end_follow_the_rule(history):
-    run_in_a_file(3, history)
-
-
-@pytest.mark.slow
-@settings(few, max_examples=2_000, derandomize=False)
-@given(steps(endings=True))
-def test_two_thousand_histories_follow_the_rule(history):
-    run_in_a_file(3, history)
+    follow()

@@ -109,23 +109,17 @@ def test_name_that_protects_nothing_is_refused_with_what_to_use_instead(store):
 
 
 @pytest.fixture
-def worktrees(tmp_path):
-    """Two folders with a few files; none is a repository."""
-    for name in ("one", "two"):
-        for file in ("src/parser.py", "src/b.py", "a.py", "b.py"):
-            (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name / file).write_text("")
-    return tmp_path
-
-
-@pytest.fixture
-def server(stdio, worktrees):
-    folders = [word for name in ("one", "two") for word in ("--workspace", f"{name}={worktrees / name}")]
-    return stdio(*folders, cwd=worktrees / "one")
+def server(stdio, tmp_path):
+    """In one of two folders with a few files."""
+    for path in [tmp_path / name / file for name in ("one", "two") for file in ("src/parser.py", "src/b.py", "a.py")]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    folders = [word for name in ("one", "two") for word in ("--workspace", f"{name}={tmp_path / name}")]
+    return stdio(*folders, cwd=tmp_path / "one")
 
 
 def test_list_or_line_range_of_files_that_exist_is_refused(server):
-    for name in ("a.py, b.py", "src/parser.py:10-20", "src/parser.py#L10"):
+    for name in ("a.py, src/b.py", "src/parser.py:10-20", "src/parser.py#L10"):
         assert "must be" in server.error("claim", resource=name, agent="ann"), name
     assert server.call("claim", resource="x.py, y.py", agent="ann")["status"] == "claimed"  # no such file
 
@@ -143,12 +137,12 @@ def test_path_where_nothing_exists_is_granted_with_a_hint(server):
         assert "hint" not in server.call("claim", resource=name, agent="ann"), name
 
 
-def test_one_path_in_two_worktrees_is_two_resources_that_know_of_each_other(server, worktrees):
+def test_one_path_in_two_worktrees_is_two_resources_that_know_of_each_other(server, tmp_path):
     first = server.call("claim", resource="a.py", agent="ann")
-    again = server.call("claim", resource=str(worktrees / "one" / "a.py"), agent="ann")
+    again = server.call("claim", resource=str(tmp_path / "one" / "a.py"), agent="ann")
     assert again["status"] == "already_claimed"
     assert first["resource"] == again["resource"]
-    second = server.call("claim", resource=str(worktrees / "two" / "a.py"), agent="bob")
+    second = server.call("claim", resource=str(tmp_path / "two" / "a.py"), agent="bob")
     assert (second["status"], second["resource"]) == ("claimed", "file://two/a.py")
     assert second["also_claimed_in"] == [{"workspace": "one", "held_by": "ann"}]
     assert second["hint"]

@@ -63,8 +63,8 @@ def test_bad_argument_is_refused_before_anything_is_claimed(store):
     bad = {"agent": [" "], "outcome": ["burnt"], "wait_seconds": [-1, float("nan")], "lease_seconds": [0.5]}
     for name, values in (bad | {"mode": ["mine"], "also": ["b.md"]}).items():
         for value in values:
-            block = store.claimed("a.md", **{"agent": "ann", name: value})
-            with pytest.raises(holdlog.InvalidError, match=name), block:
+            options = {"agent": "ann", name: value}
+            with pytest.raises(holdlog.InvalidError, match=name), store.claimed("a.md", **options):
                 raise AssertionError("must not run")
     assert holders(store) == {}
 
@@ -122,25 +122,11 @@ def test_block_whose_claim_was_taken_away_ends_with_fenced_and_leaves_the_next_h
     assert holders(store) == {"custom://a": ["bob"]}
 
 
-@file_alone
-def test_exception_of_a_block_precedes_that_of_its_loss(store, command):
-    with pytest.raises(KeyError), store.claimed("custom://a", agent="ann"):
-        assert command("release", "custom://a", "--agent", "eve", "--force", "--reason", "x").code == 0
-        raise KeyError
-
-
 def test_release_inside_a_block_is_no_loss(store):
     with store.claimed("a.md", agent="ann"):
         assert store.release("a.md", agent="ann", outcome="modified").status == "released"
         take(store, "a.md", "bob")
     assert holders(store) == {"a.md": ["bob"]}
-
-
-@file_alone
-def test_closing_the_store_inside_a_block_is_reported(open_store):
-    store = open_store()
-    with pytest.raises(holdlog.HoldlogError, match="closed"), store.claimed("a.md", agent="ann"):
-        store.close()
 
 
 # --- blocks in blocks
@@ -196,22 +182,6 @@ def test_blocks_in_threads_exclude_each_other(open_store):
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(work, range(6)))
     assert (store.get("n", "count").value, holders(store)) == (24, {})
-
-
-async def test_blocks_in_coroutines_exclude_each_other(db):
-    inside = []
-    async with holdlog.AsyncStateStore(db) as store:
-
-        async def work(name):
-            for _ in range(4):
-                async with store.claimed("a.md", agent=name, wait_seconds=LONG):
-                    inside.append(name)
-                    await store.set("n", name, 1, updated_by=name)
-                    assert inside == [name]
-                    inside.remove(name)
-
-        await asyncio.gather(*(work(f"agent-{number}") for number in range(6)))
-        assert (await store.status("a.md")).status == "available"
 
 
 async def test_cancelled_block_holds_nothing_wherever_it_was_cancelled(db):

@@ -1,9 +1,8 @@
 """Random histories of claims, through the asynchronous library: what agents do, a step at a time, and what they see."""
 
 import asyncio
-import random
-from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -24,6 +23,13 @@ class Call:
         self.number = number
         self.wish = wish._replace(turn=number)
         self.task: asyncio.Task[Any] | None = None
+
+    async def cancel(self) -> None:
+        task, self.task = self.task, None
+        if task:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
 
 class Seen(NamedTuple):
@@ -53,10 +59,7 @@ class World:
 
     async def close(self) -> None:
         for call in self.calls.values():
-            if call.task:
-                call.task.cancel()
-                with suppress(asyncio.CancelledError, holdlog.HoldlogError):
-                    await call.task
+            await call.cancel()
         for store in self.stores.values():
             await store.close()
 
@@ -135,187 +138,130 @@ class World:
 
 
 class Turn(NamedTuple):
-    """A step, for the oracle. `asked` and `said`: of a claim."""
+    """A step, for the oracle. `asked`, `waits` and `said`: of a claim."""
 
     asked: Wants | None = None
+    waits: bool = False
     said: Any = None
     refused: bool = False
 
 
-Step = Callable[[World], Any]
-"""Does something; returns a Turn, or None when there is nothing to do it to."""
+# --- steps: each returns a Turn, or None when there is nothing to do it to
 
 
-class Claims(NamedTuple):
-    name: str
-    session: int
-    resources: tuple[str, ...]
-    mode: str
-    waits: bool
-
-    async def take(self, world: World) -> Turn | None:
-        agent = Agent(self.name, _pick(sorted(world.stores), self.session))
-        wish = Wants(NEW, self.mode, agent, self.resources)
-        pending = [it.wish for it in world.calls.values() if it.task]
-        if any(it.agent == agent and it.resources[0] == self.resources[0] for it in pending):
-            return None  # two calls with one ticket
-        if len(world.places(wish)) > 1:
-            return None  # either may be continued
-        asked, said = await world.claim(wish, self.waits)
-        return Turn(asked, said, said is not None and not said)
+async def claims(world: World, chance: Random) -> Turn | None:
+    agent = Agent(chance.choice(AGENTS), chance.choice(sorted(world.stores)))
+    resources = tuple(chance.sample(RESOURCES, chance.choice((1, 1, 1, 2, 3))))
+    wish = Wants(NEW, chance.choice(("exclusive", "exclusive", "shared")), agent, resources)
+    return await _claim(world, wish, chance.random() < 0.75)
 
 
-class GivesUp(NamedTuple):
+async def _claim(world: World, wish: Wants, waits: bool) -> Turn | None:
+    pending = [it.wish for it in world.calls.values() if it.task]
+    if any(it.agent == wish.agent and it.resources[0] == wish.resources[0] for it in pending):
+        return None  # two calls with one ticket
+    if len(world.places(wish)) > 1:
+        return None  # either may be continued
+    asked, said = await world.claim(wish, waits)
+    return Turn(asked, waits, said, said is not None and not said)
+
+
+async def calls_again(world: World, chance: Random) -> Turn | None:
+    wishes = [world.calls[number].wish for number in (await world.see()).absent]
+    wishes = [it for it in wishes if it.agent.session in world.stores]
+    return await _claim(world, chance.choice(wishes), waits=True) if wishes else None
+
+
+async def gives_up(world: World, chance: Random) -> Turn | None:
     """A call is cancelled: its ticket stays for a while."""
-
-    number: int
-
-    async def take(self, world: World) -> Turn | None:
-        pending = [it for it in world.calls.values() if it.task]
-        if not pending:
-            return None
-        call = _pick(pending, self.number)
-        task, call.task = call.task, None
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        return Turn()
+    pending = [it for it in world.calls.values() if it.task]
+    if not pending:
+        return None
+    await chance.choice(pending).cancel()
+    return Turn()
 
 
-class CallsAgain(NamedTuple):
-    number: int
-
-    async def take(self, world: World) -> Turn | None:
-        absent = [world.calls[number] for number in (await world.see()).absent]
-        absent = [it for it in absent if it.wish.agent.session in world.stores]
-        if not absent:
-            return None
-        wish = _pick(absent, self.number).wish
-        return await Claims(
-            wish.agent.name, sorted(world.stores).index(wish.agent.session), wish.resources, wish.mode, True
-        ).take(world)
-
-
-class Releases(NamedTuple):
-    """The n-th of what is held and waited for, or everything of its agent."""
-
-    number: int
-    everything: bool
-
-    async def take(self, world: World) -> Turn | None:
-        seen = await world.see()
-        mine: list[Has | Wants] = [*seen.scene.has, *(world.calls[number].wish for number in seen.absent)]
-        mine = [it for it in mine if it.agent.session in world.stores]
-        if not mine:
-            return None
-        it = _pick(mine, self.number)
-        released = await world.stores[it.agent.session].release(
-            None if self.everything else it.resources[0], agent=it.agent.name
-        )
-        assert released.status == "released"
-        return Turn()
+async def releases(world: World, chance: Random) -> Turn | None:
+    """Something that is held or waited for, or everything of its agent."""
+    seen = await world.see()
+    mine: list[Has | Wants] = [*seen.scene.has, *(world.calls[number].wish for number in seen.absent)]
+    mine = [it for it in mine if it.agent.session in world.stores]
+    if not mine:
+        return None
+    it = chance.choice(mine)
+    resource = None if chance.random() < 0.25 else it.resources[0]
+    released = await world.stores[it.agent.session].release(resource, agent=it.agent.name)
+    assert released.status == "released"
+    return Turn()
 
 
-class Guards(NamedTuple):
+async def guards(world: World, chance: Random) -> Turn | None:
     """A write that relies on a grant, which may have ended."""
-
-    number: int
-
-    async def take(self, world: World) -> Turn | None:
-        grants = [it for it in world.owners.items() if it[1].session in world.stores]
-        if not grants:
-            return None
-        (resource, version), agent = _pick(grants, self.number)
-        held = [it for it in (await world.see()).scene.has if (it.resource, it.version) == (resource, version)]
-        write = world.stores[agent.session].set(
-            "n", "k", 1, updated_by=agent.name, guard=[{"resource": resource, "version": version}]
-        )
-        try:
-            await write
-        except holdlog.FencedError:
-            assert not held, f"{agent} is fenced although it holds {resource}"
-            return Turn(refused=True)
-        assert held, f"{agent} wrote with a claim of {resource} that ended"
-        return Turn()
+    grants = [it for it in world.owners.items() if it[1].session in world.stores]
+    if not grants:
+        return None
+    (resource, version), agent = chance.choice(grants)
+    held = [it for it in (await world.see()).scene.has if (it.resource, it.version) == (resource, version)]
+    guard = [{"resource": resource, "version": version}]
+    try:
+        await world.stores[agent.session].set("n", "k", 1, updated_by=agent.name, guard=guard)
+    except holdlog.FencedError:
+        assert not held, f"{agent} is fenced although it holds {resource}"
+        return Turn(refused=True)
+    assert held, f"{agent} wrote with a claim of {resource} that ended"
+    return Turn()
 
 
-class Ends(NamedTuple):
+async def ends(world: World, chance: Random) -> Turn | None:
     """A session ends and another one begins. The first one observes and stays."""
-
-    number: int
-
-    async def take(self, world: World) -> Turn | None:
-        name = _pick(sorted(world.stores)[1:], self.number)
-        pending = [it for it in world.calls.values() if it.task and it.wish.agent.session == name]
-        for call in pending:
-            assert call.task
-            call.task.cancel()
-            with suppress(asyncio.CancelledError):
-                await call.task
-            call.task = None
-        world.left.add(name)
-        await world.stores.pop(name).close()
-        world.open()
-        return Turn()
+    name = chance.choice(sorted(world.stores)[1:])
+    for call in world.calls.values():
+        if call.wish.agent.session == name:
+            await call.cancel()
+    world.left.add(name)
+    await world.stores.pop(name).close()
+    world.open()
+    return Turn()
 
 
-def _pick(things: Any, number: int) -> Any:
-    return things[number % len(things)]
-
-
-def step(seed: int, endings: bool) -> Any:
-    """One that the seed picks: Hypothesis shrinks a history by leaving out steps."""
-    chance = random.Random(seed)
-    number = chance.randrange(30)
-    match chance.choices(range(6), (8, 4, 1, 1, 1, endings))[0]:
-        case 0:
-            resources = tuple(chance.sample(RESOURCES, chance.choice((1, 1, 1, 2, 3))))
-            mode = chance.choice(("exclusive", "exclusive", "shared"))
-            return Claims(chance.choice(AGENTS), number, resources, mode, chance.random() < 0.75)
-        case 1:
-            return Releases(number, everything=chance.random() < 0.25)
-        case kind:
-            return (CallsAgain, GivesUp, Guards, Ends)[kind - 2](number)
-
-
-def steps(endings: bool) -> st.SearchStrategy[list[Any]]:
-    seeds = st.lists(st.integers(0, 2**32), min_size=25, max_size=50)
-    return seeds.map(lambda found: [step(it, endings) for it in found])
+STEPS: list[Any] = [claims, releases, calls_again, gives_up, guards, ends]
+seeds = st.lists(st.integers(0, 2**32), min_size=25, max_size=50)
+"""Of the steps: Hypothesis shrinks a history by leaving out steps."""
 
 
 # --- the oracle
 
 
-async def live(world: World, history: list[Any]) -> None:
+async def live(world: World, seeds: list[int], endings: bool) -> None:
     """Take the steps; after each, all that must always hold holds."""
     before = await world.see()
-    for step in history:
-        turn = await step.take(world)
+    for seed in seeds:
+        chance = Random(seed)
+        step = chance.choices(STEPS, (8, 4, 1, 1, 1, endings))[0]
+        turn = await step(world, chance)
         if turn is None:
             continue
         after = await world.see()
         assert claim_rule.violations(after.scene) == [], step
         assert claim_rule.overtaken(before.scene, after.scene, turn.asked) == [], step
-        if turn.refused:
-            assert after == before, f"the refusal of {step} changed something"
+        assert after == before or not turn.refused, f"a refusal of {turn} changed something"
         if turn.asked:
-            require_response(before.scene, turn.asked, turn.said)
+            require_response(before.scene, turn.asked, turn)
         before = after
 
 
-def require_response(scene: Scene, wish: Wants, said: Any) -> None:
+def require_response(scene: Scene, wish: Wants, turn: Turn) -> None:
     """The rule says who is granted what, and who may not wait."""
+    said = turn.said
     free = claim_rule.holds_all(scene, wish) or claim_rule.is_grantable(scene, wish)
+    with_it = scene.without(wish)._replace(wants=tuple(sorted((*scene.without(wish).wants, wish))))
     if said is not None and said:
-        queued = scene.without(wish)._replace(wants=tuple(sorted((*scene.without(wish).wants, wish))))
-        assert free or claim_rule.is_grantable(queued, wish), f"{wish} was granted against the rule"
+        assert free or claim_rule.is_grantable(with_it, wish), f"{wish} was granted against the rule"
         assert {said.resource, *(it.resource for it in said.also or ())} == set(wish.resources)
-    elif said is None:
-        assert not free, f"{wish} waits although it is free"
-    elif said.status == "deadlock":
-        rings = claim_rule.deadlocked(scene.without(wish)._replace(wants=(*scene.without(wish).wants, wish)))
-        assert rings or (claim_rule.is_free(scene, wish) and claim_rule.would_deadlock(scene, wish))
-        assert not free
-    else:
-        assert said.status == "busy"
-        assert not free, f"{wish} is busy although it is free"
+        return
+    assert not free, f"{wish} was not granted although it is free"
+    if said is not None and said.status == "deadlock":
+        would = claim_rule.is_free(scene, wish) and claim_rule.would_deadlock(scene, wish)
+        assert would or claim_rule.deadlocked(with_it), f"{wish} was refused without a cycle"
+    elif said is not None:
+        assert not turn.waits or claim_rule.shares_alone(scene, wish), f"{wish} may not wait although it should"
