@@ -118,19 +118,16 @@ def server(stdio, tmp_path):
     return stdio(*folders, cwd=tmp_path / "one")
 
 
-def test_list_or_line_range_of_files_that_exist_is_refused(server):
-    for name in ("a.py, src/b.py", "src/parser.py:10-20", "src/parser.py#L10"):
-        assert "must be" in server.error("claim", resource=name, agent="ann"), name
-    assert server.call("claim", resource="x.py, y.py", agent="ann")["status"] == "claimed"  # no such file
-
-
 @changes_in_02("braces and line numbers in words are lists and ranges, too")
 def test_braces_and_line_numbers_in_words_are_refused(server):
     for name in ("src/{parser,b}.py", "src/b.py (lines 1-5)"):
         assert "must be" in server.error("claim", resource=name, agent="ann"), name
 
 
-def test_path_where_nothing_exists_is_granted_with_a_hint(server):
+def test_list_or_range_of_real_files_is_refused_and_a_path_where_nothing_is_gets_a_hint(server):
+    for name in ("a.py, src/b.py", "src/parser.py:10-20", "src/parser.py#L10"):
+        assert "must be" in server.error("claim", resource=name, agent="ann"), name
+    assert server.call("claim", resource="x.py, y.py", agent="ann")["status"] == "claimed"  # no such file
     for name in ("merge", "feature/login", "lib/new.py"):
         assert f"custom://{name}" in server.call("claim", resource=name, agent="ann")["hint"]
     for name in ("new.py", "src/new.py", "src/parser.py", "custom://merge"):

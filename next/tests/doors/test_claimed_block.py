@@ -151,7 +151,7 @@ def test_block_outlives_the_lease_that_it_was_given(store):
     def ends():
         return [store.status(it).expires_at for it in ("a.md", "b.md")]
 
-    with store.claimed("a.md", agent="ann", also=["b.md"], lease_seconds=1):
+    with store.claimed("a.md", agent="ann", also=["b.md"], lease_seconds=3):
         for _ in range(2):
             first = max(ends())
             until(lambda first=first: min(ends()) > first)

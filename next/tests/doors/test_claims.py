@@ -17,7 +17,7 @@ LONG = "/".join(["x" * 63] * 8) + "/"
 def test_free_resource_is_claimed_and_the_response_says_for_how_long(store):
     claimed = take(store, "./src//a.py", lease_seconds=100)
     assert (claimed.resource, claimed.version, claimed.position) == ("src/a.py", 1, 1)
-    assert 99 < claimed.expires_in_seconds <= 100
+    assert 90 < claimed.expires_in_seconds <= 100
     assert claimed.previous_outcome is claimed.previous_holder is claimed.lost is claimed.also is None
     status = store.status("src/a.py", version=1)
     assert (status.status, status.held_by, status.version, status.mode, status.current) == (
@@ -55,13 +55,9 @@ def test_held_resource_is_busy_with_all_that_is_known_of_its_holder(store):
     assert "wait_seconds=30" in busy.hint
     assert "rm" not in busy.hint
     assert log(store) == before
-
-
-def test_note_of_a_claim_is_kept_until_its_holder_sends_another(store):
-    take(store, "a.py", note="one hour")
-    for note, shown in (("ten more minutes", "ten more minutes"), (None, "ten more minutes")):
+    for note in ("ten more minutes", None):  # it stays until its holder sends another
         store.claim("a.py", agent="ann", note=note)
-        assert store.claim("a.py", agent="bob").holder_note == store.status("a.py").holder_note == shown
+        assert store.claim("a.py", agent="bob").holder_note == store.status("a.py").holder_note == "ten more minutes"
 
 
 # --- release, and what the next holder learns
@@ -133,8 +129,7 @@ def test_several_are_released_together_or_not_at_all(store):
     take(store, "b", "bob")
     assert store.release("a", agent="ann", also=["b"]).status == "not_holder"
     assert holders(store) == {"a": ["ann"], "b": ["bob"], "c": ["ann"]}
-    released = store.release("a", agent="ann", also=["c"])
-    assert [(it.resource, it.version) for it in released.released] == [("a", 2), ("c", 2)]
+    assert [it.version for it in store.release("a", agent="ann", also=["c"]).released] == [2, 2]
     assert holders(store) == {"b": ["bob"]}
 
 
@@ -234,8 +229,6 @@ def test_shared_claims_go_together_and_exclude_exclusive_ones(store):
     assert statuses(store, "b.py", "bob", mode="shared") == ["busy"]
     take(store, "src/", mode="shared")
     assert statuses(store, "src/a.py", "bob", mode="shared") == ["claimed"]
-    with pytest.raises(holdlog.InvalidError, match=r"^mode"):
-        store.claim("c.py", agent="ann", mode="mine")
 
 
 def test_last_shared_holder_may_have_it_alone_and_not_before(store):
@@ -265,30 +258,23 @@ def test_several_are_claimed_together_or_not_at_all(store):
 
 
 @file_alone
-def test_one_claim_names_a_hundred_resources_at_most(store):
-    names = [f"r{number}" for number in range(100)]
-    for also in (names, "b.md", [1], ["x\n"]):
-        with pytest.raises(holdlog.InvalidError, match=r"^also"):
-            store.claim("a", agent="ann", also=also)
-    assert holders(store) == {}
-
-
-@file_alone
-def test_number_out_of_range_is_refused_and_named(store):
-    numbers = [("lease_seconds", it) for it in (0, 0.5, 1e12)]
-    numbers += [
-        (name, it) for name in ("lease_seconds", "wait_seconds") for it in (-1, float("nan"), float("inf"), "x")
-    ]
-    for name, number in numbers:
+def test_bad_argument_is_named_and_claims_nothing(store):
+    many = [f"r{number}" for number in range(100)]
+    numbers = [-1, float("nan"), float("inf"), "x"]
+    bad = {"lease_seconds": [*numbers, 0, 0.5, 1e12], "wait_seconds": numbers, "also": [many, "b.md", [1], ["x\n"]]}
+    for name, value in [(name, value) for name, values in (bad | {"mode": ["mine"]}).items() for value in values]:
         with pytest.raises(holdlog.InvalidError, match=f"^{name}"):
-            store.claim("a", agent="ann", **{name: number})
-    assert holders(store) == {}
+            store.claim("a", agent="ann", **{name: value})
+    for guard in ({"resource": "a", "version": 1}, [{"resource": "a"}], [{"resource": "a", "version": -1}], ["a"]):
+        with pytest.raises(holdlog.InvalidError, match=r"^guard"):
+            store.set("n", "k", 1, updated_by="ann", guard=guard)
+    assert log(store) == []
 
 
 # --- fencing
 
 
-def changes(store, version, agent="ann", resource="a"):
+def changes(store, version, resource, agent="ann"):
     """All writes that may rely on a claim; each is tried."""
     guard = [{"resource": resource, "version": version}]
     operations = [{"op": "set", "namespace": "n", "key": "k", "value": 2}]
@@ -299,61 +285,49 @@ def changes(store, version, agent="ann", resource="a"):
     yield lambda: store.delete("n", "k", deleted_by=agent, guard=guard)
 
 
-def test_writes_of_the_holder_pass_its_guard(store):
-    store.set("n", "k", 1, updated_by="bob")
-    version = take(store, "a").version
-    for change in changes(store, version):
-        assert change().status == "ok"
-
-
 def written(store):
     """An expiry may be recorded whenever it is noticed."""
     return [it for it in log(store) if it[1] != "ClaimExpired"]
 
 
-def let_go(store, resource):
-    store.claim(resource, agent="ann")
-    store.release(resource, agent="ann")
-
-
-ENDINGS = {
-    "never held": lambda store, resource: None,
-    "held by another": lambda store, resource: take(store, resource, "bob"),
-    "released": let_go,
-    "claimed again": lambda store, resource: (let_go(store, resource), take(store, resource)),
-    "its own subtree": lambda store, resource: take(store, f"{resource}/"),
-    "expired": lambda store, resource: (take(store, resource, lease_seconds=1), store.wait(resource, 50)),
-}
+def end(store, how, resource):
+    """Ann has version 1 of it, but does not hold it, or not that version."""
+    if how != "never held":
+        take(store, resource, "bob" if how == "another's" else "ann", lease_seconds=1 if how == "expired" else None)
+    if how in ("released", "claimed again"):
+        store.release(resource, agent="ann")
+    if how == "claimed again":
+        take(store, resource)
+    if how == "expired":
+        store.wait(resource, 50)
+    if how in ("never held", "released"):
+        take(store, f"{resource}/")
 
 
 def test_write_without_its_claim_is_fenced_and_changes_nothing(store):
     store.set("n", "k", 1, updated_by="bob")
-    current = {"held by another": ("bob", 1), "claimed again": ("ann", 3)}
-    for resource, (how, happen) in enumerate(ENDINGS.items()):
-        happen(store, str(resource))
+    current = {"another's": ("bob", 1), "claimed again": ("ann", 3)}
+    for how in ("never held", "another's", "released", "claimed again", "expired"):
+        end(store, how, how)
         before = written(store)
-        for change in changes(store, 1, resource=str(resource)):
+        for change in changes(store, 1, how):
             with pytest.raises(holdlog.FencedError) as fenced:
                 change()
-            assert (fenced.value.resource, fenced.value.version) == (str(resource), 1)
+            assert (fenced.value.resource, fenced.value.version) == (how, 1)
             assert (fenced.value.held_by, fenced.value.current_version) == current.get(how, (None, None)), how
         assert written(store) == before
 
 
-def test_queue_ticket_and_the_claim_of_an_ancestor_are_no_claims(store):
-    take(store, "a", "ann")
-    ticket = store.claim("a", agent="bob", wait_seconds=0.01).ticket
-    for version, agent in ((ticket, "bob"), (1, "ann/sub")):
+def test_each_of_those_who_share_passes_with_its_own_version(store):
+    store.set("n", "k", 1, updated_by="bob")
+    versions = {agent: take(store, "a", agent, mode="shared").version for agent in ("bob", "ann")}
+    waits = store.claim("a", agent="cleo", wait_seconds=0.01).ticket
+    assert store.set("n", "k", 1, updated_by="bob", guard=[{"resource": "a", "version": versions["bob"]}])
+    for version, agent in ((versions["bob"], "ann"), (versions["ann"], "ann/sub"), (waits, "cleo")):
         with pytest.raises(holdlog.FencedError):
             store.set("n", "k", 1, updated_by=agent, guard=[{"resource": "a", "version": version}])
-
-
-def test_each_of_those_who_share_passes_with_its_own_version(store):
-    versions = {agent: take(store, "a", agent, mode="shared").version for agent in ("ann", "bob")}
-    for agent, version in versions.items():
-        assert store.set("n", "k", 1, updated_by=agent, guard=[{"resource": "a", "version": version}])
-    with pytest.raises(holdlog.FencedError):
-        store.set("n", "k", 1, updated_by="ann", guard=[{"resource": "a", "version": versions["bob"]}])
+    for change in changes(store, versions["ann"], "a"):
+        assert change().status == "ok"
 
 
 def test_all_guards_must_hold_and_refusals_have_an_order(store):
@@ -367,13 +341,6 @@ def test_all_guards_must_hold_and_refusals_have_an_order(store):
     with pytest.raises(holdlog.FencedError) as fenced:
         store.set("n", "k", 1, updated_by="ann", expected_version=7, guard=guard)
     assert fenced.value.resource == "b"
-
-
-@file_alone
-def test_malformed_guard_is_refused(store):
-    for guard in ({"resource": "a", "version": 1}, [{"resource": "a"}], [{"resource": "a", "version": -1}], ["a"]):
-        with pytest.raises(holdlog.InvalidError, match=r"^guard"):
-            store.set("n", "k", 1, updated_by="ann", guard=guard)
 
 
 # --- requests that are repeated
