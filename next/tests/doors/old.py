@@ -26,6 +26,9 @@ _SERVER_OPTIONS = {"--lease-seconds"}
 """Those of the server have this name in both."""
 
 
+_QUERY = {"wait_seconds": "wait", "after_key": "after", "before_version": "before"}
+
+
 def changes_in_02(reason: str) -> pytest.MarkDecorator:
     """Mark a test that states what 0.2 does and 0.1 does not. Also for `pytest.param(…, marks=…)`."""
     return pytest.mark.xfail(OLD, strict=True, reason=f"0.2: {reason}")
@@ -49,7 +52,15 @@ def _without_values(given: tuple[str, ...]) -> Iterator[str]:
 
 def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """A request over HTTP: method, path and the keyword arguments of `requests.request`."""
-    return method, path, options
+    if not OLD:
+        return method, path, options
+    if options.get("params"):
+        options = options | {"params": {_QUERY.get(name, name): it for name, it in options["params"].items()}}
+    path = path.removeprefix("/v1")
+    if path.startswith("/history/"):
+        options = options | {"params": {"history": "1"} | options.get("params", {})}
+    kind = path.split("/")[1]
+    return method, path.replace(f"/{kind}/", "/kv/", 1) if kind in ("values", "history") else path, options
 
 
 def store(opened: Any) -> Any:
