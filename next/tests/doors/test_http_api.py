@@ -170,6 +170,11 @@ def test_unknown_and_doubled_arguments_are_refused_by_name(ask, name, method, qu
     assert ask("GET", f"/kv/{name}/k").status_code == 404
 
 
+def test_server_without_open_tokens_gives_none(open_server):
+    refused = open_server.request("POST", "/token", data="token=new")
+    assert (refused.status_code, "--open-tokens" in refused.json()["message"]) == (403, True)
+
+
 # --- routes
 
 
