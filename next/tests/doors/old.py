@@ -39,6 +39,7 @@ def words(*given: str) -> list[str]:
     if not OLD:
         return list(given)
     is_server = given[:1] == ("serve",)
+    given = tuple(_AUDIT[given[0]](*given[1:])) if given[0] in _AUDIT else given
     given = tuple(_without_values(given))
     return [it if is_server and it in _SERVER_OPTIONS else _OPTIONS.get(it, it) for it in given]
 
@@ -61,6 +62,18 @@ def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, di
         options = options | {"params": {"history": "1"} | options.get("params", {})}
     kind = path.split("/")[1]
     return method, path.replace(f"/{kind}/", "/kv/", 1) if kind in ("values", "history") else path, options
+
+
+def _redact(stream: str, *more: str) -> tuple[str, ...]:
+    namespace, _, key = stream.removeprefix("record:").partition("/")
+    return "redact", namespace, key, *more
+
+
+_AUDIT: dict[str, Any] = {
+    "export": lambda *more: ("export", *more) if more and more[0][0] != "-" else ("export", "--log", *more),
+    "redact": _redact,
+}
+"""Commands about the log, by their first word."""
 
 
 def store(opened: Any) -> Any:
