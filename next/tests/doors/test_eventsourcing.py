@@ -1,5 +1,6 @@
 """The log as an application of the eventsourcing library: read models of programs, and the library's own test cases."""
 
+import importlib
 import sys
 import unittest
 from types import ModuleType
@@ -89,10 +90,9 @@ class Counting(Projection[Counts]):
 
 
 def running(place, view):
-    from holdlog.eventsourcing import HoldlogApplication
-
+    application = importlib.import_module("holdlog.eventsourcing").HoldlogApplication
     env = {"HOLDLOG_DB": place, "PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(view)}
-    return ProjectionRunner(application_class=HoldlogApplication, projection_class=Counting, view_class=Counts, env=env)
+    return ProjectionRunner(application_class=application, projection_class=Counting, view_class=Counts, env=env)
 
 
 def counted(place, view):

@@ -348,6 +348,7 @@ def test_tools_but_those_of_values_are_denied_to_a_token_of_a_space(guarded, nam
     assert outcome(agent, "set", **write) in ("denied", "error")
 
 
+@pytest.mark.rest
 @changes_in_02("threads are values below this name")
 def test_threads_is_no_name_of_a_space(guarded):
     done = run("token", "create", "--name", "t", "--allow", "read:*", "--space", "threads", "--db", guarded.db)

@@ -187,7 +187,8 @@ def test_bookmark_of_another_history_is_refused(command, publish, db, nats_serve
     assert (done.code, len(done.err.splitlines())) == (2, 1)
 
 
-@pytest.mark.parametrize("word", ["relay", pytest.param("subscribe", marks=pytest.mark.rest)])
+@pytest.mark.rest
+@pytest.mark.parametrize("word", ["relay", "subscribe"])
 def test_bad_url_is_refused_in_one_line_without_its_password(command, db, word):
     write(db, 1)
     done = command(word, "--nats", "nats://ann:s3cr3t@host:notaport")
