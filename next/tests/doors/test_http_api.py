@@ -14,7 +14,7 @@ from tests.doors.old import changes_in_02
 from tests.support.library import in_thread
 from tests.support.mcp import OverHttp
 from tests.support.waiting import until
-from tests.support.wire import Connection, EventStream
+from tests.support.wire import Connection, EventStream, waiters
 
 pytestmark = pytest.mark.xdist_group("http")
 
@@ -295,26 +295,21 @@ def test_bookmark_of_another_history_is_refused(ask, kv, name):
 
 
 def test_events_are_waited_for(open_server, ask, kv, name):
-    before = _waiters(ask)
+    before = waiters(open_server.url)
     waiting = in_thread(ask, "GET", "/v1/events", params={"namespace": name, "wait_seconds": 40, "after": newest(ask)})
-    until(lambda: _waiters(ask) == before + 1)
+    until(lambda: waiters(open_server.url) == before + 1)
     write(kv, 7)
     assert [it["value"] for it in waiting.result().json()["events"]] == ["7"]
     params = {"namespace": name, "wait_seconds": 40, "after": newest(ask)}
     method, path, options = old.route("GET", "/v1/events", {"params": params})
     vanishing = Connection(open_server.url).send(method, f"{path}?{urlencode(options['params'])}")
-    until(lambda: _waiters(ask) == before + 1)
+    until(lambda: waiters(open_server.url) == before + 1)
     vanishing.reset()
-    until(lambda: _waiters(ask) == before)
+    until(lambda: waiters(open_server.url) == before)
 
 
 def newest(ask):
     return ask("GET", "/v1/values/none").json()["position"]
-
-
-def _waiters(ask):
-    (number,) = re.findall(r"^holdlog_waiters (\S+)$", ask("GET", "/metrics").text, re.MULTILINE)
-    return float(number)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """MCP over HTTP in both eras: who is the same agent, waits and their ends, repeated calls, bad requests."""
 
 import json
-import re
 
 import pytest
 import requests
@@ -10,7 +9,7 @@ from tests.doors.old import changes_in_02
 from tests.support.library import in_thread
 from tests.support.mcp import INITIALIZE, LEGACY, MODERN, OverHttp
 from tests.support.waiting import PATIENCE, until
-from tests.support.wire import Connection
+from tests.support.wire import Connection, waiters
 
 pytestmark = pytest.mark.xdist_group("http")
 ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
@@ -31,13 +30,6 @@ def connect(open_server):
 @pytest.fixture
 def resource(name):
     return f"custom://{name}"
-
-
-def waiters(server):
-    """Calls that wait in the server now."""
-    text = requests.get(server.url + "/metrics", timeout=PATIENCE).text
-    (number,) = re.findall(r"^holdlog_waiters (\S+)$", text, re.MULTILINE)
-    return float(number)
 
 
 @ERAS
@@ -133,26 +125,26 @@ def test_wait_ends_when_its_client_is_gone(open_server, connect, name, era, gone
     headers |= {"mcp-protocol-version": era}
     if era == MODERN:
         headers |= {"mcp-method": "tools/call", "mcp-name": "holdlog_watch"}
-    before = waiters(open_server)
+    before = waiters(open_server.url)
     connection = Connection(open_server.url)
     connection.send("POST", "/mcp", json.dumps(message).encode(), **headers)
-    until(lambda: waiters(open_server) == before + 1)
+    until(lambda: waiters(open_server.url) == before + 1)
     if gone == "reset":
         connection.reset()
     else:
         connection.socket.close()
-    until(lambda: waiters(open_server) == before)
+    until(lambda: waiters(open_server.url) == before)
 
 
 def test_client_of_2025_cancels_its_wait(open_server, connect, name):
     agent = connect()
     message = agent.calling("watch", {"namespace": name, "key": "k", "since_version": 0, "timeout_seconds": 50})
-    before = waiters(open_server)
+    before = waiters(open_server.url)
     waiting = in_thread(agent.post, message)
-    until(lambda: waiters(open_server) == before + 1)
+    until(lambda: waiters(open_server.url) == before + 1)
     cancelled = {"method": "notifications/cancelled", "params": {"requestId": message["id"]}}
     assert agent.post({"jsonrpc": "2.0", **cancelled}).status_code == 202
-    until(lambda: waiters(open_server) == before)
+    until(lambda: waiters(open_server.url) == before)
     assert "structuredContent" not in waiting.result().text
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.library import in_thread
 from tests.support.mcp import LEGACY, MODERN, OverHttp
 from tests.support.waiting import PATIENCE, until
-from tests.support.wire import Connection, EventStream
+from tests.support.wire import Connection, EventStream, waiters
 
 SSE = {"accept": "text/event-stream"}
 
@@ -151,7 +151,7 @@ def test_waits_are_answered_and_streams_end_when_the_server_ends(http, number, c
     idle, half = Connection(server.url), Connection(server.url)
     half.send("POST", "/mcp", b"x", content_length="10")
     until(lambda: ann.call("status", resource="custom://x")["queue_length"] == 1)
-    until(lambda: "holdlog_waiters 3.0" in server.request("GET", "/metrics").text)
+    until(lambda: waiters(server.url) == 3)
     server.process.send_signal(number)
     assert server.process.wait(PATIENCE) == code
     statuses = [it.result()["result"]["structuredContent"]["status"] for it in waits]

@@ -1,6 +1,7 @@
 """HTTP as bytes, for what client libraries smooth over: odd paths and headers, streams, clients that vanish."""
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -9,6 +10,13 @@ from urllib.parse import urlsplit
 import requests
 
 from tests.support.waiting import PATIENCE
+
+
+def waiters(url: str) -> float:
+    """Calls that wait in a server now, as its metrics show."""
+    text = requests.get(url + "/metrics", timeout=PATIENCE).text
+    (number,) = re.findall(r"^holdlog_waiters (\S+)$", text, re.MULTILINE)
+    return float(number)
 
 
 class Connection:
