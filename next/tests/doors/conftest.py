@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -176,3 +177,20 @@ def http(db: Path) -> Iterator[Callable[..., HttpServer]]:
     for server in servers:
         if server.process.poll() is None:
             server.close()
+
+
+@pytest.fixture(scope="session")
+def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    """A server over HTTP, without tokens, in a git repository. Its tests share it (`xdist_group("http")`)."""
+    folder = tmp_path_factory.mktemp("open")
+    subprocess.run(["git", "init", "-q", folder / "work"], check=True)
+    env = {"XDG_STATE_HOME": str(folder / "state")}
+    server = HttpServer(folder / "state.db", "--tools", "all", env=env, cwd=folder / "work")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test of the worker uses."""
+    return f"t{next(_numbers)}"

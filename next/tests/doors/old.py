@@ -26,6 +26,9 @@ _SERVER_OPTIONS = {"--lease-seconds"}
 """Those of the server have this name in both."""
 
 
+_QUERY = {"wait_seconds": "wait", "after_key": "after", "before_version": "before"}
+
+
 def changes_in_02(reason: str) -> pytest.MarkDecorator:
     """Mark a test that states what 0.2 does and 0.1 does not. Also for `pytest.param(…, marks=…)`."""
     return pytest.mark.xfail(OLD, strict=True, reason=f"0.2: {reason}")
@@ -50,7 +53,20 @@ def _without_values(given: tuple[str, ...]) -> Iterator[str]:
 
 def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """A request over HTTP: method, path and the keyword arguments of `requests.request`."""
-    return method, path.replace("/v1/events", "/events") if OLD else path, options
+    if not OLD:
+        return method, path, options
+    if options.get("params"):
+        options = options | {"params": {_QUERY.get(name, name): it for name, it in options["params"].items()}}
+    path = path.removeprefix("/v1")
+    if path.startswith("/history/"):
+        options = options | {"params": {"history": "1"} | options.get("params", {})}
+    kind = path.split("/")[1]
+    return method, path.replace(f"/{kind}/", "/kv/", 1) if kind in ("values", "history") else path, options
+
+
+def _redact(stream: str, *more: str) -> tuple[str, ...]:
+    namespace, _, key = stream.removeprefix("record:").partition("/")
+    return "redact", namespace, key, *more
 
 
 _MOMENTS = {"--from": "--since", "--to": "--until"}
@@ -58,7 +74,7 @@ _AUDIT: dict[str, Any] = {
     "doctor": lambda *more: ("rebuild", *more[1:]) if more[:1] == ("--rebuild",) else ("doctor", *more),
     "export": lambda *more: ("export", *more) if more and more[0][0] != "-" else ("export", "--log", *more),
     "log": lambda *more: ("log", *(_MOMENTS.get(it, it) for it in more)),
-    "redact": lambda stream, *more: ("redact", *stream.removeprefix("record:").split("/"), *more),
+    "redact": _redact,
     "replay": lambda first, last, *more: ("replay", "--from", first, "--to", last, "--state", *more),
 }
 """Commands about the log, by their first word."""

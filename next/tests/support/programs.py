@@ -68,11 +68,14 @@ def python(text: str, *arguments: object, cwd: Path | None = None) -> list[str]:
 class HttpServer:
     """`holdlog serve --transport http` on a free port. `url` has no slash at its end; `log` is what stderr shows."""
 
-    def __init__(self, db: Path | str, *options: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, db: Path | str, *options: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
         words = ("serve", "--db", str(db), "--transport", "http", "--port", "0", *options)
         self.process = subprocess.Popen(
             [HOLDLOG, *old.words(*words)],
             env=environment(env),
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
