@@ -14,10 +14,12 @@ import pytest
 
 import holdlog
 from tests.doors import old
+from tests.support.faults import Faults
 from tests.support.library import Blocking
 from tests.support.mcp import Stdio
 from tests.support.programs import Done, HttpServer, run
 from tests.support.servers import Nats, Postgres
+from tests.support.workers import Worker
 
 DOORS = Path(__file__).parent
 OPEN = DOORS / "open.txt"
@@ -164,3 +166,24 @@ def http(db: Path) -> Iterator[Callable[..., HttpServer]]:
     for server in servers:
         if server.process.poll() is None:
             server.close()
+
+
+@pytest.fixture
+def worker() -> Iterator[Callable[..., Worker]]:
+    """Starts a process that runs a function of support/work.py; none outlives the test."""
+    workers = list[Worker]()
+
+    def start(name: str, *arguments: Any, **options: Any) -> Worker:
+        workers.append(Worker(name, *arguments, **options))
+        return workers[-1]
+
+    yield start
+    for each in workers:
+        each.end()
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    """What the system does to processes that start with its `env`, and to their calls on files in `tmp_path/store`."""
+    (tmp_path / "store").mkdir(mode=0o700)
+    return Faults(tmp_path / "store", tmp_path / "faults")
