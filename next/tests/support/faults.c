@@ -27,7 +27,7 @@
 #define FILES 4096
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-enum kind { READ = 1, WRITE = 2, SYNC = 4, CUT = 8, NAME = 16, LOCK = 32 };
+enum kind { READ = 1, WRITE = 2, SYNC = 4, CUT = 8, NAME = 16, LOCK = 32, RANGE = 64 };
 enum entry { WROTE = 1, TRUNCATED, SYNCED, CREATED, UNLINKED, RENAMED };
 
 /* wall, steady, asleep: nanoseconds by which clocks are shifted; stands: the time at which the steady clock stands.
@@ -183,7 +183,7 @@ int fcntl64(int file, int command, ...) {
     void *argument = va_arg(more, void *);
     va_end(more);
     int locks = command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK || command == F_OFD_SETLKW;
-    ON(LOCK, locks ? name_of(file) : NULL, RAW(fcntl, file, command, argument), (void)0);
+    ON(RANGE, locks ? name_of(file) : NULL, RAW(fcntl, file, command, argument), (void)0);
 }
 
 int fcntl(int file, int command, ...) __attribute__((alias("fcntl64")));

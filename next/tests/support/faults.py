@@ -18,9 +18,9 @@ import pytest
 
 SOURCE = Path(__file__).with_name("faults.c")
 SHIM = pytest.mark.skipif(sys.platform != "linux" or shutil.which("gcc") is None, reason="faults.c: Linux and gcc")
-READ, WRITE, SYNC, CUT, NAME, LOCK = (1 << bit for bit in range(6))
-"""Kinds of system calls on files."""
-CHANGES = WRITE | SYNC | CUT | NAME | LOCK
+READ, WRITE, SYNC, CUT, NAME, LOCK, RANGE = (1 << bit for bit in range(7))
+"""Kinds of system calls on files: LOCK is flock, RANGE the locks of fcntl."""
+CHANGES = WRITE | SYNC | CUT | NAME | LOCK | RANGE
 """Between any two others, nothing changes that another process could see."""
 _FIELDS = ("wall", "steady", "stands", "asleep", "count", "first", "last", "action", "kinds")
 _SECOND = 1_000_000_000
