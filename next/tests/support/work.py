@@ -19,9 +19,13 @@ FIELDS = ("status", "version", "value", "held_by", "granted_to", "previous_outco
 Facts = dict[str, Any]
 
 
+by: Facts = {}
+"""Which of `several` speaks."""
+
+
 def say(**facts: Any) -> None:
     """In one system call, so that a killed process leaves no half line between whole ones."""
-    os.write(1, (json.dumps(facts) + "\n").encode())
+    os.write(1, (json.dumps(by | facts) + "\n").encode())
 
 
 def hear() -> str:
@@ -85,21 +89,50 @@ def story(path: str, name: str = "") -> None:
     return None
 
 
-def forks(path: str) -> None:
-    """For each line of stdin a child that is the story; then its wait status."""
+def warm_up() -> None:
+    """Load all modules, before a process forks others."""
     with tempfile.TemporaryDirectory() as elsewhere, open(os.devnull, "wb") as unheard:
         before = os.dup(1)
         os.dup2(unheard.fileno(), 1)
-        story(os.path.join(os.path.realpath(elsewhere), "state.db"))  # loads all modules
+        story(os.path.join(os.path.realpath(elsewhere), "state.db"))
         os.dup2(before, 1)
+        os.close(before)
+
+
+def forks(path: str) -> None:
+    """For each line of stdin a child that is the story; its pid before, its wait status after."""
+    warm_up()
     say(ready=True)
     while True:
         name = hear()
+        waits, goes = os.pipe()
         child = os.fork()
         if child == 0:
+            os.read(waits, 1)
             story(path, name)
             os._exit(0)
+        say(child=child)
+        os.write(goes, b"g")
         say(exit=os.waitpid(child, 0)[1])
+        os.close(waits)
+        os.close(goes)
+
+
+def several(times: str, name: str, *arguments: str) -> None:
+    """So many children that each run a function with these arguments and their number, once stdin has a byte each."""
+    warm_up()
+    for number in range(int(times)):
+        if os.fork() == 0:
+            by["who"] = number
+            globals()[name](*arguments, str(number))
+            os._exit(0)
+    for _ in range(int(times)):
+        say(exit=os.wait()[1])
+
+
+def wait_for_others() -> None:
+    say(ready=True, pid=os.getpid())
+    os.read(0, 1)
 
 
 def load(place: str, name: str, burst: str) -> None:
@@ -172,38 +205,36 @@ def limited(path: str, free: str) -> None:
     say(closing=attempt(store.close))
 
 
-def count(place: str, key: str, times: str) -> None:
+def count(place: str, times: str, number: str) -> None:
     """Add one to a shared number and to one of its own, so many times."""
+    key = f"own-{number}"
     with holdlog.StateStore(place) as store:
-        say(ready=True)
-        hear()
+        wait_for_others()
         for _ in range(int(times)):
             store.update("n", "shared", lambda value: (value or 0) + 1, updated_by=key)
             store.update("n", key, updated_by=key, increment=1)
         say(done=True)
 
 
-def race(place: str, agent: str, times: str) -> None:
+def race(place: str, times: str, number: str) -> None:
     """Claim, note who holds it, release: so many times."""
+    agent = f"agent-{number}"
     with holdlog.StateStore(place) as store:
-        say(ready=True)
-        hear()
+        wait_for_others()
         for _ in range(int(times)):
-            claim = store.claim("a.md", agent=agent, wait_seconds=45)
-            facts = attempt(lambda: claim)
-            if facts["status"] == "claimed":
-                guard = [{"resource": "a.md", "version": claim.version}]
+            claim = attempt(lambda: store.claim("a.md", agent=agent, wait_seconds=45))
+            if claim["status"] == "claimed":
+                guard = [{"resource": "a.md", "version": claim["version"]}]
                 store.set("n", "holder", agent, updated_by=agent, guard=guard)
-                facts |= {"release": attempt(lambda: store.release("a.md", agent=agent))}
-            say(**facts)
+                claim |= {"release": attempt(lambda: store.release("a.md", agent=agent))}
+            say(**claim)
 
 
-def calls_of_one_key(place: str, seed: str, times: str) -> None:
+def calls_of_one_key(place: str, times: str, seed: str) -> None:
     """Random calls of one key; of each the time before and after it, by a clock that all processes share."""
-    dice, version = random.Random(seed), 0
+    dice, version = random.Random(), 0
     with holdlog.StateStore(place) as store:
-        say(ready=True)
-        hear()
+        wait_for_others()
         for number in range(int(times)):
             value = f"{seed}-{number}"
             name = dice.choice(("get", "get", "set", "compare", "compare", "delete"))

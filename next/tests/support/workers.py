@@ -98,11 +98,25 @@ class Worker:
 
     def story(self, name: str) -> tuple[list[Line], int]:
         """Of a `forks`: what a child said, and its wait status."""
+        self.start_story(name)
+        return self.end_of_story()
+
+    def start_story(self, name: str) -> int:
+        """The pid of the child."""
         self.tell(name)
+        return int(self.hear()["child"])
+
+    def end_of_story(self) -> tuple[list[Line], int]:
         lines = list[Line]()
         while "exit" not in (line := self.hear()):
             lines.append(line)
         return lines, int(line["exit"])
+
+    def start_together(self, number: int) -> list[int]:
+        """Of `several`: let the children begin at once, when all are ready; their pids."""
+        pids = [int(self.hear()["pid"]) for _ in range(number)]
+        self.tell("g" * (number - 1))
+        return pids
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
