@@ -1,5 +1,5 @@
-"""Full disks, I/O errors, and files that are missing, replaced, damaged, foreign or not writable: each refusal is one line
-that names its cause, nothing that was acknowledged is lost, and the process writes on."""
+"""Full disks, I/O errors, and files that are missing, replaced, damaged, foreign or not writable: each refusal is one
+line that names its cause, nothing that was acknowledged is lost, and the process writes on."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""Power cuts: what was acknowledged is there after all is lost that was not synced, and whatever part of the rest is left,
+"""Power cuts: what was acknowledged is there after all is lost that was not synced, and whatever part of it is left,
 the store opens and is sound."""
 
 import json

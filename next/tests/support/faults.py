@@ -36,7 +36,7 @@ def _library() -> Path:
 
 
 class Faults:
-    """Of all processes that start with this `env`: their clocks, their boot id, and their calls on files in `folder`."""
+    """Of all processes that start with this `env`: their clocks, boot ids, and calls on files in `folder`."""
 
     def __init__(self, folder: Path, control: Path) -> None:
         control.mkdir()
@@ -140,8 +140,8 @@ class File:
 
 
 class Disk:
-    """Files as a machine has them that loses its power: what was synced is there; of what came later, each sector may be
-    there or not. Names are as on a journaling file system: whatever is synced takes all earlier ones with it."""
+    """Files as a machine has them that loses its power: what was synced is there; of what came later, each sector may
+    be there or not. Names are as on a journaling file system: whatever is synced takes all earlier ones with it."""
 
     def __init__(self) -> None:
         self._open: dict[str, File] = {}

@@ -26,6 +26,9 @@ class Key(NamedTuple):
     version: int = 0
 
 
+UNWRITTEN = Key()
+
+
 def calls(lines: list[dict[str, Any]]) -> list[Call]:
     """Of one process, which says each call before and after it."""
     begun: dict[Any, dict[str, Any]] = {}
@@ -55,7 +58,7 @@ def explain(call: Call, key: Key) -> Key | None:
     return after if fits else None
 
 
-def is_linearizable(history: list[Call], key: Key = Key()) -> bool:
+def is_linearizable(history: list[Call], key: Key = UNWRITTEN) -> bool:
     seen: set[tuple[frozenset[int], Key]] = set()
     todo = [(frozenset(range(len(history))), key)]
     while todo:
@@ -67,6 +70,7 @@ def is_linearizable(history: list[Call], key: Key = Key()) -> bool:
         seen.add((left, key))
         first_end = min(history[it].ended for it in left)
         for it in left:
-            if history[it].began <= first_end and (after := explain(history[it], key)) is not None:
+            after = explain(history[it], key) if history[it].began <= first_end else None
+            if after is not None:
                 todo.append((left - {it}, after))
     return False

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import holdlog
@@ -56,7 +57,7 @@ def serve(place: str) -> None:
             method, arguments, options, begins = json.loads(hear())
             if begins:
                 say(begun=True)
-            say(**attempt(lambda: getattr(store, method)(*arguments, **options)))
+            say(**attempt(partial(getattr(store, method), *arguments, **options)))
 
 
 def story(path: str, name: str = "") -> None:
