@@ -15,10 +15,12 @@ import pytest
 
 import holdlog
 from tests.doors import old
+from tests.support.faults import Faults
 from tests.support.library import Blocking
 from tests.support.mcp import Stdio
 from tests.support.programs import Done, HttpServer, run
 from tests.support.servers import Nats, Postgres
+from tests.support.workers import Worker
 
 DOORS = Path(__file__).parent
 OPEN = DOORS / "open.txt"
@@ -194,3 +196,24 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer
 def name() -> str:
     """A name that no other test of the worker uses."""
     return f"t{next(_numbers)}"
+
+
+@pytest.fixture
+def worker() -> Iterator[Callable[..., Worker]]:
+    """Starts a process that runs a function of support/work.py; none outlives the test."""
+    workers = list[Worker]()
+
+    def start(name: str, *arguments: Any, **options: Any) -> Worker:
+        workers.append(Worker(name, *arguments, **options))
+        return workers[-1]
+
+    yield start
+    for each in workers:
+        each.end()
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    """What the system does to processes that start with its `env`, and to their calls on files in `tmp_path/store`."""
+    (tmp_path / "store").mkdir(mode=0o700)
+    return Faults(tmp_path / "store", tmp_path / "faults")

@@ -1,0 +1,228 @@
+"""Several processes on one store: linearizable, no lost update, stopped and forked ones disturb nobody."""
+
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+import holdlog
+from tests.support.faults import CHANGES, SHIM
+from tests.support.library import in_thread
+from tests.support.key_history import Call, calls, is_linearizable
+from tests.support.soundness import require_acknowledged, require_sound, require_sound_log
+from tests.support.waiting import until
+from tests.support.workers import is_stopped
+
+STOPPED = int(signal.SIGSTOP)
+
+
+def place_of(request, kind):
+    return request.getfixturevalue("postgres" if kind == "postgres" else "db")
+
+
+def rounds(few, many, quick="file"):
+    """`kind` and `times`, few and quick on one store, many on both."""
+    more = (pytest.param(kind, many, marks=pytest.mark.rest) for kind in ("file", "postgres"))
+    return pytest.mark.parametrize(("kind", "times"), [(quick, few), *more], indirect=["kind"])
+
+
+# --- one key, seen from several processes
+
+
+@rounds(40, 120)
+def test_calls_of_one_key_from_four_processes_are_linearizable(open_store, worker, kind, request, times):
+    process = worker("several", 4, "calls_of_one_key", place_of(request, kind), times)
+    victim = process.start_together(4)[3]
+    for _ in range(times):
+        process.hear()
+    os.kill(victim, signal.SIGKILL)
+    process.rest()
+    history = [call for who in range(4) for call in calls([it for it in process.heard if it.get("who") == who])]
+    assert sum(it.result is not None for it in history) > 2 * times
+    assert is_linearizable(history)
+    require_sound_log(open_store())
+
+
+def test_checker_refuses_a_lost_update_and_a_stale_read():
+    def call(name, at, result, expected=None):
+        return Call(name, f"{name}-{at}", expected, at, at + 1, result)
+
+    first = call("set", 0, {"version": 1})
+    assert is_linearizable([first, call("get", 2, {"value": "set-0", "version": 1})])
+    assert not is_linearizable([first, call("get", 2, {"error": "NotFoundError"})])
+    assert not is_linearizable([first, call("compare", 2, {"version": 2}, 1), call("compare", 4, {"version": 2}, 1)])
+    assert is_linearizable([call("set", 0, None)._replace(ended=9), call("get", 2, {"error": "NotFoundError"})])
+
+
+# --- counters
+
+
+@rounds(15, 80)
+def test_four_processes_lose_no_update_of_a_shared_key_and_of_their_own(open_store, worker, kind, request, times):
+    process = worker("several", 4, "count", place_of(request, kind), times)
+    process.start_together(4)
+    assert sum("done" in it for it in process.rest()) == 4, process.errors
+    store = open_store()
+    assert store.get("n", "shared").value == 4 * times
+    assert [it.version for it in store.history("n", "shared", limit=1000)] == list(range(4 * times, 0, -1))
+    assert [store.get("n", f"own-{number}").value for number in range(4)] == [times] * 4
+    require_sound_log(store)
+
+
+@pytest.mark.rest
+def test_eight_processes_that_start_at_once_make_one_store(db, worker):
+    lines = worker("several", 8, "story", db).rest()
+    assert [it["exit"] for it in lines if "exit" in it] == [0] * 8
+    refused = {
+        it["error"]
+        for line in lines
+        for it in (line, *(part for part in line.values() if type(part) is dict))
+        if "error" in it
+    }
+    assert refused <= {"NotFoundError"}, "that another one deleted the key"
+    with holdlog.StateStore(db) as store:
+        require_acknowledged(store, [it for it in lines if it.get("tried") is not None])
+        assert store.get("n", "counter").value == 8
+    require_sound(db)
+
+
+@rounds(5, 15, quick="postgres")
+def test_claim_is_held_by_one_of_four_processes_at_a_time(open_store, worker, kind, request, times):
+    process = worker("several", 4, "race", place_of(request, kind), times)
+    process.start_together(4)
+    lines = [it for it in process.rest() if "release" in it]
+    assert [it["status"] for it in lines] == ["claimed"] * 4 * times, process.errors
+    assert {it["release"]["status"] for it in lines} == {"released"}
+    turns = {it["version"]: it for it in lines}
+    assert len(turns) == 4 * times
+    for version, it in turns.items():
+        if agent := it["release"].get("granted_to"):
+            following = turns[min(later for later in turns if later > version)]
+            assert agent == f"agent-{following['who']}" != f"agent-{it['who']}"
+    assert len(open_store().history("n", "holder")) == 4 * times
+
+
+# --- processes that are stopped, and locks of others
+
+
+@SHIM
+@pytest.mark.parametrize("times", [2, pytest.param(12, marks=pytest.mark.rest)])
+def test_writer_stopped_between_any_two_system_calls_blocks_no_reader(faults, worker, tmp_path, times):
+    """Others read; their writes go well or are refused without doubt, and all write on once it goes on."""
+    path = tmp_path / "store" / "state.db"
+    forks = worker("forks", path, env=faults.env)
+    forks.hear()
+    with holdlog.StateStore(path) as store:
+        store.set("m", "k", 1, updated_by="ann")
+        faults.arm(CHANGES, 0)
+        forks.story("counted")
+        for number in random.sample(range(1, faults.count - 20), times):
+            faults.arm(CHANGES, -STOPPED, number, number)
+            child = forks.start_story(f"story {number}")
+            until(lambda child=child: is_stopped(child))
+            try:
+                require_others_go_on(store, child)
+            finally:
+                os.kill(child, signal.SIGCONT)
+            lines, status = forks.end_of_story()
+            assert status == 0
+            assert [it for it in lines if "error" in it] == []
+            require_acknowledged(store, [it for it in lines if it.get("tried") is not None])
+        require_sound_log(store)
+
+
+def require_others_go_on(store, stopped):
+    version = store.get("m", "k").version
+    assert store.status("a.md").status == "available"
+    try:
+        assert store.set("m", "k", 0, updated_by="ann").version == version + 1
+    except holdlog.UnavailableError as refusal:
+        assert not refusal.in_doubt
+        assert str(stopped) in str(refusal), "it names the process that holds the lock"
+        assert store.get("m", "k").version == version
+
+
+def test_writes_behind_an_endless_lock_are_refused_in_time_while_reads_go_on(db):
+    with holdlog.StateStore(db) as store, closing(sqlite3.connect(db, isolation_level=None)) as other:
+        store.set("n", "k", 1, updated_by="ann")
+        other.execute("BEGIN IMMEDIATE")
+        writing = in_thread(store.set, "n", "k", 2, updated_by="ann")
+        reads = 0
+        while writing.is_running:
+            assert store.get("n", "k").version == 1
+            assert store.wait("src/", 0).status == "available"
+            reads += 1
+        with pytest.raises(holdlog.UnavailableError) as refusal:
+            writing.result()
+        assert not refusal.value.in_doubt
+        assert refusal.value.retry_after >= 0
+        assert reads > 10
+        other.execute("ROLLBACK")
+        assert store.set("n", "k", 3, updated_by="ann").version == 2
+
+
+@pytest.mark.rest
+async def test_overload_is_refused_with_retry_after_and_never_queued_without_limit(db):
+    """Behind a lock that does not end, the queue fills; what is beyond its limit is refused at once."""
+    async with holdlog.AsyncStateStore(db) as store:
+        await store.set("n", "k", 1, updated_by="ann")
+        with closing(sqlite3.connect(db, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            writes = [asyncio.ensure_future(store.set("n", "k", 2, updated_by="ann")) for _ in range(12_000)]
+            done, waiting = await asyncio.wait(writes, return_when=asyncio.FIRST_EXCEPTION)
+            assert waiting, "those in the queue still wait"
+            refused = [it.exception() for it in done]
+            assert all(isinstance(it, holdlog.UnavailableError) and not it.in_doubt for it in refused)
+            assert all(it.retry_after > 0 for it in refused)
+            other.execute("ROLLBACK")
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+        written = [it.version for it in results if not isinstance(it, BaseException)]
+        assert all(isinstance(it, holdlog.UnavailableError) for it in results if isinstance(it, BaseException))
+        assert (await store.get("n", "k")).version == max(written, default=1)
+        assert len(await store.history("n", "k", limit=1000)) == min(1000, 1 + len(written))
+
+
+# --- forks
+
+
+@pytest.mark.parametrize("how", ["used", "opened"])
+def test_forked_child_is_refused_in_one_line_and_its_parent_goes_on(db, worker, how):
+    lines = {name: line[name] for line in worker("fork", db, how).rest() for name in line}
+    parent, code = lines.pop("parent"), lines.pop("code")
+    assert (code, parent["version"]) == (0, 2)
+    assert len(lines) == (5 if how == "used" else 1)
+    for refusal in lines.values():
+        assert refusal["error"] == "StoreError"
+        assert "fork" in refusal["message"]
+        assert "\n" not in refusal["message"]
+    require_sound(db)
+
+
+@pytest.mark.rest
+def test_forked_children_that_exit_disturb_no_writer(db, worker):
+    process = worker("fork_and_exit", db)
+    lines = process.rest()
+    assert process.process.returncode == 0, process.errors
+    assert [it["code"] for it in lines if "code" in it] == [0] * 10
+    versions = [it["version"] for it in lines if "key" in it]
+    assert versions == list(range(1, len(versions) + 1))
+    require_sound(db)
+
+
+def test_forked_child_may_open_what_its_parent_had_closed(db):
+    with holdlog.StateStore(db) as store:
+        store.set("n", "k", 1, updated_by="ann")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with holdlog.StateStore(db) as store:
+                code = 0 if store.set("n", "k", 2, updated_by="ann").version == 2 else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    require_sound(db)
