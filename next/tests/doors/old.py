@@ -3,6 +3,7 @@
 At most 250 lines: what differs by more than a name is marked with `changes_in_02`.
 """
 
+import sys
 from typing import Any
 
 import pytest
@@ -46,3 +47,17 @@ def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, di
 def store(opened: Any) -> Any:
     """A handle of the library with the method names of 0.2."""
     return opened
+
+
+_PATIENT = """
+import runpy, sys
+from holdlog.adapters.hooks import running
+running.SECONDS = 60.0
+sys.argv = ["holdlog", "hook", *sys.argv[1:]]
+runpy.run_module("holdlog", run_name="__main__")
+"""
+
+
+def hook(program: str) -> list[str]:
+    """The words that start a hook. A slow one that runs out of time allows the edit, and 0.1's are slow."""
+    return [sys.executable, "-c", _PATIENT] if OLD else [program, "hook"]

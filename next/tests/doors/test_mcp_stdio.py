@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,10 @@ MESSAGES: dict[bytes, tuple[Any, int | None]] = {
     b'{"jsonrpc":"2.0","id":5,"method":"initialize","params":{}}': (5, None),
     b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{}}': (5, None),
     b'{"jsonrpc":"2.0","id":"","method":"tools/call","params":{"name":5}}': ("", None),
-    b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"holdlog_list","arguments":["SECRET"]}}': (5, None),
+    b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"holdlog_list","arguments":["SECRET"]}}': (
+        5,
+        None,
+    ),
     b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"holdlog_list","arguments":"{}"}}': (5, None),
     b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"holdlog_list","_meta":5}}': (5, None),
     b'{"jsonrpc":"2.0","id":5,"method":"notifications/cancelled"}': (5, None),
@@ -111,7 +115,9 @@ def line_of(server: Stdio) -> Json:
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 def test_both_eras_open_with_name_version_and_instructions(stdio, era):
     agent = stdio("--tools", "claims", era=era)
-    info = agent.opening["serverInfo"] if era == LEGACY else agent.opening["_meta"]["io.modelcontextprotocol/serverInfo"]
+    info = (
+        agent.opening["serverInfo"] if era == LEGACY else agent.opening["_meta"]["io.modelcontextprotocol/serverInfo"]
+    )
     assert (info["name"], info["version"]) == ("holdlog", holdlog.__version__)
     assert "tools" in agent.opening["capabilities"]
     assert agent.opening["protocolVersion"] == LEGACY if era == LEGACY else MODERN in agent.opening["supportedVersions"]
@@ -263,16 +269,15 @@ def test_closed_output_ends_a_server(stdio, waits):
 def test_dead_host_ends_its_server_while_the_pipe_stays_open(db, tmp_path):
     program = """\
 import subprocess, sys
-server = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
+server = subprocess.Popen(sys.argv[2:], stdin=int(sys.argv[1]), stdout=subprocess.PIPE, close_fds=False, text=True)
 print(server.stdout.readline(), server.pid, flush=True)
 sys.stdin.read()
 """
     reading, writing = os.pipe()
-    os.write(writing, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}).encode())
-    os.write(writing, b"\n")
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
+    os.write(writing, json.dumps(first).encode() + b"\n")
     host = subprocess.Popen(
-        ["python3", "-c", program.replace("sys.argv[1:],", f"sys.argv[1:], stdin={reading}, close_fds=False,")]
-        + [HOLDLOG, "--db", str(db)],
+        [sys.executable, "-c", program, str(reading), HOLDLOG, "--db", str(db)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), cwd=tmp_path, pass_fds=[reading],
     )  # fmt: skip
     assert host.stdout is not None
@@ -280,7 +285,9 @@ sys.stdin.read()
     server = int(host.stdout.readline())
     host.kill()
     host.communicate()
-    until(lambda: not os.path.exists(f"/proc/{server}") or b"\nState:\tZ" in Path(f"/proc/{server}/status").read_bytes())
+    until(
+        lambda: not os.path.exists(f"/proc/{server}") or b"\nState:\tZ" in Path(f"/proc/{server}/status").read_bytes()
+    )
     os.close(writing)
     os.close(reading)
 
