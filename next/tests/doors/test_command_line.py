@@ -90,7 +90,7 @@ def test_rarer_results_of_claims_say_what_is_the_case(command):
 
 def test_values_are_printed_alone_and_refusals_begin_with_their_status(command):
     assert command("set", "n", "k", '{"a": [1, null]}', "--expected-version", "0", *BY) == (0, "version 1\n", "")
-    assert command("get", "n", "k").out == '{"a": [1, null]}\n'
+    assert json.loads(command("get", "n", "k").out) == {"a": [1, None]}
     refused = command("set", "n", "k", "2", "--expected-version", "0", *BY)
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("conflict: n/k is at version 1 by ann, not 0: ")
@@ -250,7 +250,8 @@ def test_by_names_the_agent_of_a_claim(command):
         ("check", "--staged"),
     ],
 )
-def test_bad_argument_is_refused_in_one_line_that_names_it(line, words, command):
+def test_bad_argument_is_refused_in_one_line_that_names_it(line, words, command, db):
+    holdlog.StateStore(db).close()
     refused = command(*line.split())
     assert one_line(refused), refused
     assert re.search(words, refused.err), refused.err
@@ -296,25 +297,19 @@ def test_help_lists_every_command_and_version_is_printed():
 def test_help_of_a_command_has_an_example(name):
     done = run(name, "--help")
     assert (done.code, done.err) == (0, "")
-    assert (
-        f"holdlog {name}" in done.out,
-        re.search(r"^examples?:\n  holdlog", done.out, re.MULTILINE) is not None,
-    ) == (True, True)
-    assert "--db" in done.out
-    if name not in (
-        "serve",
-        "hook",
-        "demo",
-        "relay",
-        "subscribe",
-        "completion",
-        "run",
-        "import",
-        "backup",
-        "init",
-        "redact",
-    ):
-        assert "--json" in done.out or name in ("token", "thread", "export", "commit", "revert"), name
+    assert re.search(rf"^examples?:\n +holdlog {name}\b", done.out, re.MULTILINE)
+    assert "--db" in done.out or name in ("demo", "completion", "init", "thread", "token")
+    assert "--json" in done.out or name not in (
+        "get",
+        "set",
+        "claim",
+        "release",
+        "claims",
+        "history",
+        "log",
+        "doctor",
+        "check",
+    )
 
 
 @rest

@@ -1,6 +1,7 @@
 """Shell commands as hooks see them: what changes a held file, and git commands over the uncommitted work of others."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -30,41 +31,24 @@ def two(root: Path) -> Session:
 FEW = ["sed -i s/a/b/ src/a.py", "cd src && rm a.py", "cat > src/a.py <<'EOF'\nx = 1\nEOF"]
 CERTAIN = [
     "sed -i 's/^y.*$/z = [0-9]/' src/a.py",
-    "sed -i '$d' src/a.py",
-    "sed -n -i.bak -e 1p src/a.py",
     "perl -pi -e 's/f(x)/b/' src/a.py",
-    "echo 'f(x)' >> src/a.py",
-    "> ./src//a.py",
-    "cat <<EOF | tee -a src/a.py\nx\nEOF",
+    "cat <<EOF | tee -a ./src//a.py\nx\nEOF",
     "mv own.py src/a.py",
-    "cp -f own.py src/a.py",
     "rm -rf src",
-    "truncate -s 0 src/a.py",
-    "dd if=/dev/null of=src/a.py",
-    "ln -sf own.py src/a.py",
-    "patch src/a.py < fix.diff",
-    "pushd src && rm a.py && popd",
-    "(cd src; sed -i s/a/b/ a.py) 2>&1 | tail -5",
-    "# fix\nX=1 sudo sed -i s/a/b/ src/a.py\npytest -q",
-    "nohup sed -i s/a/b/ src/a.py &",
-    "bash -c 'sed -i s/a/b/ src/a.py'",
-    "if true; then rm src/a.py; fi",
+    "# fix\nX=1 sudo sed -i '$d' src/a.py\npytest -q",
+    "bash -c 'sed -i s/a/b/ src/a.py' 2>&1 | tail -5",
+    "if true; then truncate -s 0 src/a.py; fi",
     "sed -i s/a/b/ src/*.py",
-    "git mv src/a.py src/p.py",
     "git mv 'app/[id].py' src/a.py",
-    "git rm -f src/a.py",
-    "git restore src/a.py",
     "git restore --staged --worktree src/a.py",
     "git checkout HEAD -- src/a.py",
 ]
 """Commands that certainly change src/a.py (also field cases 10 and 12)."""
 UNCONCERNED = [
-    "sed -n 1,20p src/a.py | grep x",
-    "echo 'sed -i s/a/b/ src/a.py'",
+    "sed -n 1,20p src/a.py | grep x; git diff src/a.py",
+    "echo 'sed -i s/a/b/ src/a.py'; wc -l src/a.py > ../count",
     'echo "rm src/a.py" > notes.txt',
-    "cp src/a.py ../backup.py",
-    "wc -l src/a.py > ../count; git diff src/a.py",
-    "rm -rf build; python -m pytest src -q",
+    "cp src/a.py ../backup.py; rm -rf build; python -m pytest src -q",
 ]
 
 
@@ -224,7 +208,8 @@ def test_commit_contains_what_the_session_changed_and_nothing_else(root, one, tw
     assert git(root, "show", "--format=%s", "--name-only", "HEAD").split() == ["message", "new.py", "src/a.py"]
     assert git(root, "diff", "--cached", "--raw", "--no-abbrev") == staged
     dirty = run("claims", "--dirty", cwd=root).out
-    assert ("src/b.py  claude-" in dirty, "src/a.py" in dirty) == (True, False)
+    assert re.search(r"^src/b\.py +M +claude-", dirty, re.MULTILINE)
+    assert "src/a.py" not in dirty
     refused = run("commit", "-m", "m", "src/b.py", cwd=root, env={"CLAUDE_CODE_SESSION_ID": "s-1"})
     assert (refused.code, refused.err.count("\n"), "src/b.py" in refused.err) == (1, 1, True)
     assert run("commit", "-m", "m", "src/b.py", cwd=root, env={"CLAUDE_CODE_SESSION_ID": "s-2"}).code == 0

@@ -88,13 +88,7 @@ class Session:
 
     def agent(self, name: str) -> "Session":
         """A sub-agent of this conversation."""
-        return Session(self.folder, **{**self._named(), "agent_id": name})
-
-    def _named(self) -> Json:
-        return {
-            "name": self.facts["session_id"],
-            **{k: v for k, v in self.facts.items() if k not in ("session_id", "cwd")},
-        }
+        return Session(self.folder, self.facts["session_id"], agent_id=name)
 
     def run(self, event: str, **given: Any) -> Done:
         return run_hook({**self.facts, "hook_event_name": event, **given}, cwd=self.folder)
