@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import holdlog
 from tests.doors import old
 from tests.support.hosts import (
     Host,
@@ -189,19 +190,19 @@ def test_sub_agents_are_holders_whose_end_releases_their_claims(one):
 
 
 @rest
-def test_file_of_a_dead_sub_agent_becomes_free_for_the_main_agent(root):
+def test_file_of_a_dead_sub_agent_becomes_free_for_the_main_agent(root, monkeypatch):
     """Field case 1: the host reports no end of a sub-agent that was killed."""
-    env = {"HOLDLOG_LEASE_SECONDS": "5", "HOLDLOG_IDLE_LIMIT": "6"}
+    monkeypatch.chdir(root)
+    env = {"HOLDLOG_LEASE_SECONDS": "20", "HOLDLOG_IDLE_LIMIT": "20"}
     server = subprocess.Popen([HOLDLOG, "serve"], cwd=root, env=environment(env), stdin=subprocess.PIPE)
     edit = claude("main", str(root / "src/a.py")) | {"cwd": str(root)}
-    try:
+    with holdlog.StateStore(store_of(root)) as store:
         assert run_hook({**edit, "agent_id": "sub-1"}, cwd=root, env=env).out == ""
         write(root / "src/a.py", "x = 2\n")
         assert is_denied(json.loads(run_hook(edit, cwd=root, env=env).out))
-        until(lambda: run_hook(edit, cwd=root, env=env).out == "")
-    finally:
-        server.communicate()
-    assert len(held(root)) == 1
+        until(lambda: store.status("src/a.py").status == "available")
+    assert run_hook(edit, cwd=root, env=env).out == ""
+    server.communicate()
 
 
 @rest
@@ -396,7 +397,8 @@ def test_stale_file_is_warned_about_once_or_denied_by_policy(root, one, two):
     one.end()
     commit_policy(root, 'stale-reads = "deny"\n')
     one.read("src/b.py")
-    write(root / "src/b.py", "x = 'by a program'\n")
+    two.change("src/b.py", "x = 22\n")
+    two.end()
     assert "after you read it" in one.edit("src/b.py")
     assert one.edit("src/b.py") == ""
     two.read("own.py")
