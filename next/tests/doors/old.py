@@ -3,6 +3,7 @@
 At most 250 lines: what differs by more than a name is marked with `changes_in_02`.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -117,3 +118,17 @@ def _moment(prefix: str, moment: Any) -> dict[str, Any]:
     if isinstance(moment, str) and moment[0] == "v":
         return {f"{prefix}version": int(moment[1:])}
     return {prefix + ("position" if isinstance(moment, int) else "time"): moment} if moment is not None else {}
+
+
+_PATIENT = """
+import runpy, sys
+from holdlog.adapters.hooks import running
+running.SECONDS = 60.0
+sys.argv = ["holdlog", "hook", *sys.argv[1:]]
+runpy.run_module("holdlog", run_name="__main__")
+"""
+
+
+def hook(program: str) -> list[str]:
+    """The words that start a hook. A slow one that runs out of time allows the edit, and 0.1's are slow."""
+    return [sys.executable, "-c", _PATIENT] if OLD else [program, "hook"]
