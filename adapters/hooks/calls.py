@@ -7,12 +7,9 @@ Standard library only and quick to import: the hook's fast path uses it. Formats
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
-from holdlog.adapters.hooks.files import Targets, local_path, named_path, targets
-
-if TYPE_CHECKING:
-    from holdlog.adapters.hooks.git import GitCommand  # which only shell commands need
+from holdlog.adapters.hooks.files import GitCommand, Targets, local_path, named_path, targets
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
 Client = Literal["claude", "codex", "cursor", "opencode", "vscode", "agent"]
@@ -81,7 +78,7 @@ class HookCall(NamedTuple):
     resumes: bool = False
     version: str = ""
     claiming: tuple[str, ...] = ()
-    git: "tuple[GitCommand, ...]" = ()
+    git: tuple[GitCommand, ...] = ()
     reports: bool = False
     problem: str = ""
     prompt: str = ""

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+from holdlog.adapters.hooks.files import GitCommand
+
 Effect = Literal["discards", "includes", "moves"]
 Kind = Literal["staged", "changed", "untracked", "ignored"]
 
@@ -53,13 +55,6 @@ remote repack rerere rev-list rev-parse shortlog show show-branch show-ref statu
 """Commands that leave worktree and index alone, but for `--output`. The shell part reads `apply`."""
 _READING: Final = ("", "add", "exists", "list", "lock", "log", "prune", "show", "status", "summary", "unlock", "view")
 """What bisect, reflog, submodule and worktree do without harm, by their first word."""
-
-
-class GitCommand(NamedTuple):
-    """A git command. `words`: after `git`; None: one that only a shell knows. `folder`: where it runs, absolute."""
-
-    words: tuple[str | None, ...]
-    folder: str
 
 
 class GitAction(NamedTuple):

@@ -28,9 +28,9 @@ from holdlog.adapters.hooks.dirty import (
     repository_at,
     worktree_at,
 )
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.git import (
     GitAction,
-    GitCommand,
     Judgement,
     OthersWork,
     concerns,

@@ -9,9 +9,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.calls import HookCall
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.session import list_name
 from holdlog.adapters.operating_system.location import (
@@ -23,9 +24,6 @@ from holdlog.adapters.operating_system.location import (
     is_there,
     resolved,
 )
-
-if TYPE_CHECKING:
-    from holdlog.adapters.hooks.git import GitCommand  # which only shell commands need
 
 POLICY_FILE: Final = "holdlog.toml"
 """As in policy.py, which takes long to import."""
@@ -154,7 +152,7 @@ def _entries(root: str) -> list[str]:
         return []
 
 
-def _folder_of(command: "GitCommand") -> str:
+def _folder_of(command: GitCommand) -> str:
     """Where a git command works."""
     from holdlog.adapters.hooks.git import read_git
 

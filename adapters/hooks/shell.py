@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.files import GitCommand, patched
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -72,7 +72,7 @@ _CAREFUL: Final = ("-u", "-d", "--no-clobber", "--update", "--parents", "--direc
 _GIT_READERS: Final = _set("blame cat-file describe diff grep log ls-files rev-list rev-parse shortlog show status")
 _GIT_PROGRAMS: Final = ("apply", "bisect", "filter-branch", "submodule")  # they write what others say
 _ACTIVATIONS: Final = ("activate", ".bashrc", ".zshrc", ".profile", "nvm.sh")  # scripts that change no file
-_NO_FILES: Final = re.compile(r"/dev/(?!shm/)|/proc/")
+_NO_FILES: Final = r"/dev/(?!shm/)|/proc/"
 _TEMPORARY: Final = "/dev/fd/temporary"  # in place of what mktemp prints: a path that nobody holds
 _WRITES: Final = (">", ">>", ">|", "&>", "&>>", ">&")
 _MARK: Final = "\x01"  # begins what a here-document in the code is replaced by; its number follows
@@ -80,11 +80,11 @@ _LIKE: Final = _table(
     """case_statement: if_statement | c_style_for_statement: while_statement | command_substitution: subshell |
     process_substitution: subshell | negated_command: list | pipeline: list | redirected_statement: list"""
 )
-_TO_NOWHERE: Final = re.compile(r"(?:\d|&)?>>?\s*/dev/null(?![\w./-])|\d?>&\d(?!\S)")
-_SIMPLE_QUOTES: Final = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
-_HERE: Final = re.compile(r"""(?<!<)<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]+'|"[^"\n]+")""")
+_TO_NOWHERE: Final = r"(?:\d|&)?>>?\s*/dev/null(?![\w./-])|\d?>&\d(?!\S)"
+_SIMPLE_QUOTES: Final = r"""'[^']*'|"[^"$`\\]*\""""
+_HERE: Final = r"""(?<!<)<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]+'|"[^"\n]+")"""
 _PRINTED: Final = r"\$\(\s*(?:(pwd)|(git rev-parse --show-toplevel)|mktemp(?: -d| -t [\w.-]+)*)\s*\)"
-_PIECE: Final = re.compile(
+_PIECE: Final = (
     r"""(?s)\\(?P<escaped>.)|'(?P<single>[^']*)'|\$'(?P<ansi>[^'\\]*)'|\$?"(?P<double>(?:[^"\\`$]|\\.|\$(?!\())*)\""""
     r"""|\$(?P<name>\w+)|\$\{(?P<braced>\w+)\}|(?P<plain>(?:[^\\'"$`(){]|\{(?![^{}]*(?:,|\.\.)))+|\$(?![\w({@*\#?$'!-]))"""
 )
@@ -133,8 +133,9 @@ def _is_silent(command: str) -> bool:
     """Whether no program of the command changes files, as seen without a parser."""
     if len(command) > MAX_CODE:
         return False
-    text = _TO_NOWHERE.sub(" ", _SIMPLE_QUOTES.sub("Q", command))
-    if re.search(r"""[>"'\\#]|<<""", text):
+    text = re.sub(_SIMPLE_QUOTES, "Q", command) if "'" in command or '"' in command else command
+    text = re.sub(_TO_NOWHERE, " ", text) if ">" in text else text
+    if any(it in text for it in (">", '"', "'", "\\", "#", "<<")):
         return False
     commands = [part.split() for part in re.split(r"[;&|\n(){}`]+", text)]
     return all(not it or it[0] in READERS or _is_harmless(it[0], it[1:]) for it in commands)
@@ -167,7 +168,7 @@ def _take_texts(command: str, texts: list[str | None]) -> str:
             ends.setdefault(key, []).append(number)
     while at < len(lines):
         line, at = lines[at], at + 1
-        for match in [*_HERE.finditer(line)]:
+        for match in [*re.finditer(_HERE, line)]:
             name = match[2].strip("'\"\\")
             numbers = ends.get(match[1] + name, [])
             while numbers and numbers[-1] < at:
@@ -242,7 +243,7 @@ def _pieces(word: str, shell: _Shell, blank: str = r"\g<0>") -> Iterator[str]:
     word = re.sub(r"^~(?=/|$)", "${HOME}", word)
     at = 0
     while at < len(word):
-        match = _PIECE.match(word, at)
+        match = re.compile(_PIECE).match(word, at)
         if match is None or match.lastgroup is None or word.startswith("~"):
             raise _UnclearError
         at, kind, text = match.end(), match.lastgroup, match[match.lastgroup]
@@ -471,7 +472,7 @@ class _ShellReader:
     def _write(self, word: str | None) -> None:
         """A file that certainly changes, unless only the shell knows which."""
         path = self._path(word)
-        if path is not None and _NO_FILES.match(path):
+        if path is not None and re.match(_NO_FILES, path):
             return
         if path is None or self._is_possible or len(self.paths) == MAX_PATHS:
             self.reports |= word != ""
@@ -615,8 +616,6 @@ class _ShellReader:
         self.reports |= any(word in (None, "-f", "-i") or re.search(_AWK_WRITES, word or "") for word in words)
 
     def _patch(self, program: str, words: _Words) -> None:
-        from holdlog.adapters.hooks.files import patched  # which imports this file in a function
-
         options, operands = _options(words, "-i -p -d -o -r -B -D -F -V -Y -z")
         names = operands[:1] if program == "patch" and operands else patched((*operands, self._input)[0] or "")
         for name in names:

@@ -14,7 +14,7 @@ import pytest
 
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.calls import MAX_PATHS, HookCall
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.guarding import with_named
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.running import run

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.git import (
     GitAction,
-    GitCommand,
     OthersWork,
     concerns,
     judge,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.shell import MAX_COMMAND, TOO_COMPLEX, TOO_LONG, UNPARSED, read_shell
 
 FIXTURES = Path(__file__).parents[2] / "support" / "fixtures" / "shell"
