@@ -1,0 +1,163 @@
+"""What uncertain commands did to the work of others, as hooks notice it afterwards: what got into the index or into a
+commit, in this process, with real git."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.surfaces.hooks import test_git_guard
+from tests.surfaces.hooks.test_git_guard import Terminals
+from tests.unit.operating_system.test_workspaces import worktree
+
+sides = test_git_guard.sides
+
+
+def text_of(output: dict[str, object]) -> str:
+    return str(output.get("additionalContext", ""))
+
+
+def news(sides: Terminals, session: str = "s-1") -> str:
+    """What the agent of a session learns with its next call."""
+    return text_of(sides.bash(session, "ls"))
+
+
+UNCERTAIN = [
+    "git add $(git ls-files -m) && git commit -m x",
+    "git ls-files -m | xargs git add; git commit -m x",
+    "git ls-files -m | xargs git stage && git commit -qm x",
+    "git commit -m x $(git ls-files -m)",
+    "git add --pathspec-from-file=f && git commit -m x",
+    "git apply --cached p && git commit -m x",
+    "git apply --index p; git commit -m x",
+    "git -C src add $X && git -C src commit -m x",
+    "git update-index --add src/a.py && git commit -m x",
+    "for f in $(git ls-files -m); do git add $f; done; git commit --amend --no-edit",
+]
+
+
+@pytest.mark.parametrize("command", UNCERTAIN)
+def test_commit_of_what_only_a_shell_knows_counts_as_one_of_all(sides: Terminals, command: str) -> None:
+    sides.write("own.py", "x = 3\n")
+    sides.write("new.py", "x = 3\n")
+    assert sides.denied("s-2", command) == ""
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    reason = sides.denied("s-2", command)
+    assert "a.py (claude-" in reason
+    assert reason.endswith("A person can run this in a terminal.")
+    assert sides.denied("s-1", command) == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git add $(git ls-files -m)",
+        "git add own.py && git commit -m x",
+        "git add $X && git commit --only -m x -- own.py",
+        "git commit -m x -- own.py && git add $X",
+        'git commit -m "$(cat message)" -- own.py',
+        "git stash list $X && git commit -m x",
+    ],
+)
+def test_commit_that_cannot_take_in_work_of_others_is_not_denied(sides: Terminals, command: str) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    assert sides.denied("s-2", command) == ""
+
+
+SCRIPT = "git add -A\ngit commit -qm x\n"
+
+
+def test_commit_inside_a_script_is_reported_to_both(sides: Terminals) -> None:
+    sides.write("run.sh", SCRIPT)
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    text = text_of(sides.run("s-2", "bash run.sh"))
+    assert "src/a.py (held by claude-" in text
+    assert "got into a commit while your command ran" in text
+    text = news(sides)
+    assert "a command of another session took src/a.py into a commit (by claude-" in text
+    assert news(sides) == ""
+    assert sides.run("s-2", "bash run.sh || true") == {}
+
+
+def test_file_that_an_uncertain_command_stages_is_reported_to_both(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.edit("s-1", "src/new.py", "x = 2\n")
+    text = text_of(sides.run("s-2", "git add $(git ls-files -m) && git ls-files -mo | xargs git add"))
+    assert "src/a.py (held by claude-" in text
+    assert "src/new.py (held by claude-" in text
+    assert "got into the index while your command ran" in text
+    assert "a command of another session staged src/a.py (by claude-" in news(sides)
+    assert sides.run("s-2", "git status; make || true") == {}
+
+
+def test_what_its_holder_staged_before_is_not_that_of_a_command(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.git("add", "src/a.py")
+    sides.write("run.sh", "touch own.py src/b.py; git status; git add own.py run.sh; git commit -qm x -- own.py")
+    sides.write("own.py", "x = 3\n")
+    assert sides.run("s-2", "bash run.sh") == {}
+    sides.write("src/a.py", "x = 3\n")
+    sides.write("run.sh", SCRIPT)
+    assert "got into a commit" in text_of(sides.run("s-2", "bash run.sh"))
+
+
+def test_commit_in_a_linked_worktree_with_packed_refs_is_noticed(sides: Terminals) -> None:
+    linked = worktree(sides.root, "../linked")
+    sides.git("switch", "-qc", "topic", folder=linked)
+    sides.git("pack-refs", "--all")
+    tool = {"tool_name": "Edit", "tool_input": {"file_path": str(linked / "src/b.py")}}
+    sides.hook("s-1", "PreToolUse", folder=linked, **tool)
+    (linked / "src/b.py").write_text("x = 3\n")
+    sides.hook("s-1", "PostToolUse", folder=linked, **tool)
+    (linked / "run.sh").write_text(SCRIPT)
+    assert sides.run("s-2", "make || true") == {}
+    text = text_of(sides.run("s-2", "bash run.sh", folder=linked))
+    assert "src/b.py (held by claude-" in text
+    assert "got into a commit" in text
+
+
+def test_commit_on_an_unborn_branch_is_noticed(sides: Terminals) -> None:
+    sides.git("switch", "-q", "--orphan", "fresh")
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.write("run.sh", SCRIPT)
+    assert "got into a commit" in text_of(sides.run("s-2", "bash run.sh"))
+
+
+def test_pulled_and_checked_out_commits_are_not_those_of_a_command(sides: Terminals, tmp_path: Path) -> None:
+    sides.git("clone", "-q", str(sides.root), str(tmp_path / "other"), folder=tmp_path)
+    sides.git("config", "user.name", "ann", folder=tmp_path / "other")
+    sides.git("config", "user.email", "ann@example.com", folder=tmp_path / "other")
+    (tmp_path / "other/src/b.py").write_text("x = 9\n")
+    old = "2020-01-01T00:00:00Z"
+    subprocess.run(
+        ["git", "commit", "-qam", "theirs"],
+        cwd=tmp_path / "other",
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "GIT_COMMITTER_DATE": old, "GIT_AUTHOR_DATE": old},
+    )
+    sides.git("remote", "add", "origin", str(tmp_path / "other"))
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.write("run.sh", "git pull -q --ff-only origin $(git -C . branch --show-current)\n")
+    assert sides.run("s-2", "bash run.sh") == {}
+    assert (sides.root / "src/b.py").read_text() == "x = 9\n"
+
+
+def test_commit_that_its_holder_makes_meanwhile_is_not_that_of_a_command(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    assert sides.bash("s-2", "make") == {}
+    assert sides.run("s-1", "git commit -qm x -- src/a.py") == {}
+    assert sides.bash("s-2", "make", "PostToolUse") == {}
+    assert news(sides) == ""
+
+
+def test_committed_file_is_not_reported_when_a_script_commits_again(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.git("commit", "-qam", "a person")
+    sides.write("run.sh", f"echo >> own.py\n{SCRIPT}git commit -q --amend -m y\n")
+    assert sides.run("s-2", "bash run.sh") == {}
+
+
+def test_script_that_commits_while_nobody_else_works_is_silent(sides: Terminals) -> None:
+    sides.edit("s-2", "src/a.py", "x = 2\n")
+    sides.write("run.sh", SCRIPT)
+    assert sides.run("s-2", "bash run.sh") == {}
