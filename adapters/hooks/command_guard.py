@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.hooks.calls import HookCall
-from holdlog.adapters.hooks.commands import after_command
+from holdlog.adapters.hooks.commands import Difference, after_command
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import GitFailedError
 from holdlog.adapters.hooks.guarding import GitFinding, Source, findings, party_of_call
 from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.hooks.ledger import ReaderLedger
-from holdlog.adapters.hooks.notes import ALL, HookFiles, Notes
+from holdlog.adapters.hooks.notes import ALL, HookFiles, News, Notes
 from holdlog.adapters.hooks.problems import describe_unguarded_git
 from holdlog.adapters.hooks.session import main_of, name_of
-from holdlog.adapters.hooks.texts import describe_changed, describe_news
+from holdlog.adapters.hooks.texts import describe_differences, describe_news
 from holdlog.adapters.hooks.works import Sessions
 from holdlog.adapters.operating_system.ancestry import HostProcess
 from holdlog.adapters.policy.in_force import policy_at
@@ -63,23 +63,23 @@ class CommandGuard:
         return None
 
     def compare(self) -> str:
-        """Record which files of others changed while a command ran, note it for their holders, and describe it."""
+        """Record what happened to files of others while a command ran, note it for them, and describe it."""
         call, name = self._call, name_of(self._call, self._notes)
         before = self._notes.before.get(call.agent)
         if before is None or not (call.git or call.reports):
             return ""
-        ledger, changed = ReaderLedger(self._holder.engine), list[tuple[str, str]]()
-        for path, file in after_command(call, self._notes, name):
-            now = digest_of(path)
-            known = ledger.last_change(file.resource)
+        ledger, found = ReaderLedger(self._holder.engine), list[Difference]()
+        for it in after_command(call, self._files, self._holder.session, self._notes):
+            file, now = it.file, digest_of(it.path)
+            known = ledger.last_change(file.resource) if it.verb == "changed" else None
             if known is not None and known.at > before.at and (known.sha256 or MISSING) == now:
                 continue  # a hook has recorded it
-            if now == MISSING or len(now) == SHA256_LENGTH:
+            if it.verb == "changed" and (now == MISSING or len(now) == SHA256_LENGTH):
                 with suppress(InvalidError):
-                    self._holder.record_change(path, name, None if now == MISSING else now, by_command=True)
-            self._files.note_news(file.session, file.agent, file.resource, name)
-            changed.append((file.resource, file.agent))
-        return describe_changed(self._holder.engine, changed)
+                    self._holder.record_change(it.path, name, None if now == MISSING else now, by_command=True)
+            self._files.note_news(file.session, file.agent, News(file.resource, name, it.verb))
+            found.append(it)
+        return describe_differences(self._holder.engine, found)
 
     def news(self) -> str:
         """What commands of others changed of what the agent holds; empty if the host does not pass it on."""

@@ -6,18 +6,19 @@ Standard library only and quick to import: the hook's fast path uses it.
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.hooks.digests import digest_of, stamp_of
-from holdlog.adapters.hooks.dirty import worktree_at
+from holdlog.adapters.hooks.dirty import GitFailedError, committed, worktree_at
 from holdlog.adapters.hooks.git import GitAction, stash_entries
 from holdlog.adapters.hooks.guarding import Source, actions_of, read_stash
-from holdlog.adapters.hooks.notes import BeforeCommand, HookFiles, Notes, WatchedFile
+from holdlog.adapters.hooks.heads import head_of, taken_in, with_copy, worktrees_of
+from holdlog.adapters.hooks.notes import BeforeCommand, Head, HookFiles, Notes, WatchedFile
 from holdlog.adapters.hooks.session import name_of
-from holdlog.adapters.operating_system.location import avoided_folders, project_root, start_folder
+from holdlog.adapters.operating_system.location import GitFolders, avoided_folders, project_root, start_folder
 from holdlog.adapters.operating_system.worktrees import find_repository
 
 MAX_FILES: Final = 64
@@ -28,6 +29,15 @@ MAX_EXAMINED: Final = 1_000
 MAX_SECONDS: Final = 24 * 60 * 60
 """A command that has not ended by then was killed."""
 MAX_STASHES: Final = 100
+MAX_COMMITS: Final = 20
+
+
+class Difference(NamedTuple):
+    """What happened to a file of others while a command ran. `verb`: `changed`, `committed`, or `staged`."""
+
+    path: str
+    file: WatchedFile
+    verb: str
 
 
 def before_command(call: HookCall, source: Source, session: str) -> bool:
@@ -36,29 +46,108 @@ def before_command(call: HookCall, source: Source, session: str) -> bool:
     if call.client == "cursor" and call.name == "preToolUse":
         return False  # its beforeShellExecution follows
     files = dict(_watched(call, source)) if call.reports else {}
-    stashes = {it: stash_entries(read_stash(it)) for it in _stashing(call)}
-    if not (files or stashes):
+    actions = actions_of(call.git)
+    stashes = {it: stash_entries(read_stash(it)) for it in _stashing(actions)}
+    is_commit = any(map(_commits, actions))
+    if not (files or stashes or is_commit):
         return False
     now = time.time_ns() // 1000
     with source.files.change(session) as notes:
         former = notes.before.get(call.agent)
         if former is None or former.at < now - MAX_SECONDS * 1_000_000:
-            former = BeforeCommand(0, now, {}, {})
+            former = BeforeCommand(0, now, {}, {}, {})
+        worktrees = worktrees_of({call.folder, *(it.folder for it in actions)} if files or is_commit else ())
+        heads = {root: head_of(git) for root, git in worktrees.items() if root not in former.heads}
+        if files:
+            heads = {it: _copied(head, worktrees[it], source.files, session) for it, head in heads.items()}
         files, stashes = files | former.files, stashes | former.stashes  # what the first command found
-        notes.before[call.agent] = BeforeCommand(former.open + 1, former.at, files, stashes)
+        notes.before[call.agent] = BeforeCommand(former.open + 1, former.at, files, stashes, heads | former.heads)
     return True
+
+
+def _copied(head: Head, git: GitFolders, files: HookFiles, session: str) -> Head:
+    return with_copy(head, git, files, f"{session}.{time.time_ns()}.index")
 
 
 def after_unchanged(call: HookCall, files: HookFiles, session: str) -> bool:
-    """As `after_command`, unless a file of others has changed. Returns whether none has. Raises OSError."""
+    """As `after_command`, unless something happened to a file of others. Returns whether nothing has. Raises
+    OSError."""
     before = files.read(session).before.get(call.agent)
     if before is None:
         return True
-    if any(is_changed(*it) for it in before.files.items()):
+    if _differences(before, files, session):
         return False
     with files.change(session) as notes:
-        after_command(call, notes, name_of(call, notes))
+        after_command(call, files, session, notes, is_unchanged=True)
     return True
+
+
+def after_command(
+    call: HookCall, files: HookFiles, session: str, notes: Notes, is_unchanged: bool = False
+) -> list[Difference]:
+    """Note what the call's shell command did to git's stash and history. Returns what happened to files of others
+    meanwhile. `session`: holds the agent's claims. `is_unchanged`: nothing did. Raises OSError."""
+    before = notes.before.pop(call.agent, None)
+    if before is None:
+        return []
+    differences = [] if is_unchanged else _differences(before, files, session)
+    stashes, name = {}, name_of(call, notes)
+    for common, commits in before.stashes.items():
+        stashes[common] = stash_entries(read_stash(common))
+        made = [(it, name) for it in stashes[common] if it not in commits]
+        notes.stashes = [*made, *notes.stashes][:MAX_STASHES]
+    heads = {root: head_of(git) for root, git in worktrees_of(before.heads).items()}
+    if any(map(_commits, actions_of(call.git))):
+        made_now = [it.commit for root, it in heads.items() if it.commit != before.heads[root].commit]
+        notes.commits = [*made_now, *notes.commits][:MAX_COMMITS]
+    if before.open > 1:
+        watched = {
+            path: file._replace(stamp=stamp_of(path), digest=digest_of(path)) for path, file in before.files.items()
+        }
+        kept = {root: _kept(root, head, before, files, session) for root, head in heads.items()}
+        notes.before[call.agent] = before._replace(open=before.open - 1, files=watched, stashes=stashes, heads=kept)
+    else:
+        for head in before.heads.values():
+            files.remove(head.copy or "none")
+    return differences
+
+
+def _kept(root: str, head: Head, before: BeforeCommand, files: HookFiles, session: str) -> Head:
+    """The head as it is, for a command that still runs."""
+    former = before.heads[root]
+    if head.stamp == former.stamp:
+        return head._replace(copy=former.copy)
+    if not former.copy:
+        return head
+    git = worktrees_of([root])[root]
+    return with_copy(head, git, files, former.copy)
+
+
+def _differences(before: BeforeCommand, files: HookFiles, session: str) -> list[Difference]:
+    """What happened to the watched files, but not to those whose last change was committed before."""
+    found = [Difference(path, file, "changed") for path, file in before.files.items() if is_changed(path, file)]
+    try:
+        taken = taken_in(before, files, session)
+        found += [Difference(path, before.files[path], verb) for path, verb in taken.items()]
+        clean = _committed(before, {it.path: it.file for it in found if it.file.changed})
+    except GitFailedError as error:
+        files.record_failure("post-edit", str(error))
+        clean = set()
+    return [it for it in found if it.path not in clean]
+
+
+def _committed(before: BeforeCommand, files: Mapping[str, WatchedFile]) -> set[str]:
+    """Those of the files whose last change was committed before the command. Raises GitFailedError."""
+    by_root = dict[str, dict[str, tuple[float, str | None]]]()
+    for path, file in files.items():
+        for root in worktrees_of([os.path.dirname(path)]):
+            by_root.setdefault(root, {})[path] = file.changed / 1_000_000, file.sha256 or None
+    clean = set[str]()
+    for root, changes in by_root.items():
+        head = before.heads.get(root)
+        revision = head.commit if head is not None and head.commit else "HEAD"
+        clean |= committed(root, changes, revision, lambda path: files[path].digest)
+    return clean
 
 
 def is_changed(path: str, file: WatchedFile) -> bool:
@@ -66,33 +155,18 @@ def is_changed(path: str, file: WatchedFile) -> bool:
     return stamp_of(path) != file.stamp and digest_of(path) != file.digest
 
 
-def after_command(call: HookCall, notes: Notes, name: str) -> list[tuple[str, WatchedFile]]:
-    """Note what the call's shell command did to git's stash. Returns the files of others that changed meanwhile."""
-    before = notes.before.pop(call.agent, None)
-    if before is None:
-        return []
-    stashes = {}
-    for common, commits in before.stashes.items():
-        stashes[common] = stash_entries(read_stash(common))
-        made = [(it, name) for it in stashes[common] if it not in commits]
-        notes.stashes = [*made, *notes.stashes][:MAX_STASHES]
-    changed = [(path, file) for path, file in before.files.items() if is_changed(path, file)]
-    if before.open > 1:
-        files = {
-            path: file._replace(stamp=stamp_of(path), digest=digest_of(path)) for path, file in before.files.items()
-        }
-        notes.before[call.agent] = before._replace(open=before.open - 1, files=files, stashes=stashes)
-    return changed
-
-
-def _stashing(call: HookCall) -> list[str]:
-    """The common folders of the repositories in whose stash the call may make an entry."""
-    worktrees = (worktree_at(it.folder, it.options) for it in actions_of(call.git) if _makes_entry(it))
+def _stashing(actions: Sequence[GitAction]) -> list[str]:
+    """The common folders of the repositories in whose stash a command may make an entry."""
+    worktrees = (worktree_at(it.folder, it.options) for it in actions if _makes_entry(it))
     return sorted({it.common for it in worktrees if it is not None})
 
 
 def _makes_entry(action: GitAction) -> bool:
     return action.name.startswith("git stash") and bool(action.kinds)
+
+
+def _commits(action: GitAction) -> bool:
+    return action.name.startswith("git commit") or action.name.endswith("--continue")
 
 
 def _watched(call: HookCall, source: Source) -> Iterator[tuple[str, WatchedFile]]:

@@ -74,7 +74,8 @@ def test_commit_inside_a_script_is_reported_to_both(sides: Terminals) -> None:
     assert "src/a.py (held by claude-" in text
     assert "got into a commit while your command ran" in text
     text = news(sides)
-    assert "a command of another session took src/a.py into a commit (by claude-" in text
+    assert "a command of another session took src/a.py (by claude-" in text
+    assert text.endswith("into a commit.")
     assert news(sides) == ""
     assert sides.run("s-2", "bash run.sh || true") == {}
 
