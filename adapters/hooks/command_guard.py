@@ -4,13 +4,13 @@ files of others that a command changed."""
 import os
 import re
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.hooks.calls import HookCall
-from holdlog.adapters.hooks.commands import Difference, after_command
+from holdlog.adapters.hooks.commands import Difference, after_command, former_changes
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import GitFailedError
 from holdlog.adapters.hooks.guarding import GitFinding, Source, findings, party_of_call
@@ -19,7 +19,7 @@ from holdlog.adapters.hooks.ledger import ReaderLedger
 from holdlog.adapters.hooks.notes import ALL, HookFiles, News, Notes
 from holdlog.adapters.hooks.problems import describe_unguarded_git
 from holdlog.adapters.hooks.session import main_of, name_of
-from holdlog.adapters.hooks.texts import describe_differences, describe_news
+from holdlog.adapters.hooks.texts import describe_differences, describe_former, describe_news
 from holdlog.adapters.hooks.works import Sessions
 from holdlog.adapters.operating_system.ancestry import HostProcess
 from holdlog.adapters.policy.in_force import policy_at
@@ -80,6 +80,20 @@ class CommandGuard:
             self._files.note_news(file.session, file.agent, News(file.resource, name, it.verb))
             found.append(it)
         return describe_differences(self._holder.engine, found)
+
+    def describe_former(self, claimed: Mapping[str, str]) -> str:
+        """Describe whose last, uncommitted changes the files are in that the agent has claimed, and note for them that
+        it changes these. `claimed`: paths by resource."""
+        source = source_of(self._call, self._holder, self._own, self._files, self._notes)
+        try:
+            found = former_changes(source, claimed)
+        except GitFailedError as error:
+            self._files.record_failure(self._call.event, str(error))
+            return ""
+        for it in found:
+            news = News(it.resource, name_of(self._call, self._notes), "edited")
+            self._files.note_news(it.session, it.agent, news)
+        return describe_former(self._holder.engine, found)
 
     def news(self) -> str:
         """What commands of others changed of what the agent holds; empty if the host does not pass it on."""

@@ -7,8 +7,10 @@ Standard library only and quick to import: the hook's fast path uses it.
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.hooks.digests import digest_of, stamp_of
@@ -20,6 +22,7 @@ from holdlog.adapters.hooks.notes import BeforeCommand, Head, HookFiles, Notes, 
 from holdlog.adapters.hooks.session import name_of
 from holdlog.adapters.operating_system.location import GitFolders, avoided_folders, project_root, start_folder
 from holdlog.adapters.operating_system.worktrees import find_repository
+from holdlog.adapters.stores.sqlite.held import ChangedResource
 
 MAX_FILES: Final = 64
 MAX_BYTES: Final = 1024 * 1024
@@ -129,22 +132,22 @@ def _differences(before: BeforeCommand, files: HookFiles, session: str) -> list[
     try:
         taken = taken_in(before, files, session)
         found += [Difference(path, before.files[path], verb) for path, verb in taken.items()]
-        clean = _committed(before, {it.path: it.file for it in found if it.file.changed})
+        clean = _committed(before.heads, {it.path: it.file for it in found if it.file.changed})
     except GitFailedError as error:
         files.record_failure("post-edit", str(error))
         clean = set()
     return [it for it in found if it.path not in clean]
 
 
-def _committed(before: BeforeCommand, files: Mapping[str, WatchedFile]) -> set[str]:
-    """Those of the files whose last change was committed before the command. Raises GitFailedError."""
+def _committed(heads: Mapping[str, Head], files: Mapping[str, WatchedFile]) -> set[str]:
+    """Those of the files whose last change was committed, with these heads of worktrees. Raises GitFailedError."""
     by_root = dict[str, dict[str, tuple[float, str | None]]]()
     for path, file in files.items():
         for root in worktrees_of([os.path.dirname(path)]):
             by_root.setdefault(root, {})[path] = file.changed / 1_000_000, file.sha256 or None
     clean = set[str]()
     for root, changes in by_root.items():
-        head = before.heads.get(root)
+        head = heads.get(root)
         revision = head.commit if head is not None and head.commit else "HEAD"
         clean |= committed(root, changes, revision, lambda path: files[path].digest)
     return clean
@@ -170,21 +173,58 @@ def _commits(action: GitAction) -> bool:
 
 
 def _watched(call: HookCall, source: Source) -> Iterator[tuple[str, WatchedFile]]:
-    """The files that other sessions hold, as they are."""
-    held = [it for it in source.ledger.all_held() if it.session is not None and not source.party.holds(it)]
-    count, roots = 0, _roots(start_folder(os.environ, Path(call.folder))) if held else {}
-    for claim in held:
-        for path in _files_of(claim.resource, roots):
+    """The files that other sessions hold, and then those that live ones changed last, as they are."""
+    count, roots = 0, dict[str, str]()
+    for resource, session, agent, change in _works_of_others(source):
+        roots = roots or _roots(start_folder(os.environ, Path(call.folder)))
+        facts = (0, "") if change is None else (change.at, change.sha256 or "")
+        for path in _files_of(resource, roots):
             try:
                 is_small = os.path.getsize(path) <= MAX_BYTES
             except OSError:
                 is_small = True  # it is missing
             if is_small:
                 count += 1
-                facts = (claim.resource, claim.session or "", claim.agent, stamp_of(path), digest_of(path))
-                yield path, WatchedFile(*facts)
+                yield path, WatchedFile(resource, session, agent, stamp_of(path), digest_of(path), *facts)
             if count >= MAX_FILES:
                 return
+
+
+def _works_of_others(source: Source) -> Iterator[tuple[str, str, str, ChangedResource | None]]:
+    """What other sessions hold, and then what live ones changed last, the newest first: resource, session, agent, and
+    the change of what is not held."""
+    held = source.ledger.all_held()
+    for it in held:
+        if it.session is not None and not source.party.holds(it):
+            yield it.resource, it.session, it.agent, None
+    known = {it.resource for it in held}
+    for resource, change in source.ledger.latest_changes().items():
+        if resource not in known and _is_of_others(change, source):
+            yield resource, change.session or "", change.agent, change
+
+
+def _is_of_others(change: ChangedResource, source: Source) -> bool:
+    """Whether another live session made a change."""
+    if change.session is None or source.party.made(change):
+        return False
+    seconds = max(0, time.time_ns() // 1000 - change.at) / 1_000_000
+    return source.sessions.is_live(change.session, change.agent, seconds)
+
+
+def former_changes(source: Source, claimed: Mapping[str, str]) -> list[WatchedFile]:
+    """The files whose last change another live session made and did not commit, among those that an agent has just
+    claimed, and below such folders. `claimed`: absolute paths by resource. Raises GitFailedError."""
+    found = dict[str, WatchedFile]()
+    for claim, path in claimed.items():
+        below = islice(source.ledger.changed_below(claim), MAX_EXAMINED) if claim.endswith("/") else [claim]
+        for resource in below:
+            change, real = source.ledger.last_change(resource), os.path.realpath(path)
+            if change is not None and _is_of_others(change, source):
+                name = os.path.join(real, _decoded(resource.removeprefix(claim))) if resource != claim else real
+                facts = (change.session or "", change.agent, stamp_of(name), digest_of(name))
+                found[name] = WatchedFile(resource, *facts, change.at, change.sha256 or "")
+    clean = _committed({}, found)
+    return [it for path, it in found.items() if path not in clean]
 
 
 def _roots(folder: Path) -> dict[str, str]:
@@ -202,7 +242,7 @@ def _files_of(resource: str, roots: dict[str, str]) -> Iterator[str]:
     start = f"{resource[: resource.find('/', 7)]}/" if resource.startswith("file://") else ""
     if start not in roots or "://" in resource.removeprefix(start):
         return
-    path = os.path.join(roots[start], resource.removeprefix(start))
+    path = os.path.join(roots[start], _decoded(resource.removeprefix(start)))
     if not resource.endswith("/"):
         yield path
         return
@@ -213,3 +253,8 @@ def _files_of(resource: str, roots: dict[str, str]) -> Iterator[str]:
             examined += 1
             if examined >= MAX_EXAMINED:
                 return
+
+
+def _decoded(name: str) -> str:
+    """The path that a name means, unless a digest replaces a part of it (domain/claims/file_name.py)."""
+    return os.fsdecode(unquote_to_bytes(os.fsencode(name))) if "%" in name else name

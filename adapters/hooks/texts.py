@@ -11,7 +11,7 @@ from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.commands import Difference
 from holdlog.adapters.hooks.git import MAX_LISTED, format_duration, shorten
 from holdlog.adapters.hooks.holder import HookAgent
-from holdlog.adapters.hooks.notes import News
+from holdlog.adapters.hooks.notes import News, WatchedFile
 from holdlog.adapters.policy.policy import PathRule
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.lease import SECOND
@@ -32,6 +32,7 @@ _DONE: Final = {
     "changed": ("changed {}", ", which you work on; read it again"),
     "committed": ("took {} into a commit", ""),
     "staged": ("staged {}", ""),
+    "edited": ("changes {}", ", which you changed last and do not hold"),
 }
 """The same for the others."""
 
@@ -125,6 +126,18 @@ def describe_differences(engine: Engine, differences: Sequence[Difference]) -> s
     return f"holdlog: {'; '.join(texts)}. The holder is informed; do not change it again." if texts else ""
 
 
+def describe_former(engine: Engine, files: Sequence[WatchedFile]) -> str:
+    """Whose uncommitted changes files contain that nobody held before the agent."""
+    if not files:
+        return ""
+    rules = engine.requests.rules
+    names = _listed([shorten(rules.spell(it.resource)) for it in files])
+    seconds = max(0, (rules.moment().at - max(it.changed for it in files)) / SECOND)
+    agents = _listed(sorted({shorten(it.agent) for it in files}))
+    verb = "have" if len(files) > 1 else "has"
+    return f"holdlog: {names} {verb} uncommitted changes of {agents}, made {format_duration(seconds)} ago; keep them."
+
+
 def describe_news(engine: Engine, news: Sequence[News]) -> str:
     """What others did to the work of the agent."""
     if not news:
@@ -134,7 +147,8 @@ def describe_news(engine: Engine, news: Sequence[News]) -> str:
         files = [it for it in news if it.verb == verb]
         names = [f"{shorten(engine.requests.rules.spell(it.resource))} (by {shorten(it.by)})" for it in files]
         if names:
-            texts.append(f"a command of another session {done.format(_listed(names))}{end}")
+            what = "another session" if verb == "edited" else "a command of another session"
+            texts.append(f"{what} {done.format(_listed(names))}{end}")
     return f"holdlog: {'; '.join(texts)}." if texts else ""
 
 

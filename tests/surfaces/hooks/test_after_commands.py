@@ -1,6 +1,8 @@
 """What uncertain commands did to the work of others, as hooks notice it afterwards: what got into the index or into a
 commit, in this process, with real git."""
 
+import json
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -162,3 +164,92 @@ def test_script_that_commits_while_nobody_else_works_is_silent(sides: Terminals)
     sides.edit("s-2", "src/a.py", "x = 2\n")
     sides.write("run.sh", SCRIPT)
     assert sides.run("s-2", "bash run.sh") == {}
+
+
+def let_leases_end(sides: Terminals) -> None:
+    """As after 300 s without a call: nothing is held any more."""
+    with sqlite3.connect(sides.store) as connection:
+        connection.execute("UPDATE leases SET deadline = 1, present_until = 0")
+
+
+@pytest.mark.parametrize("name", ["src/a.py", "src/new.py", "src/caf\xe9 50%.py"])
+@pytest.mark.parametrize(
+    "command",
+    ["find src -name '*.py' -delete", 'ls -d src/* | while read -r f; do rm "$f"; done'],
+)
+def test_last_change_of_a_live_session_is_watched_after_its_lease(sides: Terminals, name: str, command: str) -> None:
+    sides.edit("s-1", name, "x = 2\n")
+    let_leases_end(sides)
+    text = text_of(sides.run("s-2", command))
+    assert f"{Path(name).name[:3]}" in text
+    assert "(changed by claude-" in text
+    assert "a command of another session changed src/" in news(sides)
+
+
+def test_change_that_was_committed_is_nobodys_loss(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    let_leases_end(sides)
+    sides.git("commit", "-qam", "second")
+    sides.write("run.sh", "echo x = 3 > src/a.py\n")
+    assert sides.run("s-2", "bash run.sh") == {}
+    assert news(sides) == ""
+    sides.edit("s-1", "src/a.py", "x = 4\n")
+    let_leases_end(sides)
+    sides.write("run.sh", "echo x = 3 > src/a.py; git commit -qam third\n")
+    assert "src/a.py (changed by claude-" in text_of(sides.run("s-2", "bash run.sh"))
+
+
+def test_last_change_of_an_ended_session_is_not_watched(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.hook("s-1", "SessionEnd", reason="other")
+    assert sides.run("s-2", "find src -name a.py -delete") == {}
+
+
+def test_what_got_into_a_commit_after_the_lease_is_reported(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    let_leases_end(sides)
+    sides.write("run.sh", SCRIPT)
+    assert "src/a.py (changed by claude-" in text_of(sides.run("s-2", "bash run.sh"))
+    assert "into a commit" in news(sides)
+
+
+EDITS = {
+    "Write": {"file_path": "src/a.py"},
+    "Bash": {"command": "rm src/a.py"},
+    "apply_patch": {"command": "*** Begin Patch\n*** Delete File: src/a.py\n*** End Patch"},
+}
+
+
+@pytest.mark.parametrize("tool", EDITS)
+def test_edit_over_the_last_change_of_another_session_tells_both(sides: Terminals, tool: str) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    let_leases_end(sides)
+    call = {"tool_name": tool, "tool_input": EDITS[tool]}
+    output = sides.raw({**PRE, "session_id": "s-2", "cwd": str(sides.root), **call})
+    assert "permissionDecision" not in json.dumps(output)
+    text = json.dumps(output)
+    assert "src/a.py has uncommitted changes of claude-" in text
+    assert " s ago" in text
+    assert "another session changes src/a.py (by " in news(sides)
+    assert sides.raw({**PRE, "session_id": "s-2", "cwd": str(sides.root), **call}) == {}
+    assert news(sides) == ""
+
+
+PRE = {"hook_event_name": "PreToolUse"}
+
+
+@pytest.mark.parametrize("event", ["commit", "end", "own", "denied"])
+def test_edit_over_what_is_nobodys_work_is_silent(sides: Terminals, event: str) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    let_leases_end(sides)
+    if event == "commit":
+        sides.git("commit", "-qam", "second")
+    elif event == "end":
+        sides.hook("s-1", "SessionEnd", reason="other")
+    elif event == "denied":
+        sides.edit("s-3", "src/b.py", "x = 2\n")
+        assert "src/b.py is held by" in sides.denied("s-2", "rm src/a.py src/b.py")
+        assert news(sides) == ""
+        return
+    session = "s-1" if event == "own" else "s-2"
+    assert sides.bash(session, "rm src/a.py") == {}
