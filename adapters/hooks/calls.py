@@ -6,6 +6,7 @@ Standard library only and quick to import: the hook's fast path uses it. Formats
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
@@ -32,6 +33,13 @@ MAX_PROMPT: Final = 40
 MAX_PATHS: Final = 1_000
 """Paths of one call."""
 
+_IN_BACKGROUND: Final = ("run_in_background", "isBackground", "is_background")
+"""Arguments of the shells of Claude Code, VS Code and Cursor."""
+_LASTING: Final = re.compile(
+    r"(?<![&<>|\\])&(?![&>])|\b(?:nohup|setsid|tmux|screen|disown|coproc|daemonize|systemd-run|start-stop-daemon|pm2"
+    r"|at (?:now|\d))\b"
+)
+"""Seems to start a process that its shell does not wait for: wherever it is, because a wrong guess costs little."""
 _MAX_EXAMINED: Final = 10 * MAX_PROMPT
 _EVENT_OF: Final[Mapping[str, Event]] = {
     "pretooluse": "pre-edit",
@@ -68,7 +76,8 @@ class HookCall(NamedTuple):
     empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
     of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
     the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
-    Targets. `prompt`: the first words of what the user wrote."""
+    Targets. `prompt`: the first words of what the user wrote. `lasts`: a command of the shell may run on when the call
+    has ended."""
 
     event: Event
     name: str
@@ -85,6 +94,7 @@ class HookCall(NamedTuple):
     reports: bool = False
     problem: str = ""
     prompt: str = ""
+    lasts: bool = False
 
     @property
     def real_paths(self) -> list[str]:
@@ -186,6 +196,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
         git=changed.git,
         reports=changed.reports,
         problem=changed.problem,
+        lasts=tool != "" and _lasts(tool_input),
         called_name=called if isinstance(called, str) else None,
         version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
@@ -299,6 +310,12 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
     replaced."""
     found = next((given[name] for name in names if isinstance(given.get(name), str) and given[name]), "")
     return str(found).replace("\0", "?").encode(errors="replace").decode()
+
+
+def _lasts(given: Mapping[str, Any]) -> bool:
+    """Whether a shell command may run on in the background."""
+    command = given.get("command") or given.get("cmd")
+    return any(given.get(it) is True for it in _IN_BACKGROUND) or bool(_LASTING.search(str(command or "")))
 
 
 def _first_words(text: str) -> str:

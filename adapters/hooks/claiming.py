@@ -209,11 +209,13 @@ class HookWork:
                     self._reads.note(path, read_now(path))
                 return self._context(" ".join(filter(None, [self._commands.news(), self._report_waiting()])))
             case "turn-end":
+                self._commands.compare_lasting(ends=False)
                 self._release_unchanged()
             case "subagent-end":
                 if call.agent:
                     self._release(lambda it: it.by == call.agent)
             case "session-end":
+                self._commands.compare_lasting(ends=True)
                 self._release(lambda it: call.is_of_session(it.by))
         return {}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.hooks.calls import HookCall
-from holdlog.adapters.hooks.commands import Difference, after_command, former_changes
+from holdlog.adapters.hooks.commands import Difference, after_command, former_changes, lasting_differences
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import GitFailedError
 from holdlog.adapters.hooks.guarding import GitFinding, Source, findings, party_of_call
@@ -68,18 +68,36 @@ class CommandGuard:
         before = self._notes.before.get(call.agent)
         if before is None or not (call.git or call.reports):
             return ""
+        differences = after_command(call, self._files, self._holder.session, self._notes)
+        return describe_differences(self._holder.engine, self._record(differences, before.at, name))
+
+    def compare_lasting(self, ends: bool) -> None:
+        """As `compare`, at the end of a turn, or at that of the session if `ends`, for commands that may still run: the
+        agent gets the description with its next call."""
+        session = self._holder.session
+        for agent in [it for it in self._notes.before if self._call.is_of_session(it)]:
+            name, before = name_of(self._call._replace(agent=agent), self._notes), self._notes.before[agent]
+            is_killed = agent == self._call.agent and not before.lasts
+            found = lasting_differences(self._files, session, self._notes, agent, ends or is_killed)
+            for it in self._record(found, before.at, name):
+                if not ends:
+                    self._files.note_news(session, name, News(it.file.resource, it.file.agent, "lasted"))
+
+    def _record(self, differences: Sequence[Difference], since: int, name: str) -> list[Difference]:
+        """Record what commands of an agent did to files of others since a time, and note it for them. Returns what no
+        hook has recorded."""
         ledger, found = ReaderLedger(self._holder.engine), list[Difference]()
-        for it in after_command(call, self._files, self._holder.session, self._notes):
+        for it in differences:
             file, now = it.file, digest_of(it.path)
             known = ledger.last_change(file.resource) if it.verb == "changed" else None
-            if known is not None and known.at > before.at and (known.sha256 or MISSING) == now:
-                continue  # a hook has recorded it
+            if known is not None and known.at > since and (known.sha256 or MISSING) == now:
+                continue
             if it.verb == "changed" and (now == MISSING or len(now) == SHA256_LENGTH):
                 with suppress(InvalidError):
                     self._holder.record_change(it.path, name, None if now == MISSING else now, by_command=True)
             self._files.note_news(file.session, file.agent, News(file.resource, name, it.verb))
             found.append(it)
-        return describe_differences(self._holder.engine, found)
+        return found
 
     def describe_former(self, claimed: Mapping[str, str]) -> str:
         """Describe whose last, uncommitted changes the files are in that the agent has claimed, and note for them that
@@ -128,9 +146,7 @@ def note_process(notes: Notes, call: HookCall, name: str, host: HostProcess | No
             notes.ended = [ALL]
         case "subagent-end":
             pass  # its work is that of the session
-        case "turn-end":
-            notes.before.pop(call.agent, None)
-        case "post-edit" | "read":
+        case "turn-end" | "post-edit" | "read":
             pass  # of a call that ends after its session, as after /clear
         case _:
             notes.ended = [it for it in notes.ended if it not in (name, ALL)]

@@ -64,7 +64,8 @@ def before_command(call: HookCall, source: Source, session: str) -> bool:
         if files:
             heads = {it: _copied(head, worktrees[it], source.files, session) for it, head in heads.items()}
         files, stashes = files | former.files, stashes | former.stashes  # what the first command found
-        notes.before[call.agent] = BeforeCommand(former.open + 1, former.at, files, stashes, heads | former.heads)
+        heads, lasts = heads | former.heads, call.lasts or former.lasts
+        notes.before[call.agent] = BeforeCommand(former.open + 1, former.at, files, stashes, heads, lasts)
     return True
 
 
@@ -94,35 +95,60 @@ def after_command(
     if before is None:
         return []
     differences = [] if is_unchanged else _differences(before, files, session)
-    stashes, name = {}, name_of(call, notes)
-    for common, commits in before.stashes.items():
-        stashes[common] = stash_entries(read_stash(common))
-        made = [(it, name) for it in stashes[common] if it not in commits]
+    now, name = _refreshed(before, files), name_of(call, notes)
+    for common, commits in now.stashes.items():
+        made = [(it, name) for it in commits if it not in before.stashes[common]]
         notes.stashes = [*made, *notes.stashes][:MAX_STASHES]
-    heads = {root: head_of(git) for root, git in worktrees_of(before.heads).items()}
     if any(map(_commits, actions_of(call.git))):
-        made_now = [it.commit for root, it in heads.items() if it.commit != before.heads[root].commit]
+        made_now = [it.commit for root, it in now.heads.items() if it.commit != before.heads[root].commit]
         notes.commits = [*made_now, *notes.commits][:MAX_COMMITS]
-    if before.open > 1:
-        watched = {
-            path: file._replace(stamp=stamp_of(path), digest=digest_of(path)) for path, file in before.files.items()
-        }
-        kept = {root: _kept(root, head, before, files, session) for root, head in heads.items()}
-        notes.before[call.agent] = before._replace(open=before.open - 1, files=watched, stashes=stashes, heads=kept)
+    if before.open > 1 or before.lasts:
+        notes.before[call.agent] = now._replace(open=max(0, before.open - 1))
     else:
-        for head in before.heads.values():
-            files.remove(head.copy or "none")
+        _remove_copies(before, files)
     return differences
 
 
-def _kept(root: str, head: Head, before: BeforeCommand, files: HookFiles, session: str) -> Head:
-    """The head as it is, for a command that still runs."""
-    former = before.heads[root]
-    if head.stamp == former.stamp:
+def has_lasting_differences(files: HookFiles, session: str) -> bool:
+    """Whether a command that may still run in the background did something to files of others."""
+    before = files.read(session).before.values()
+    return any(it.lasts and _differences(it, files, session) for it in before)
+
+
+def lasting_differences(files: HookFiles, session: str, notes: Notes, agent: str, ends: bool) -> list[Difference]:
+    """What happened to files of others since the last comparison, if a command of the agent may still run. `ends`: it
+    is not compared again. Raises OSError."""
+    before = notes.before[agent]
+    differences = _differences(before, files, session) if before.lasts else []
+    if ends:
+        _remove_copies(notes.before.pop(agent), files)
+    elif before.lasts:
+        notes.before[agent] = _refreshed(before, files)
+    return differences
+
+
+def _refreshed(before: BeforeCommand, files: HookFiles) -> BeforeCommand:
+    """What a command finds that still runs. Raises OSError."""
+    watched = {
+        path: file if (stamp := stamp_of(path)) == file.stamp else file._replace(stamp=stamp, digest=digest_of(path))
+        for path, file in before.files.items()
+    }
+    stashes = {common: stash_entries(read_stash(common)) for common in before.stashes}
+    heads = {root: _kept(git, before.heads[root], files) for root, git in worktrees_of(before.heads).items()}
+    return before._replace(files=watched, stashes=stashes, heads=heads)
+
+
+def _remove_copies(before: BeforeCommand, files: HookFiles) -> None:
+    for head in before.heads.values():
+        if head.copy:
+            files.remove(head.copy)
+
+
+def _kept(git: GitFolders, former: Head, files: HookFiles) -> Head:
+    """The head as it is, with a current copy of the index if there was one."""
+    head = head_of(git)
+    if head.stamp == former.stamp or not former.copy:
         return head._replace(copy=former.copy)
-    if not former.copy:
-        return head
-    git = worktrees_of([root])[root]
     return with_copy(head, git, files, former.copy)
 
 

@@ -29,12 +29,13 @@ _HAPPENED: Final = {
 }
 """What a command did to files of others, for its agent, with what to do."""
 _DONE: Final = {
-    "changed": ("changed {}", ", which you work on; read it again"),
-    "committed": ("took {} into a commit", ""),
-    "staged": ("staged {}", ""),
-    "edited": ("changes {}", ", which you changed last and do not hold"),
+    "changed": ("a command of another session changed {}, which you work on; read it again", "by"),
+    "committed": ("a command of another session took {} into a commit", "by"),
+    "staged": ("a command of another session staged {}", "by"),
+    "edited": ("another session changes {}, which you changed last and do not hold", "by"),
+    "lasted": ("your command in the background reached {}; do not change it again", "of"),
 }
-"""The same for the others."""
+"""What happened to the work of agents, for them, and who the agent in brackets is."""
 
 
 def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
@@ -143,12 +144,10 @@ def describe_news(engine: Engine, news: Sequence[News]) -> str:
     if not news:
         return ""
     texts = []
-    for verb, (done, end) in _DONE.items():
+    for verb, (text, relation) in _DONE.items():
         files = [it for it in news if it.verb == verb]
-        names = [f"{shorten(engine.requests.rules.spell(it.resource))} (by {shorten(it.by)})" for it in files]
-        if names:
-            what = "another session" if verb == "edited" else "a command of another session"
-            texts.append(f"{what} {done.format(_listed(names))}{end}")
+        names = [f"{shorten(engine.requests.rules.spell(it.resource))} ({relation} {shorten(it.by)})" for it in files]
+        texts += [text.format(_listed(names))] * bool(names)
     return f"holdlog: {'; '.join(texts)}." if texts else ""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdlog.adapters.hooks.notes import HookFiles
 from tests.surfaces.hooks import test_git_guard
 from tests.surfaces.hooks.test_git_guard import Terminals
 from tests.unit.operating_system.test_workspaces import worktree
@@ -253,3 +254,70 @@ def test_edit_over_what_is_nobodys_work_is_silent(sides: Terminals, event: str) 
         return
     session = "s-1" if event == "own" else "s-2"
     assert sides.bash(session, "rm src/a.py") == {}
+
+
+LASTING = [
+    "make & ",
+    "(sleep 5; make)& disown",
+    "nohup make > /dev/null 2>&1",
+    "setsid -f make",
+    "tmux new-session -d 'make'",
+    "bash -c 'make &'",
+]
+
+
+def start(sides: Terminals, command: str, **given: object) -> None:
+    """An uncertain command whose call ends at once."""
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    tool = {"tool_name": "Bash", "tool_input": {"command": command, **given}}
+    assert sides.hook("s-2", "PreToolUse", **tool) == {}
+    assert sides.hook("s-2", "PostToolUse", **tool) == {}
+
+
+@pytest.mark.parametrize("command", LASTING)
+def test_command_in_the_background_is_compared_at_each_later_call(sides: Terminals, command: str) -> None:
+    start(sides, command)
+    assert sides.run("s-2", "true $X; make || true") == {}
+    sides.write("src/a.py", "x = 3\n")
+    assert "src/a.py (held by claude-" in text_of(sides.run("s-2", "make || true"))
+    assert "a command of another session changed src/a.py" in news(sides)
+    assert sides.run("s-2", "make || true") == {}
+    sides.write("src/a.py", "x = 4\n")
+    assert "src/a.py (held by claude-" in text_of(sides.run("s-2", "make || true"))
+
+
+@pytest.mark.parametrize("event", ["Stop", "SessionEnd"])
+def test_command_in_the_background_is_compared_at_the_end(sides: Terminals, event: str) -> None:
+    start(sides, "make", run_in_background=True)
+    sides.hook("s-2", "Stop")
+    assert news(sides) == ""
+    sides.write("src/a.py", "x = 3\n")
+    sides.hook("s-2", event, reason="other")
+    assert "a command of another session changed src/a.py" in news(sides)
+    if event == "Stop":
+        text = text_of(sides.hook("s-2", "UserPromptSubmit", prompt="go on"))
+        assert "your command in the background reached src/a.py (of claude-" in text
+        sides.hook("s-2", "Stop")
+        assert news(sides) == ""
+        sides.git("commit", "-qam", "x")
+        sides.hook("s-2", "Stop")
+        assert "took src/a.py" in news(sides)
+    sides.hook("s-2", "SessionEnd", reason="other")
+    assert not any(HookFiles(sides.store).read(it).before for it in HookFiles(sides.store).all_sessions())
+    assert list(HookFiles(sides.store).folder.glob("*.index")) == []
+
+
+def test_command_in_the_foreground_is_compared_once(sides: Terminals) -> None:
+    start(sides, "make 2>&1 && make &> log")
+    sides.write("src/a.py", "x = 3\n")
+    sides.hook("s-2", "Stop")
+    assert sides.run("s-2", "make || true") == {}
+    assert news(sides) == ""
+
+
+def test_change_that_the_holders_hook_records_is_not_that_of_a_command_in_the_background(sides: Terminals) -> None:
+    start(sides, "make &")
+    sides.edit("s-1", "src/a.py", "x = 3\n")
+    sides.hook("s-2", "Stop")
+    assert sides.run("s-2", "make || true") == {}
+    assert news(sides) == ""
