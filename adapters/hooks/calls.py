@@ -40,6 +40,7 @@ _LASTING: Final = re.compile(
     r"|at (?:now|\d))\b"
 )
 """Seems to start a process that its shell does not wait for: wherever it is, because a wrong guess costs little."""
+_PATCH: Final = re.compile(r"(?:^|[;&|({`\n]|\b(?:then|do|sudo))\s*patch\s")
 _MAX_EXAMINED: Final = 10 * MAX_PROMPT
 _EVENT_OF: Final[Mapping[str, Event]] = {
     "pretooluse": "pre-edit",
@@ -77,7 +78,7 @@ class HookCall(NamedTuple):
     of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
     the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
     Targets. `prompt`: the first words of what the user wrote. `lasts`: a command of the shell may run on when the call
-    has ended."""
+    has ended. `patches`: it runs the program `patch`."""
 
     event: Event
     name: str
@@ -95,6 +96,7 @@ class HookCall(NamedTuple):
     problem: str = ""
     prompt: str = ""
     lasts: bool = False
+    patches: bool = False
 
     @property
     def real_paths(self) -> list[str]:
@@ -197,6 +199,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
         reports=changed.reports,
         problem=changed.problem,
         lasts=tool != "" and _lasts(tool_input),
+        patches=changed.reports and bool(_PATCH.search(_command_of(tool_input))),
         called_name=called if isinstance(called, str) else None,
         version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
@@ -314,8 +317,12 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
 
 def _lasts(given: Mapping[str, Any]) -> bool:
     """Whether a shell command may run on in the background."""
-    command = given.get("command") or given.get("cmd")
-    return any(given.get(it) is True for it in _IN_BACKGROUND) or bool(_LASTING.search(str(command or "")))
+    return any(given.get(it) is True for it in _IN_BACKGROUND) or bool(_LASTING.search(_command_of(given)))
+
+
+def _command_of(given: Mapping[str, Any]) -> str:
+    command = given.get("command") or given.get("cmd") or ""
+    return " ".join(_texts(command)) if isinstance(command, list) else str(command)
 
 
 def _first_words(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from holdlog.adapters.hooks.problems import describe_unguarded_git
 from holdlog.adapters.hooks.session import main_of, name_of
 from holdlog.adapters.hooks.texts import describe_differences, describe_former, describe_news
 from holdlog.adapters.hooks.works import Sessions
+from holdlog.adapters.hooks.written import MAX_WRITTEN, writes_files, written_since
 from holdlog.adapters.operating_system.ancestry import HostProcess
 from holdlog.adapters.policy.in_force import policy_at
 from holdlog.adapters.policy.policy import FILE
@@ -69,7 +71,24 @@ class CommandGuard:
         if before is None or not (call.git or call.reports):
             return ""
         differences = after_command(call, self._files, self._holder.session, self._notes)
-        return describe_differences(self._holder.engine, self._record(differences, before.at, name))
+        found = self._record(differences, before.at, name)
+        if writes_files(call):
+            self._record_written(before.latest, name)
+        return describe_differences(self._holder.engine, found)
+
+    def _record_written(self, since: int, name: str) -> None:
+        """Record the files that a command has written since a time, unless somebody has recorded this content."""
+        ledger = ReaderLedger(self._holder.engine)
+        try:
+            for path in islice(written_since(self._call, since), MAX_WRITTEN):
+                resource, now = self._holder.file(path), digest_of(path)
+                known = None if resource is None else ledger.last_change(resource)
+                is_known = known is not None and (known.sha256 or MISSING) == now
+                if not is_known and (now == MISSING or len(now) == SHA256_LENGTH):
+                    with suppress(InvalidError):
+                        self._holder.record_change(path, name, None if now == MISSING else now, by_command=True)
+        except GitFailedError as error:
+            self._files.record_failure(self._call.event, str(error))
 
     def compare_lasting(self, ends: bool) -> None:
         """As `compare`, at the end of a turn, or at that of the session if `ends`, for commands that may still run: the

@@ -7,6 +7,7 @@ Standard library only and quick to import: the hook's fast path uses it.
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,6 +21,7 @@ from holdlog.adapters.hooks.guarding import Source, actions_of, read_stash
 from holdlog.adapters.hooks.heads import head_of, taken_in, with_copy, worktrees_of
 from holdlog.adapters.hooks.notes import BeforeCommand, Head, HookFiles, Notes, WatchedFile
 from holdlog.adapters.hooks.session import name_of
+from holdlog.adapters.hooks.written import writes_files
 from holdlog.adapters.operating_system.location import GitFolders, avoided_folders, project_root, start_folder
 from holdlog.adapters.operating_system.worktrees import find_repository
 from holdlog.adapters.stores.sqlite.held import ChangedResource
@@ -52,7 +54,7 @@ def before_command(call: HookCall, source: Source, session: str) -> bool:
     actions = actions_of(call.git)
     stashes = {it: stash_entries(read_stash(it)) for it in _stashing(actions)}
     is_commit = any(map(_commits, actions))
-    if not (files or stashes or is_commit):
+    if not (files or stashes or is_commit or writes_files(call)):
         return False
     now = time.time_ns() // 1000
     with source.files.change(session) as notes:
@@ -65,7 +67,7 @@ def before_command(call: HookCall, source: Source, session: str) -> bool:
             heads = {it: _copied(head, worktrees[it], source.files, session) for it, head in heads.items()}
         files, stashes = files | former.files, stashes | former.stashes  # what the first command found
         heads, lasts = heads | former.heads, call.lasts or former.lasts
-        notes.before[call.agent] = BeforeCommand(former.open + 1, former.at, files, stashes, heads, lasts)
+        notes.before[call.agent] = BeforeCommand(former.open + 1, former.at, files, stashes, heads, lasts, now)
     return True
 
 
@@ -74,12 +76,12 @@ def _copied(head: Head, git: GitFolders, files: HookFiles, session: str) -> Head
 
 
 def after_unchanged(call: HookCall, files: HookFiles, session: str) -> bool:
-    """As `after_command`, unless something happened to a file of others. Returns whether nothing has. Raises
-    OSError."""
+    """As `after_command`, unless something happened to a file of others, or the command may have written files that
+    are to be recorded. Returns whether neither is so. Raises OSError."""
     before = files.read(session).before.get(call.agent)
     if before is None:
         return True
-    if _differences(before, files, session):
+    if writes_files(call) or _differences(before, files, session):
         return False
     with files.change(session) as notes:
         after_command(call, files, session, notes, is_unchanged=True)
@@ -211,9 +213,17 @@ def _watched(call: HookCall, source: Source) -> Iterator[tuple[str, WatchedFile]
                 is_small = True  # it is missing
             if is_small:
                 count += 1
-                yield path, WatchedFile(resource, session, agent, stamp_of(path), digest_of(path), *facts)
+                yield path, WatchedFile(resource, session, agent, stamp_of(path), _digest_of(path, change), *facts)
             if count >= MAX_FILES:
                 return
+
+
+def _digest_of(path: str, change: ChangedResource | None) -> str:
+    """The digest of a file: that of its last change, if nothing has written it since."""
+    with suppress(OSError):
+        if change is not None and change.sha256 and os.stat(path).st_mtime_ns // 1000 <= change.at:
+            return change.sha256
+    return digest_of(path)
 
 
 def _works_of_others(source: Source) -> Iterator[tuple[str, str, str, ChangedResource | None]]:

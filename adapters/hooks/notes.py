@@ -84,9 +84,10 @@ class Head(NamedTuple):
 
 
 class BeforeCommand(NamedTuple):
-    """What an agent's shell commands found that have not ended. `open`: how many these are; `at`: microseconds UTC, of
-    the first one. `files`: by path. `stashes`: the commits of git's stash, by the common folder of the repository.
-    `heads`: by the root of the worktree. `lasts`: one of the commands runs on in the background."""
+    """What an agent's shell commands found that have not ended. `open`: how many these are; `at`, `latest`:
+    microseconds UTC, of the first and the last one. `files`: by path. `stashes`: the commits of git's stash, by the
+    common folder of the repository. `heads`: by the root of the worktree. `lasts`: one of the commands runs on in the
+    background."""
 
     open: int
     at: int
@@ -94,6 +95,7 @@ class BeforeCommand(NamedTuple):
     stashes: dict[str, list[str]]
     heads: dict[str, Head]
     lasts: bool = False
+    latest: int = 0
 
 
 class News(NamedTuple):
@@ -386,12 +388,13 @@ def _before_of(
     stashes: dict[str, Any],
     heads: dict[str, Any],
     lasts: bool,
+    latest: int,
 ) -> BeforeCommand:
     """What was found before a command, as it was noted. Raises ValueError, TypeError, AttributeError."""
     watched = {path: _watched_of(*file) for path, file in files.items()}
     commits = {folder: list(map(str, it)) for folder, it in stashes.items()}
     found = {root: Head(*map(str, head)) for root, head in heads.items()}
-    return BeforeCommand(int(running), int(at), watched, commits, found, bool(lasts))
+    return BeforeCommand(int(running), int(at), watched, commits, found, bool(lasts), int(latest))
 
 
 def _watched_of(

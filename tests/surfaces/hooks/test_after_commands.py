@@ -2,12 +2,14 @@
 commit, in this process, with real git."""
 
 import json
+import os
 import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.notes import HookFiles
 from tests.surfaces.hooks import test_git_guard
 from tests.surfaces.hooks.test_git_guard import Terminals
@@ -321,3 +323,62 @@ def test_change_that_the_holders_hook_records_is_not_that_of_a_command_in_the_ba
     sides.hook("s-2", "Stop")
     assert sides.run("s-2", "make || true") == {}
     assert news(sides) == ""
+
+
+def prepare(sides: Terminals) -> None:
+    """A patch, a commit on another branch and an entry of the stash, which change src/b.py."""
+    sides.write("src/b.py", "x = 7\n")
+    (sides.root / ".git" / "p").write_text(sides.git("diff"))
+    sides.git("stash")
+    sides.git("switch", "-qc", "side")
+    sides.git("stash", "apply")
+    sides.git("commit", "-qam", "side")
+    sides.git("switch", "-q", "-")
+
+
+WRITING = [
+    "git apply .git/p",
+    "git apply < .git/p",
+    "git apply --index .git/p",
+    "patch -p1 < .git/p",
+    "cd src && patch -p2 < ../.git/p",
+    "git cherry-pick -n side",
+    "git stash pop",
+    "git stash apply",
+    "git merge --squash side",
+    "git merge --no-ff --no-commit side",
+    "git cherry-pick side && git revert -n HEAD",
+]
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_what_such_a_command_wrote_is_the_work_of_its_agent(sides: Terminals, command: str) -> None:
+    prepare(sides)
+    sides.write("own.py", "x = 3\n")
+    os.utime(sides.root / "own.py", (1, 1))
+    sides.run("s-2", command)
+    reason = sides.denied("s-3", "git reset --hard")
+    assert "src/b.py (claude-" in reason
+    assert "work of another session: src/b.py" in reason
+    assert sides.denied("s-2", "git reset --hard") == ""
+    engine = open_holdlog(sides.store)
+    changes = engine.read(engine.requests.questions.file_changes("src/b.py")).changes
+    engine.close()
+    assert [it.by_command for it in changes] == [True]
+
+
+def test_what_another_session_wrote_meanwhile_stays_its_work(sides: Terminals) -> None:
+    prepare(sides)
+    assert sides.bash("s-2", "git apply .git/p") == {}
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.git("apply", ".git/p")
+    sides.bash("s-2", "git apply .git/p", "PostToolUse")
+    reason = sides.denied("s-3", "git reset --hard")
+    assert "src/a.py (claude-6a840b" in reason
+    assert "src/b.py (claude-450222" in reason
+
+
+def test_what_other_commands_wrote_belongs_to_nobody(sides: Terminals) -> None:
+    sides.write("run.sh", "echo > src/b.py\n")
+    sides.run("s-2", "git stash list; git diff; bash run.sh")
+    assert sides.denied("s-3", "git reset --hard") == ""
