@@ -34,7 +34,6 @@ MAX_EXAMINED: Final = 1_000
 MAX_SECONDS: Final = 24 * 60 * 60
 """A command that has not ended by then was killed."""
 MAX_STASHES: Final = 100
-MAX_COMMITS: Final = 20
 
 
 class Difference(NamedTuple):
@@ -103,7 +102,7 @@ def after_command(
         notes.stashes = [*made, *notes.stashes][:MAX_STASHES]
     if any(map(_commits, actions_of(call.git))):
         made_now = [it.commit for root, it in now.heads.items() if it.commit != before.heads[root].commit]
-        notes.commits = [*made_now, *notes.commits][:MAX_COMMITS]
+        notes.note_commits(made_now)
     if before.open > 1 or before.lasts:
         notes.before[call.agent] = now._replace(open=max(0, before.open - 1))
     else:

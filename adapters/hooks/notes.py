@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,6 +21,7 @@ MAX_FAILURES: Final = 16 * 1024
 """Bytes of the log of failures; a line that exceeds it replaces the log."""
 MAX_NOTES: Final = 4 * 1024 * 1024
 MAX_SESSIONS: Final = 5
+MAX_COMMITS: Final = 20
 LOCK_SECONDS: Final = 1.0
 """How long a hook waits for another one of the session."""
 KEPT_SECONDS: Final = 7 * 24 * 60 * 60
@@ -154,6 +155,10 @@ class Notes:
         """Whether there is nothing to remember."""
         lists = (self.names, self.claims, self.denied, self.ended, self.stashes, self.before, self.terminals)
         return not any((*lists, self.commits))
+
+    def note_commits(self, commits: Sequence[str]) -> None:
+        """Note commits that the session has made."""
+        self.commits = [*commits, *self.commits][:MAX_COMMITS]
 
     def note(self, claim: HookClaim) -> None:
         """Note a claim, in place of an earlier one of the same file and agent."""

@@ -148,10 +148,15 @@ def test_pulled_and_checked_out_commits_are_not_those_of_a_command(sides: Termin
     assert (sides.root / "src/b.py").read_text() == "x = 9\n"
 
 
-def test_commit_that_its_holder_makes_meanwhile_is_not_that_of_a_command(sides: Terminals) -> None:
+@pytest.mark.parametrize("command", ["git commit -qm x -- src/a.py", "holdlog commit -m x"])
+def test_commit_that_its_holder_makes_meanwhile_is_not_that_of_a_command(
+    sides: Terminals, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")
     sides.edit("s-1", "src/a.py", "x = 2\n")
     assert sides.bash("s-2", "make") == {}
-    assert sides.run("s-1", "git commit -qm x -- src/a.py") == {}
+    assert sides.run("s-1", command) == {}
+    assert sides.git("log", "--format=%s", "-1") == "x\n"
     assert sides.bash("s-2", "make", "PostToolUse") == {}
     assert news(sides) == ""
 
