@@ -17,7 +17,7 @@ from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.hooks.digests import digest_of, stamp_of
 from holdlog.adapters.hooks.dirty import GitFailedError, committed, worktree_at
 from holdlog.adapters.hooks.git import GitAction, stash_entries
-from holdlog.adapters.hooks.guarding import Source, actions_of, read_stash
+from holdlog.adapters.hooks.guarding import INDEXING, Source, actions_of, read_stash
 from holdlog.adapters.hooks.heads import head_of, taken_in, with_copy, worktrees_of
 from holdlog.adapters.hooks.notes import BeforeCommand, Head, HookFiles, Notes, WatchedFile
 from holdlog.adapters.hooks.session import name_of
@@ -53,10 +53,14 @@ def before_command(call: HookCall, source: Source, session: str) -> bool:
     actions = actions_of(call.git)
     stashes = {it: stash_entries(read_stash(it)) for it in _stashing(actions)}
     is_commit = any(map(_commits, actions))
-    if not (files or stashes or is_commit or writes_files(call)):
+    stages, now = any(map(_stages, actions)), time.time_ns() // 1000
+    is_compared = bool(files or stashes or is_commit or writes_files(call))
+    if not (is_compared or stages):
         return False
-    now = time.time_ns() // 1000
     with source.files.change(session) as notes:
+        notes.staged = now if stages else notes.staged
+        if not is_compared:
+            return False
         former = notes.before.get(call.agent)
         if former is None or former.at < now - MAX_SECONDS * 1_000_000:
             former = BeforeCommand(0, now, {}, {}, {})
@@ -65,7 +69,7 @@ def before_command(call: HookCall, source: Source, session: str) -> bool:
         if files:
             heads = {it: _copied(head, worktrees[it], source.files, session) for it, head in heads.items()}
         files, stashes = files | former.files, stashes | former.stashes  # what the first command found
-        heads, lasts = heads | former.heads, call.lasts or former.lasts
+        heads, lasts = heads | former.heads, (call.lasts and bool(files)) or former.lasts
         notes.before[call.agent] = BeforeCommand(former.open + 1, former.at, files, stashes, heads, lasts, now)
     return True
 
@@ -193,6 +197,10 @@ def _stashing(actions: Sequence[GitAction]) -> list[str]:
 
 def _makes_entry(action: GitAction) -> bool:
     return action.name.startswith("git stash") and bool(action.kinds)
+
+
+def _stages(action: GitAction) -> bool:
+    return action.effect == "includes" or action.name in INDEXING
 
 
 def _commits(action: GitAction) -> bool:

@@ -64,7 +64,7 @@ from holdlog.adapters.operating_system.worktrees import find_repository
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
 _ALL: Final[frozenset[Kind]] = frozenset({"staged", "changed", "untracked"})
-_INDEXING: Final = ("git add", "git apply", "git read-tree", "git rm", "git stage", "git update-index")
+INDEXING: Final = ("git add", "git apply", "git read-tree", "git rm", "git stage", "git update-index")
 """Commands that put files into the index."""
 _NAMED_COMMIT: Final = "git add FILES && git commit --only -m … -- FILES"
 UNTRACKED: Final = frozenset({"untracked", "ignored"})
@@ -110,7 +110,7 @@ def _with_all_taken(actions: Sequence[GitAction]) -> Iterator[GitAction]:
     for action in actions:
         if action.name.startswith("git commit") and (action.is_unknown or (is_open and not action.pathspecs)):
             action = action._replace(effect="includes", kinds=_ALL, names=(), narrower=_NAMED_COMMIT)
-        is_open |= action.is_unknown and action.name in _INDEXING
+        is_open |= action.is_unknown and action.name in INDEXING
         yield action
 
 

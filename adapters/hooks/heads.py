@@ -84,7 +84,10 @@ def taken_in(before: BeforeCommand, files: HookFiles, session: str) -> dict[str,
             continue
         watched = {path: file for path, file in before.files.items() if path.startswith(f"{root}/")}
         if now.stamp != head.stamp and head.copy:
-            taken = _staged(root, files, head.copy, list(watched))
+            # Who stages something itself meanwhile may have staged these.
+            staging = {it for it in {file.session for file in watched.values()} if files.read(it).staged > before.at}
+            paths = [path for path, file in watched.items() if file.session not in staging]
+            taken = _staged(root, files, head.copy, paths) if paths else set()
             found |= {path: "staged" for path in sorted(taken) if _was_dirty(root, head, path, watched)}
         if now.commit != head.commit and now.commit and watched:
             foreign = {it for other in files.all_sessions() if other != session for it in files.read(other).commits}

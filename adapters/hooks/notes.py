@@ -126,8 +126,9 @@ class Notes:
 
     `host`: the process that runs the session, as far as it is known. `folder`: where it works. `ended`: the names of
     agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made,
-    with the name of the agent; `commits`: the newest commits that it has made. `before`: by agent, as in
-    `HookCall.agent`. `terminals`: where the agents work that are no sub-agents, by agent, too."""
+    with the name of the agent; `commits`: the newest commits that it has made; `staged`: when it last staged files, in
+    microseconds UTC. `before`: by agent, as in `HookCall.agent`. `terminals`: where the agents work that are no
+    sub-agents, by agent, too."""
 
     def __init__(
         self,
@@ -147,6 +148,7 @@ class Notes:
         self.ended: list[str] = []
         self.stashes: list[tuple[str, str]] = []
         self.commits: list[str] = []
+        self.staged = 0
         self.before: dict[str, BeforeCommand] = {}
         self.terminals: dict[str, Terminal] = {}
 
@@ -192,6 +194,7 @@ class HookFiles:
             notes.ended = list(map(str, given.get("ended", [])))
             notes.stashes = [(str(commit), str(agent)) for commit, agent in given.get("stashes", [])]
             notes.commits = list(map(str, given.get("commits", [])))
+            notes.staged = int(given.get("staged", 0))
             notes.before = {str(agent): _before_of(*before) for agent, before in given.get("before", {}).items()}
             notes.terminals = {key: _terminal_of(*it) for key, it in given.get("terminals", {}).items()}
             return notes

@@ -161,6 +161,17 @@ def test_commit_that_its_holder_makes_meanwhile_is_not_that_of_a_command(
     assert news(sides) == ""
 
 
+def test_file_that_its_holder_stages_meanwhile_is_not_that_of_a_command(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    assert sides.bash("s-2", "make") == {}
+    assert sides.run("s-1", "git add src/a.py") == {}
+    assert sides.bash("s-2", "make", "PostToolUse") == {}
+    assert sides.bash("s-2", "make") == {}
+    sides.write("src/a.py", "x = 3\n")
+    sides.git("add", "src/a.py")
+    assert "got into the index" in text_of(sides.bash("s-2", "make", "PostToolUse"))
+
+
 def test_committed_file_is_not_reported_when_a_script_commits_again(sides: Terminals) -> None:
     sides.edit("s-1", "src/a.py", "x = 2\n")
     sides.git("commit", "-qam", "a person")
