@@ -6,6 +6,7 @@ Standard library only and quick to import: the hook's fast path uses it. Formats
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -29,6 +30,14 @@ MAX_PROMPT: Final = 40
 MAX_PATHS: Final = 1_000
 """Paths of one call."""
 
+_IN_BACKGROUND: Final = ("run_in_background", "isBackground", "is_background")
+"""Arguments of the shells of Claude Code, VS Code and Cursor."""
+_LASTING: Final = re.compile(
+    r"(?<![&<>|\\])&(?![&>])|\b(?:nohup|setsid|tmux|screen|disown|coproc|daemonize|systemd-run|start-stop-daemon|pm2"
+    r"|at (?:now|\d))\b"
+)
+"""Seems to start a process that its shell does not wait for: wherever it is, because a wrong guess costs little."""
+_PATCH: Final = re.compile(r"(?:^|[;&|({`\n]|\b(?:then|do|sudo))\s*patch\s")
 _MAX_EXAMINED: Final = 10 * MAX_PROMPT
 _EVENT_OF: Final[Mapping[str, Event]] = {
     "pretooluse": "pre-edit",
@@ -65,7 +74,8 @@ class HookCall(NamedTuple):
     empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
     of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
     the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
-    Targets. `prompt`: the first words of what the user wrote."""
+    Targets. `prompt`: the first words of what the user wrote. `lasts`: a command of the shell may run on when the call
+    has ended. `patches`: it runs the program `patch`."""
 
     event: Event
     name: str
@@ -82,6 +92,8 @@ class HookCall(NamedTuple):
     reports: bool = False
     problem: str = ""
     prompt: str = ""
+    lasts: bool = False
+    patches: bool = False
 
     @property
     def real_paths(self) -> list[str]:
@@ -183,6 +195,8 @@ def parse(given: object, event: str | None) -> HookCall | None:
         git=changed.git,
         reports=changed.reports,
         problem=changed.problem,
+        lasts=tool != "" and _lasts(tool_input),
+        patches=changed.reports and bool(_PATCH.search(_command_of(tool_input))),
         called_name=called if isinstance(called, str) else None,
         version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
@@ -296,6 +310,16 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
     replaced."""
     found = next((given[name] for name in names if isinstance(given.get(name), str) and given[name]), "")
     return str(found).replace("\0", "?").encode(errors="replace").decode()
+
+
+def _lasts(given: Mapping[str, Any]) -> bool:
+    """Whether a shell command may run on in the background."""
+    return any(given.get(it) is True for it in _IN_BACKGROUND) or bool(_LASTING.search(_command_of(given)))
+
+
+def _command_of(given: Mapping[str, Any]) -> str:
+    command = given.get("command") or given.get("cmd") or ""
+    return " ".join(_texts(command)) if isinstance(command, list) else str(command)
 
 
 def _first_words(text: str) -> str:

@@ -76,6 +76,8 @@ class HookWork:
         self._denials = Denials(call, holder, files, notes)
         self._warnings: list[str] = []
         self._sessions: list[str] = []
+        self._claimed: dict[str, str] = {}
+        """What this call has claimed, and no claim of the agent before: paths by resource."""
         self._losses: list[Lost] = []
         self._holder = holder
         self._denied_before = {it.path for it in notes.denied if it.agent == call.agent}
@@ -174,6 +176,8 @@ class HookWork:
                     self._rename(call.called_name)
                     self._hand_over()
                 reason = self._commands.judge(self._warnings) or self._claim_all() or self._check_reads()
+                if reason is None and self._claimed:
+                    self._warnings.append(self._commands.describe_former(self._claimed))
                 lost, waiting = (
                     describe_losses(self._agent, self._losses),
                     self._report_waiting(is_again=bool(call.paths)),
@@ -205,11 +209,13 @@ class HookWork:
                     self._reads.note(path, read_now(path))
                 return self._context(" ".join(filter(None, [self._commands.news(), self._report_waiting()])))
             case "turn-end":
+                self._commands.compare_lasting(ends=False)
                 self._release_unchanged()
             case "subagent-end":
                 if call.agent:
                     self._release(lambda it: it.by == call.agent)
             case "session-end":
+                self._commands.compare_lasting(ends=True)
                 self._release(lambda it: call.is_of_session(it.by))
         return {}
 
@@ -345,6 +351,8 @@ class HookWork:
         resource, version, is_new, elsewhere = claimed
         if self._call.event == "pre-edit":
             self._warn_of_others(resource, elsewhere)
+        if is_new:
+            self._claimed[resource] = path
         before = self._noted(real)
         if is_new and not self._losses:
             self._note_losses()

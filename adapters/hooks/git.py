@@ -301,7 +301,9 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
         if call.has("help") or words[1:] == ["-h"]:
             return []
         if verb in _READS.split():
-            return [call.unknown()] * call.has("output")
+            return [call.unknown()] * (
+                call.has("output") or (verb == "apply" and call.has("cached", "index", "3way", "3"))
+            )
         if verb in _READERS:
             return _READERS[verb](call) or [call.unknown()] * (None in call.operands)  # which may be options
         alias = repository.setting(f"alias.{verb.lower()}")

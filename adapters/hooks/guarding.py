@@ -32,6 +32,7 @@ from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.git import (
     GitAction,
     Judgement,
+    Kind,
     OthersWork,
     concerns,
     judge,
@@ -62,6 +63,10 @@ from holdlog.adapters.operating_system.location import (
 from holdlog.adapters.operating_system.worktrees import find_repository
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
+_ALL: Final[frozenset[Kind]] = frozenset({"staged", "changed", "untracked"})
+INDEXING: Final = ("git add", "git apply", "git read-tree", "git rm", "git stage", "git update-index")
+"""Commands that put files into the index."""
+_NAMED_COMMIT: Final = "git add FILES && git commit --only -m … -- FILES"
 UNTRACKED: Final = frozenset({"untracked", "ignored"})
 MAX_NAMED: Final = 1_000
 """Files that remain for a command: no text names so many."""
@@ -96,6 +101,17 @@ class _LazyConfig(Mapping[str, str]):
 def actions_of(commands: Sequence[GitCommand]) -> list[GitAction]:
     """What the git commands of a call do. Raises GitFailedError."""
     return [action for command in commands for action in read_git(command, _LazyConfig(command.folder))]
+
+
+def _with_all_taken(actions: Sequence[GitAction]) -> Iterator[GitAction]:
+    """The actions, with a commit as one of all that is dirty if only a shell knows what it takes in: a former command
+    of the call may have put anything into the index."""
+    is_open = False
+    for action in actions:
+        if action.name.startswith("git commit") and (action.is_unknown or (is_open and not action.pathspecs)):
+            action = action._replace(effect="includes", kinds=_ALL, names=(), narrower=_NAMED_COMMIT)
+        is_open |= action.is_unknown and action.name in INDEXING
+        yield action
 
 
 def with_named(call: HookCall) -> HookCall:
@@ -134,7 +150,7 @@ class GitFinding(NamedTuple):
 def findings(call: HookCall, source: Source) -> list[GitFinding]:
     """What the git commands of a call mean for others: nothing is empty. Raises GitFailedError, sqlite3.Error."""
     found, pushed, at = list[GitFinding](), 0, cache(worktree_at)
-    for action in actions_of(call.git):
+    for action in _with_all_taken(actions_of(call.git)):
         worktree = at(action.folder, action.options)
         if worktree is None and (action.stash or action.worktree or action.branch):
             worktree = repository_at(action.folder, action.options)

@@ -178,7 +178,7 @@ def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer |
             if (
                 not has_news
                 and _needs_nothing(call, notes, leases, session, reads)
-                and _is_harmless(call, store, files, leases, session)
+                and _is_harmless(call, store, files, leases, session, notes)
             ):
                 if call.prompt:
                     _note_prompt(call, files, session, Identity(leases.salt))
@@ -232,9 +232,13 @@ def _note_prompt(call: HookCall, files: HookFiles, session: str, identity: Ident
                     notes.terminals[main_of(call)] = terminal
 
 
-def _is_harmless(call: HookCall, store: Path, files: HookFiles, leases: LeaseFile, session: str) -> bool:
+def _is_harmless(call: HookCall, store: Path, files: HookFiles, leases: LeaseFile, session: str, notes: Notes) -> bool:
     """Whether a shell command neither will concern the work of other sessions nor has, as far as known without opening
     the whole store."""
+    if call.event == "turn-end" and any(it.lasts for it in notes.before.values()):
+        from holdlog.adapters.hooks.commands import has_lasting_differences
+
+        return not has_lasting_differences(files, session)
     if not (call.git or call.reports) or call.event not in ("pre-edit", "post-edit"):
         return True
     from holdlog.adapters.hooks.commands import after_unchanged

@@ -16,7 +16,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.calls import MAX_PATHS, HookCall
 from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.guarding import with_named
-from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.notes import HookFiles, News
 from holdlog.adapters.hooks.running import run
 from tests.unit.operating_system.test_workspaces import repository, worktree
 
@@ -336,14 +336,14 @@ def test_change_that_the_holders_hook_recorded_is_not_that_of_a_command(sides: T
 
 def test_news_that_arrive_while_others_are_read_are_not_lost(tmp_path: Path) -> None:
     files = HookFiles(tmp_path / "state.db")
-    files.note_news("s-1", "ann", "a.py", "bob")
-    other = threading.Thread(target=files.note_news, args=("s-1", "ann", "b.py", "bob"))
+    files.note_news("s-1", "ann", News("a.py", "bob"))
+    other = threading.Thread(target=files.note_news, args=("s-1", "ann", News("b.py", "bob", "staged")))
 
     def is_read(agent: str) -> bool:
         other.start()
         other.join(0.2)  # it waits for the lock
         return True
 
-    assert files.take_news("s-1", is_read) == [("a.py", "bob")]
+    assert files.take_news("s-1", is_read) == [News("a.py", "bob")]
     other.join()
-    assert files.take_news("s-1", lambda agent: True) == [("b.py", "bob")]
+    assert files.take_news("s-1", lambda agent: True) == [News("b.py", "bob", "staged")]
