@@ -32,12 +32,12 @@ MAX_PATHS: Final = 1_000
 
 _IN_BACKGROUND: Final = ("run_in_background", "isBackground", "is_background")
 """Arguments of the shells of Claude Code, VS Code and Cursor."""
-_LASTING: Final = re.compile(
+_LASTING: Final = (
     r"(?<![&<>|\\])&(?![&>])|\b(?:nohup|setsid|tmux|screen|disown|coproc|daemonize|systemd-run|start-stop-daemon|pm2"
     r"|at (?:now|\d))\b"
 )
 """Seems to start a process that its shell does not wait for: wherever it is, because a wrong guess costs little."""
-_PATCH: Final = re.compile(r"(?:^|[;&|({`\n]|\b(?:then|do|sudo))\s*patch\s")
+_PATCH: Final = r"(?:^|[;&|({`\n]|\b(?:then|do|sudo))\s*patch\s"
 _MAX_EXAMINED: Final = 10 * MAX_PROMPT
 _EVENT_OF: Final[Mapping[str, Event]] = {
     "pretooluse": "pre-edit",
@@ -195,8 +195,8 @@ def parse(given: object, event: str | None) -> HookCall | None:
         git=changed.git,
         reports=changed.reports,
         problem=changed.problem,
-        lasts=tool != "" and _lasts(tool_input),
-        patches=changed.reports and bool(_PATCH.search(_command_of(tool_input))),
+        lasts=(changed.reports or changed.git != ()) and _lasts(tool_input),
+        patches=changed.reports and bool(re.search(_PATCH, _command_of(tool_input))),
         called_name=called if isinstance(called, str) else None,
         version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
@@ -314,7 +314,7 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
 
 def _lasts(given: Mapping[str, Any]) -> bool:
     """Whether a shell command may run on in the background."""
-    return any(given.get(it) is True for it in _IN_BACKGROUND) or bool(_LASTING.search(_command_of(given)))
+    return any(given.get(it) is True for it in _IN_BACKGROUND) or bool(re.search(_LASTING, _command_of(given)))
 
 
 def _command_of(given: Mapping[str, Any]) -> str:
