@@ -176,6 +176,8 @@ class HookWork:
                     self._rename(call.called_name)
                     self._hand_over()
                 reason = self._commands.judge(self._warnings) or self._claim_all() or self._check_reads()
+                if self._claimed:
+                    self._note_losses()
                 if reason is None and self._claimed:
                     self._warnings.append(self._commands.describe_former(self._claimed))
                 lost, waiting = (
@@ -354,8 +356,6 @@ class HookWork:
         if is_new:
             self._claimed[resource] = path
         before = self._noted(real)
-        if is_new and not self._losses:
-            self._note_losses()
         if before is None or (before.version, before.agent) != (version, self._name):
             made = is_new or real in self._denied_before
             claim = HookClaim(self._call.agent, real, resource, version, self._name, made, digest_of(real))
