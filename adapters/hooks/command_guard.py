@@ -127,7 +127,7 @@ def find_settings(paths: Sequence[str]) -> str | None:
     homes = {os.path.realpath(os.path.expanduser("~"))}
     named = {os.path.realpath(os.environ[it]) for it in ("CLAUDE_CONFIG_DIR", "CODEX_HOME") if os.environ.get(it)}
     for path in paths:
-        for real in dict.fromkeys((path, os.path.realpath(path))):
+        for real in dict.fromkeys((path.rstrip("/"), os.path.realpath(path))):
             found = _SETTINGS.search(real)
             if found is not None and _is_project(real[: found.start()], homes):
                 return path

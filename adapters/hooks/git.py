@@ -180,13 +180,13 @@ class _Repository:
         return is_spelled or os.path.lexists(os.path.join(self.folder, word))
 
     def names(self, words: Sequence[str | None], with_folders: bool = False) -> tuple[str, ...]:
-        """The words that name one file, or one folder, as absolute paths."""
+        """The words that name one file, or one folder, as absolute paths, with the slash at their end."""
         names = []
         for word in filter(None, words):
             path = os.path.normpath(os.path.join(self.folder, word))
             is_pattern = word.startswith(":") or (_PATTERN & set(word) and not os.path.lexists(path))
             if not is_pattern and (with_folders or not os.path.isdir(path)):
-                names.append(path)
+                names.append(path + "/" * word.endswith("/"))
         return tuple(names)
 
 
@@ -404,10 +404,10 @@ def _mv(call: _Call) -> list[GitAction]:
         return []
     if len(words) < len(call.words()):
         return [call.action("discards", names=repository.names(words, with_folders=True)), call.unknown()]
-    goals = words[-1:]
-    if os.path.isdir(os.path.join(repository.folder, words[-1])):
-        goals = [os.path.join(words[-1], os.path.basename(source.rstrip("/"))) for source in words[:-1]]
-    limits = [*words[:-1], *goals]
+    *sources, goal = words
+    folders = {it for it in words if os.path.isdir(os.path.join(repository.folder, it))}
+    goals = [os.path.join(goal, os.path.basename(it.rstrip("/"))) if goal in folders else goal for it in sources]
+    limits = [*sources, *(f"{goal}/" if it in folders else goal for it, goal in zip(sources, goals, strict=True))]
     names = repository.names(limits, with_folders=True)
     return [call.action("discards", "scui" if any(map(os.path.isdir, names)) else "sc", limits, names=names)]
 
@@ -620,7 +620,7 @@ def _list(works: Sequence[OthersWork], folder: str) -> str:
 
 
 def _relative(path: str, folder: str) -> str:
-    return os.path.relpath(path, folder) if os.path.isabs(path) else path
+    return os.path.relpath(path, folder) + "/" * path.endswith("/") if os.path.isabs(path) else path
 
 
 def _quote(word: str) -> str:

@@ -208,7 +208,8 @@ class _Examined:
             if file.path in paths:
                 continue
             if file.path.endswith("/") and any(it.startswith(file.path) for it in paths):
-                own += [it for it in self._below(file.path) if it not in paths]
+                folders = tuple(it for it in paths if it.endswith("/"))
+                own += [it for it in self._below(file.path) if it not in paths and not it.startswith(folders)]
             else:
                 own.append(file.path)
         return [self._shown(it, it.path, it.status) for it in works], own[:MAX_NAMED]

@@ -98,9 +98,10 @@ _Shell = Mapping[str, str | None]  # the variables of a shell, None if only it k
 
 
 class ShellReading(NamedTuple):
-    """What a shell command does to files. `paths`: that it certainly changes, absolute. `git`: its git commands, but
-    for those that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so
-    they are compared afterwards. `problem`: why it could not be read, in one line."""
+    """What a shell command does to files. `paths`: that it certainly changes, absolute; a
+    folder that it makes ends with a slash. `git`: its git commands, but for those that only read, such as `git status`.
+    `reports`: it may change files that nobody can name beforehand, so they are compared afterwards. `problem`: why it
+    could not be read, in one line."""
 
     paths: tuple[str, ...] = ()
     git: tuple[GitCommand, ...] = ()
@@ -476,7 +477,7 @@ class _ShellReader:
         if path is None or self._is_possible or len(self.paths) == MAX_PATHS:
             self.reports |= word != ""
         else:
-            self.paths[path] = None
+            self.paths[path + "/" * (path in self._made)] = None
 
     def _is_folder(self, path: str | None) -> bool:
         return path is not None and (path in self._made or os.path.isdir(path))
@@ -593,8 +594,10 @@ class _ShellReader:
             target = os.path.join(goal, name) if is_folder and name and goal is not None else goal
             if program == "mv":
                 self._write(source)
-            may_merge = program == "cp" and (source is None or self._is_folder(self._path(source)))
+            is_tree = program != "ln" and self._is_folder(self._path(source))
+            may_merge = program == "cp" and (source is None or is_tree)
             is_unknown = (is_folder and not name) or (may_merge and self._is_folder(self._path(target)))
+            self._made |= {self._path(target) or ""} if is_tree else set()
             self._write(target if not is_unknown else None)  # what changes depends on the files that are there
 
     def _sed(self, program: str, words: _Words) -> None:

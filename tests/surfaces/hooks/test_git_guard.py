@@ -85,14 +85,19 @@ class Terminals:
         return self.bash(session, command, "PostToolUse", **given)
 
 
-@pytest.fixture
-def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
+def open_terminals(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
+    """Sessions in a new repository with a store."""
     for name in list(os.environ):
         if name.startswith("HOLDLOG_") or name == "CLAUDE_PROJECT_DIR":
             monkeypatch.delenv(name)
-    root = repository(tmp_path / "repo")
+    root = repository(folder)
     monkeypatch.chdir(root)
     return Terminals(root, monkeypatch, capsys)
+
+
+@pytest.fixture
+def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
+    return open_terminals(tmp_path / "repo", monkeypatch, capsys)
 
 
 TAKING = [

@@ -111,7 +111,7 @@ def brief(action: GitAction) -> str:
             "git mv src/a.py 'src/app/[id]/page.py'",
             ["discards cs src/a.py src/app/[id]/page.py =a.py =page.py"],
         ),
-        ("git mv src s", ["discards cisu src s =src =s"]),
+        ("git mv src s", ["discards cisu src s/ =src =s"]),
         ("git add -A", ["includes cu"]),
         ("git add src/a.py", ["includes cu src/a.py"]),
         ("git add -n .", []),
