@@ -65,10 +65,10 @@ _NAMING: Final = ("claim", "release", "register")
 
 class HookCall(NamedTuple):
     """One call of the hook. `name`: the host's name of the event. `agent`: what tells the agents of a session apart,
-    empty for the main one. `paths`: absolute paths that are about to change; one that becomes a folder ends with a slash. `called_name`: the agent name that a call
-    of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
-    the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
-    Targets. `prompt`: the first words of what the user wrote."""
+    empty for the main one. `paths`: absolute paths that are about to change; one that becomes a folder ends with a
+    slash. `called_name`: the agent name that a call of our own tools passes, and `claiming` the resources that it
+    claims. `folder`: where the agent works. `resumes`: the session continues after its end. `version`: of the host, if
+    it says so. `git`, `reports`, `problem`: as in Targets. `prompt`: the first words of what the user wrote."""
 
     event: Event
     name: str

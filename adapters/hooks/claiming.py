@@ -10,10 +10,11 @@ from typing import Any, Final
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import PLAIN, SHARED_SERVER, HookCall, add_context, ask_person, denial, warning
-from holdlog.adapters.hooks.command_guard import CommandGuard, find_settings, note_process
+from holdlog.adapters.hooks.command_guard import CommandGuard, note_process
 from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import uncommitted
+from holdlog.adapters.hooks.guard_files import find_settings
 from holdlog.adapters.hooks.holder import Check, Holder, HookAgent, allow
 from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now

@@ -101,8 +101,8 @@ class GitAction(NamedTuple):
 
 class OthersWork(NamedTuple):
     """A dirty file with the session that holds it or changed it last, which is not the caller's party. `path`: as the
-    agent knows it. `status`: the two letters of `git status --porcelain`. `agent`: its name. `seconds`: since when.
-    `is_live`: whether that session still works."""
+    agent knows it. `status`: the two letters of `git status --porcelain`. `agent`: its name; empty for a file that
+    guards all agents. `seconds`: since when. `is_live`: whether that session still works."""
 
     path: str
     status: str
@@ -374,10 +374,11 @@ def _clean(call: _Call) -> list[GitAction]:
     is_free = call.repository.setting("clean.requireforce").lower() in _FALSE
     if call.has("dry-run") or not (is_free or call.has("force", "interactive")):
         return []
-    kinds = "i" if call.has("X") else "ui" if call.has("x") else "u"
+    patterns = [it for it in map(_known, call.flags.get("exclude", ())) if not it.startswith("!")]
+    kinds = "i" if call.has("X") and not patterns else "ui" if call.has("x", "X") else "u"
     words = [word for word in call.words() if not (word or "").startswith(_EXCLUDING)]  # git may remove their folder
     words = words or ([] if call.repository.top() == call.repository.folder else ["."])
-    for pattern in map(_known, call.flags.get("exclude", ())):  # of .gitignore
+    for pattern in () if call.has("X") else patterns:  # of .gitignore: -X removes them, too
         name = f"{'' if '/' in pattern.rstrip('/') else '**/'}{pattern.strip('/')}"
         words += [f":(exclude,top,glob){name}", f":(exclude,top,glob){name}/**"]
     narrower = f"clean -f{'x' * call.has('x')}{'X' * call.has('X')} -- {{own}}"
@@ -578,7 +579,8 @@ def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str]) ->
     if action.effect == "moves":
         remedy = f" Run `{action.narrower}` for a separate folder." if action.narrower else ""
         return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.{remedy}")
-    start += f" would take {'away' if action.effect == 'discards' else 'in'} work of another session: {listed}."
+    what = "work of another session" if live[0].agent else "files that guard the agents"
+    start += f" would take {'away' if action.effect == 'discards' else 'in'} {what}: {listed}."
     texts = [f"{start} {remedy} A person can run this in a terminal." for remedy in _remedies(action, live, own)]
     return Judgement(True, next((text for text in texts if len(text) <= MAX_TEXT), texts[-1]))
 
@@ -613,8 +615,9 @@ def _spec(path: str, excludes: bool = False) -> str:
 
 def _list(works: Sequence[OthersWork], folder: str) -> str:
     parts = [
-        f"{shorten(_relative(work.path, folder))} ({shorten(work.agent)}, for {format_duration(work.seconds)})"
-        for work in works[:MAX_LISTED]
+        shorten(_relative(it.path, folder))
+        + (f" ({shorten(it.agent)}, for {format_duration(it.seconds)})" if it.agent else "")
+        for it in works[:MAX_LISTED]
     ]
     return ", ".join(parts) + (f" and {len(works) - MAX_LISTED} more" if len(works) > MAX_LISTED else "")
 

@@ -39,6 +39,7 @@ from holdlog.adapters.hooks.git import (
     read_git,
     stash_entries,
 )
+from holdlog.adapters.hooks.guard_files import guard_files, without_guards
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.session import main_of, name_of, own_session
 from holdlog.adapters.hooks.works import (
@@ -184,6 +185,8 @@ class _Examined:
         if not action.kinds:
             return None
         others, own = self._dirty()
+        if others and not others[0].agent:
+            action = without_guards(action, others, self._worktree.root)
         self.pushes = int(action.name.startswith("git stash") and own != [])
         return judge(action, others, own)
 
@@ -202,7 +205,8 @@ class _Examined:
         works = self._works(files)
         if action.tree:
             works += self._overwritten(self._works([it for it in dirty if it not in files]))
-        paths = {it.path for it in works}
+        guards = guard_files(self._worktree, files) if action.effect == "discards" else []
+        paths = {it.path for it in (*works, *guards)}
         own = list[str]()
         for file in files:
             if file.path in paths:
@@ -212,7 +216,8 @@ class _Examined:
                 own += [it for it in self._below(file.path) if it not in paths and not it.startswith(folders)]
             else:
                 own.append(file.path)
-        return [self._shown(it, it.path, it.status) for it in works], own[:MAX_NAMED]
+        spared = [OthersWork(*it, "", 0, is_live=True) for it in guards]
+        return [*(self._shown(it, it.path, it.status) for it in works), *spared], own[:MAX_NAMED]
 
     def _works(self, files: Sequence[DirtyFile]) -> list[FileWork]:
         source = self._source
