@@ -18,6 +18,7 @@ MAX_ALIASES: Final = 10  # aliases of aliases that are followed
 
 _KINDS: Final[dict[str, Kind]] = {"s": "staged", "c": "changed", "u": "untracked", "i": "ignored"}
 _HEADS: Final = ("", "HEAD", "@")
+_RECURSING: Final = ("checkout", "reset", "restore", "switch")
 _FALSE: Final = ("false", "no", "off", "0")
 _PATTERN: Final = frozenset("*?[\\")
 _EXCLUDING: Final = (":!", ":^", ":(exclude")
@@ -40,6 +41,7 @@ _OPTIONS: Final = {
     "reset": "hard merge keep soft mixed p/patch recurse-submodules?" + _PATHS,
     "restore": "s/source= S/staged W/worktree p/patch conflict=" + _PATHS,
     "rm": "n/dry-run f/force cached" + _PATHS,
+    "submodule": "f/force j/jobs= depth= reference=",
     "stash": "p/patch S/staged k/keep-index u/include-untracked a/all m/message= q/quiet index" + _PATHS,
     "switch": "c/create= C/force-create= discard-changes" + _BRANCHES,
 }
@@ -74,9 +76,10 @@ class GitAction(NamedTuple):
     else as given: git also takes the end of its path. `branch`: the one that it deletes. `narrower`: the command that
     does the same without others' files, with `{paths}` for the rest, `{own}` if it must name them; empty if there is
     none. `tree`: a commit whose files it writes by force: of the files in its limits, those that this commit contains
-    are lost, too, if they are untracked or ignored. `shallow`: it leaves files in untracked folders alone.
+    are lost, too, if they are untracked or ignored. `shallow`: it leaves files in untracked folders alone. `inner`:
+    what happens to repositories inside its limits: files of submodules are `changed`, or repositories `removed`.
 
-    An action without kinds, names, stash, worktree and branch is one that nobody can know beforehand, such as
+    An action without kinds, names, stash, worktree, branch and inner is one that nobody can know beforehand, such as
     `git add $FILES` or an unknown command: `is_unknown`. It is of the class *report*.
     """
 
@@ -93,10 +96,11 @@ class GitAction(NamedTuple):
     narrower: str = ""
     tree: str = ""
     shallow: bool = False
+    inner: Literal["", "changed", "removed"] = ""
 
     @property
     def is_unknown(self) -> bool:
-        return not (self.kinds or self.names or self.stash or self.worktree or self.branch)
+        return not (self.kinds or self.names or self.stash or self.worktree or self.branch or self.inner)
 
 
 class OthersWork(NamedTuple):
@@ -274,6 +278,9 @@ class _Call:
         name, repository = f"git {self.verb}{more.pop('flag', '')}", self.repository
         named = frozenset(_KINDS[letter] for letter in kinds)
         more["narrower"] = narrower and f"{' '.join(map(_quote, repository.typed))} {narrower}"
+        if effect == "discards" and self.verb in _RECURSING and not self.has("no-recurse-submodules"):
+            is_deep = self.has("recurse-submodules") or repository.is_set("submodule.recurse")
+            more["inner"] = "changed" if is_deep else ""
         return GitAction(name, effect, named, repository.folder, repository.options, tuple(pathspecs), **more)
 
     def unknown(self) -> GitAction:
@@ -366,7 +373,7 @@ def _switch_to(call: _Call, target: str, new: str) -> list[GitAction]:
     is_same = flag and not target and not new
     narrower = "restore --staged --worktree -- {paths}" if is_same else call.worktree(tree, new)
     if flag:
-        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree), *_in_submodules(call)]
+        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree)]
     return [call.action("moves", "scu", (), narrower)] if target or new or call.has("detach") else []
 
 
@@ -382,7 +389,8 @@ def _clean(call: _Call) -> list[GitAction]:
         name = f"{'' if '/' in pattern.rstrip('/') else '**/'}{pattern.strip('/')}"
         words += [f":(exclude,top,glob){name}", f":(exclude,top,glob){name}/**"]
     narrower = f"clean -f{'x' * call.has('x')}{'X' * call.has('X')} -- {{own}}"
-    return call.limited(words, "discards", kinds, narrower, flag=" -f", shallow=not (call.words() or call.has("d")))
+    is_shallow, inner = not (call.words() or call.has("d")), "removed" if len(call.flags.get("force", ())) > 1 else ""
+    return call.limited(words, "discards", kinds, narrower, flag=" -f", shallow=is_shallow, inner=inner)
 
 
 def _commit(call: _Call) -> list[GitAction]:
@@ -420,7 +428,7 @@ def _reset(call: _Call) -> list[GitAction]:
     moves = [call.action("moves", "scu", flag=flag)] if tree != "" else []
     if mode == "hard":
         narrower = call.worktree(tree) if tree else "restore --staged --worktree -- {paths}"
-        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree or ""), *_in_submodules(call)]
+        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree or "")]
     if mode in ("merge", "keep"):
         narrower = f"restore --staged{' --worktree' * (mode == 'merge')} -- {{own}}"
         return [call.action("discards", "s", (), narrower, flag=flag), *moves]
@@ -501,12 +509,6 @@ def _step(call: _Call) -> list[GitAction]:
     return [call.action("moves", "scu"), *([call.unknown()] if call.has("exec") else [])]
 
 
-def _in_submodules(call: _Call) -> list[GitAction]:
-    """A forced command may reach the files of submodules."""
-    reaches = call.has("recurse-submodules") or call.repository.is_set("submodule.recurse")
-    return [call.unknown()] * (reaches and not call.has("no-recurse-submodules"))
-
-
 def _branch(call: _Call) -> list[GitAction]:
     if not (call.has("D") or (call.has("delete") and call.has("force"))) or call.has("remotes", "all"):
         return []
@@ -521,6 +523,9 @@ def _read_rare(call: _Call) -> list[GitAction]:
     if verb == "update-ref":
         drops = call.has("d") and "refs/stash" in words
         return [call.action("discards", stash="*", flag=" -d") if drops else call.unknown()]
+    if verb == "submodule" and first in ("deinit", "update") and call.has("force"):
+        inner = "removed" if first == "deinit" else "changed"
+        return [*call.limited(words[1:], "discards", "", flag=f" {first}", inner=inner), call.unknown()]
     if first in _READING or (verb == "reflog" and call.has("dry-run", "n")):
         return []
     is_stash = verb == "reflog" and (call.has("all") or any("stash" in word for word in words if word))
@@ -567,12 +572,12 @@ def parse_config(output: bytes) -> dict[str, str]:
     return {name.lower(): value if equals else "true" for name, equals, value in entries}
 
 
-def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str]) -> Judgement | None:
+def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str], folder: str = "") -> Judgement | None:
     """What the agent is shown about a command over the works of other sessions; None: it runs, silently. `own`: the
-    files that remain for it, among those that the action concerns. Paths are best absolute: they are shown, and named
-    in commands, relative to the folder of the command."""
+    files that remain for it, among those that the action concerns. Paths are best absolute: they are named in commands
+    relative to the folder of the command, and shown relative to `folder`, in which the agent works."""
     live = [work for work in works if work.is_live]
-    start, listed = f"holdlog: {shorten(action.name)}", _list(live or works, action.folder)
+    start, listed = f"holdlog: {shorten(action.name)}", _list(live or works, folder or action.folder)
     if not live:
         text = f"{start} takes in changes of an ended session: {listed}."
         return Judgement(False, text) if works and action.effect == "includes" else None

@@ -40,6 +40,7 @@ from holdlog.adapters.hooks.git import (
     stash_entries,
 )
 from holdlog.adapters.hooks.guard_files import guard_files, without_guards
+from holdlog.adapters.hooks.inner import inner_actions, with_foreach
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.session import main_of, name_of, own_session
 from holdlog.adapters.hooks.works import (
@@ -101,6 +102,7 @@ def actions_of(commands: Sequence[GitCommand]) -> list[GitAction]:
 
 def with_named(call: HookCall) -> HookCall:
     """The call with the paths that its git commands name, which are guarded like those of any other write."""
+    call = with_foreach(call)
     try:
         actions = actions_of(call.git)
     except GitFailedError:  # who judges the commands learns it, too; what else the call changes is guarded
@@ -135,14 +137,17 @@ class GitFinding(NamedTuple):
 def findings(call: HookCall, source: Source) -> list[GitFinding]:
     """What the git commands of a call mean for others: nothing is empty. Raises GitFailedError, sqlite3.Error."""
     found, pushed, at = list[GitFinding](), 0, cache(worktree_at)
-    for action in actions_of(call.git):
+    due = actions_of(call.git)
+    while due:
+        action = due.pop(0)
         worktree = at(action.folder, action.options)
         if worktree is None and (action.stash or action.worktree or action.branch):
             worktree = repository_at(action.folder, action.options)
         if worktree is None:
             continue  # git refuses
+        due = [*inner_actions(action, worktree), *due]
         with _source_at(worktree, source, call) as local:
-            examined = _Examined(action, worktree, local, pushed)
+            examined = _Examined(action, worktree, local, pushed, call.folder)
             judgement = examined.judge()
         pushed += examined.pushes
         if judgement is not None:
@@ -162,10 +167,12 @@ def quick_source(call: HookCall, store: Path, files: HookFiles, ledger: LeaseFil
 
 
 class _Examined:
-    """A git command in a worktree. `pushed`: entries that earlier commands of the call make in the stash."""
+    """A git command in a worktree. `pushed`: entries that earlier commands of the call make in the stash. `folder`:
+    where the agent works."""
 
-    def __init__(self, action: GitAction, worktree: DirtyWorktree, source: Source, pushed: int) -> None:
+    def __init__(self, action: GitAction, worktree: DirtyWorktree, source: Source, pushed: int, folder: str) -> None:
         self._action = action
+        self._folder = folder
         self._worktree = worktree
         self._source = source
         self._pushed = pushed
@@ -175,20 +182,20 @@ class _Examined:
         """What the agent is shown; None: the command runs, silently."""
         action = self._action
         if action.stash:
-            return judge(action, self._stashed(action.stash), ())
+            return judge(action, self._stashed(action.stash), (), self._folder)
         if action.worktree:
             root = self._root_of(action.worktree)
-            return None if root is None else judge(action, self._works_in(root, root), ())
+            return None if root is None else judge(action, self._works_in(root, root), (), self._folder)
         if action.branch:
             root = self._root_with(action.branch)
-            return None if root is None else judge(action, self._works_in(root, action.branch), ())
+            return None if root is None else judge(action, self._works_in(root, action.branch), (), self._folder)
         if not action.kinds:
             return None
         others, own = self._dirty()
         if others and not others[0].agent:
             action = without_guards(action, others, self._worktree.root)
         self.pushes = int(action.name.startswith("git stash") and own != [])
-        return judge(action, others, own)
+        return judge(action, others, own, self._folder)
 
     def _dirty(self) -> tuple[list[OthersWork], list[str]]:
         """The dirty files of others that the command concerns, and those that remain."""

@@ -6,8 +6,9 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+from holdlog.adapters.hooks.files import Targets, patched
 from holdlog.adapters.hooks.git import GitCommand
 
 if TYPE_CHECKING:
@@ -97,29 +98,17 @@ _Stage = tuple["Node", tuple["Node", ...]]  # a command of a pipeline, and redir
 _Shell = Mapping[str, str | None]  # the variables of a shell, None if only it knows the value; its folder is PWD
 
 
-class ShellReading(NamedTuple):
-    """What a shell command does to files. `paths`: that it certainly changes, absolute; a
-    folder that it makes ends with a slash. `git`: its git commands, but for those that only read, such as `git status`.
-    `reports`: it may change files that nobody can name beforehand, so they are compared afterwards. `problem`: why it
-    could not be read, in one line."""
-
-    paths: tuple[str, ...] = ()
-    git: tuple[GitCommand, ...] = ()
-    reports: bool = False
-    problem: str = ""
-
-
 class _UnclearError(Exception):
     """Only a shell knows what this is."""
 
 
-def read_shell(command: str, folder: str) -> ShellReading:
+def read_shell(command: str, folder: str) -> Targets:
     """Read a shell command that runs in `folder`. A git command in a folder that only the shell knows counts as one in
     `folder`: there, a wrong denial is better than a loss without a word."""
     if len(command) > MAX_COMMAND:
-        return ShellReading(reports=True, problem=TOO_LONG)
+        return Targets(reports=True, problem=TOO_LONG)
     if _is_silent(command):
-        return ShellReading()
+        return Targets()
     reader, problem = _ShellReader(os.path.abspath(folder)), ""
     try:
         reader.read(command.replace(_MARK, "\0"))
@@ -127,7 +116,7 @@ def read_shell(command: str, folder: str) -> ShellReading:
         problem = UNPARSED
     except (_UnclearError, RecursionError):
         problem = TOO_COMPLEX
-    return ShellReading(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
+    return Targets(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
 
 
 def _is_silent(command: str) -> bool:
@@ -517,6 +506,10 @@ class _ShellReader:
 
     def _find(self, program: str, words: _Words) -> None:
         self.reports |= _has(words, "-delete", "-fprint", "-fls", "-execdir", "-okdir")
+        folders = [*itertools.takewhile(lambda it: it is None or it[:1] not in ("-", "(", "!"), words)]
+        if list(words[len(folders) :]) in (["-delete"], ["-type", "f", "-delete"]):
+            for word in folders or ["."]:
+                self._write(word)
         for index, word in enumerate(words):
             if word in ("-exec", "-execdir", "-ok", "-okdir"):
                 end = next((at for at, it in enumerate(words) if at > index and it in (";", "+")), len(words))
@@ -618,8 +611,6 @@ class _ShellReader:
         self.reports |= any(word in (None, "-f", "-i") or re.search(_AWK_WRITES, word or "") for word in words)
 
     def _patch(self, program: str, words: _Words) -> None:
-        from holdlog.adapters.hooks.files import patched  # which imports this file in a function
-
         options, operands = _options(words, "-i -p -d -o -r -B -D -F -V -Y -z")
         names = operands[:1] if program == "patch" and operands else patched((*operands, self._input)[0] or "")
         for name in names:

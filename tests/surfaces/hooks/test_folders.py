@@ -9,7 +9,7 @@ from tests.surfaces.hooks.test_git_guard import Terminals, open_terminals
 
 @pytest.fixture
 def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
-    return open_terminals(tmp_path / "repo", monkeypatch, capsys)
+    return open_terminals(tmp_path / "repo", monkeypatch, capsys, Terminals)
 
 
 MOVED = {

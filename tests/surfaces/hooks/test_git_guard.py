@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -85,19 +85,24 @@ class Terminals:
         return self.bash(session, command, "PostToolUse", **given)
 
 
-def open_terminals(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
+AnyTerminals = TypeVar("AnyTerminals", bound=Terminals)
+
+
+def open_terminals(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type[AnyTerminals]
+) -> AnyTerminals:
     """Sessions in a new repository with a store."""
     for name in list(os.environ):
         if name.startswith("HOLDLOG_") or name == "CLAUDE_PROJECT_DIR":
             monkeypatch.delenv(name)
     root = repository(folder)
     monkeypatch.chdir(root)
-    return Terminals(root, monkeypatch, capsys)
+    return kind(root, monkeypatch, capsys)
 
 
 @pytest.fixture
 def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
-    return open_terminals(tmp_path / "repo", monkeypatch, capsys)
+    return open_terminals(tmp_path / "repo", monkeypatch, capsys, Terminals)
 
 
 TAKING = [

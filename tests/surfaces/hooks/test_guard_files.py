@@ -14,7 +14,7 @@ TEXT = '{"command": "holdlog hook"}\n'
 
 @pytest.fixture
 def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
-    return open_terminals(tmp_path / "repo", monkeypatch, capsys)
+    return open_terminals(tmp_path / "repo", monkeypatch, capsys, Terminals)
 
 
 def guarded(sides: Terminals, ignored: str = "") -> Terminals:
