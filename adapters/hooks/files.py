@@ -47,10 +47,10 @@ _DIFFED: Final = re.compile(r"^--- (.+)\n\+\+\+ (.+)$|^rename (?:from|to) (.+)$"
 
 
 class Targets(NamedTuple):
-    """What a tool call or a shell command does to files. `paths`: that it certainly changes, in their order; those of a
-    shell command are absolute, and a folder that it makes ends with a slash. `git`: its git commands, but for those that
-    only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so they are compared
-    afterwards. `problem`: why it could not be read, in one line, also if an editing tool names no file."""
+    """What a tool call or a shell command does to files. `paths`: that it certainly changes, in their order; those of
+    a shell command are absolute, and a folder that it makes ends with a slash. `git`: its git commands, but for those
+    that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so they are
+    compared afterwards. `problem`: why it could not be read, in one line, also if an editing tool names no file."""
 
     paths: tuple[str, ...] = ()
     git: "tuple[GitCommand, ...]" = ()

@@ -530,7 +530,8 @@ def _read_rare(call: _Call) -> list[GitAction]:
         return []
     is_stash = verb == "reflog" and (call.has("all") or any("stash" in word for word in words if word))
     if is_stash and first in ("delete", "expire"):
-        return [call.action("discards", stash="*", flag=f" {first}")]
+        is_entry = first == "delete" and len(words) == 2 and (words[1] or "")[-2:-1].isdecimal()
+        return [call.action("discards", stash=_entry(words[1]) if is_entry else "*", flag=f" {first}")]
     if verb == "worktree" and first in ("remove", "move") and words[1:]:
         word, (path, *_) = _known(words[1]), call.repository.names(words[1:2], with_folders=True)
         return [call.action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {first}")]

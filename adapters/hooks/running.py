@@ -22,6 +22,7 @@ from holdlog.adapters.hooks.calls import (
     HookCall,
     add_context,
     ask_afterwards,
+    ask_person,
     folder_of,
     is_denial,
     parse,
@@ -59,6 +60,8 @@ GRACE_SECONDS: Final = 0.3
 """Until a hook that does not end after `SECONDS` is ended."""
 MAX_REPORT: Final = 300
 """Characters."""
+_HOMES: Final = frozenset({"CLAUDE_CONFIG_DIR", "CODEX_HOME"})
+"""Variables with a folder of settings. Those of projects are in folders whose names begin with a dot."""
 
 
 class OutOfTimeError(BaseException):
@@ -135,10 +138,16 @@ def _answer_parts(call: HookCall, own: UsedRepository | None) -> dict[str, Any]:
 def _answer_part(repository: UsedRepository, call: HookCall, is_only: bool) -> dict[str, Any]:
     """Answer in one store. What fails there leaves no file of another store unguarded."""
     files = HookFiles(repository.store)
-    call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
+    of_store = [it for it in call.paths if files.is_of_store(it)]
+    call = call._replace(paths=tuple(it for it in call.paths if it not in of_store))
     try:
         with working_in(repository):
-            return name_repository(_answer(call, repository.store, files), call, repository)
+            output = _answer(call, repository.store, files)
+            if of_store and call.event == "pre-edit" and not is_denial(output):
+                from holdlog.adapters.hooks.guard_files import describe_settings
+
+                output = merge([output, ask_person(call, describe_settings(of_store[0], call.folder))])
+            return name_repository(output, call, repository)
     except Exception as error:
         if is_only and not repository.root:
             raise
@@ -209,7 +218,8 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             hands_over = call.claiming and session.startswith("hook-")
             if hands_over or notes.denied:
                 return False
-            return _holds_all(call, notes, leases, session) and all(map(reads.is_current, paths))
+            is_known = _holds_all(call, notes, leases, session) and all(map(reads.is_current, paths))
+            return is_known and not _asks_person(call)
         case "post-edit":
             return not notes.denied and all(map(reads.has_current, paths))
         case "prompt":
@@ -220,6 +230,15 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             return True
         case _:
             return False
+
+
+def _asks_person(call: HookCall) -> bool:
+    """Whether a person decides about a call, each time."""
+    if _HOMES.isdisjoint(os.environ) and not any("/." in it for it in (*call.paths, *call.real_paths)):
+        return False
+    from holdlog.adapters.hooks.guard_files import find_settings
+
+    return find_settings(call.paths) is not None
 
 
 def _note_prompt(call: HookCall, files: HookFiles, session: str, identity: Identity) -> None:

@@ -95,3 +95,81 @@ def test_denial_over_work_of_others_does_not_recommend_the_hooks_files(sides: Te
     assert "work of another session: fresh.py (claude-" in reason
     assert "settings.local.json" not in reason.partition("Run ")[2]
     assert ".mcp.json" not in reason.partition("Run ")[2]
+
+
+GIT_DATA = [
+    *(
+        "rm .git/refs/stash",
+        "rm -f .git/logs/refs/stash",
+        "> .git/logs/refs/stash",
+        "rm .git/index",
+        "rm -rf .git/objects",
+    ),
+    *(
+        "echo x > .git/HEAD",
+        "echo x >> .git/config",
+        "rm -rf .git/worktrees/x",
+        "rm -rf .git/modules/lib",
+        "rm -rf .git",
+    ),
+    *("mv .git/refs .git/old", "rm -r .git/logs", "cp other .git/index", "rm .git/packed-refs", "rm -rf .git/holdlog"),
+    *("rm .git/holdlog/state.db", "rm -f .git/holdlog/*", "truncate -s 0 .git/refs/heads/main", "cd .git && rm index"),
+    *("find .git/refs -delete", "ln -sf x .git/hooks"),
+]
+ORDINARY = [
+    *("rm -f .git/index.lock", "rm .git/refs/heads/main.lock", "echo x > .git/COMMIT_EDITMSG", "rm .git/MERGE_MSG"),
+    *("echo x >> .git/info/exclude", "rm -rf .git/rebase-merge", "rm .git/gc.log", "cat .git/HEAD", "ls .git/objects"),
+    *("echo x > docs/HEAD", "rm -rf config", "rm .git/MERGE_HEAD", "echo x > .git/description", "rm x.git/index"),
+]
+
+
+@pytest.mark.parametrize("command", GIT_DATA)
+def test_person_is_asked_before_an_agent_changes_the_data_of_git(sides: Terminals, command: str) -> None:
+    output = sides.bash("s-1", command)
+    assert output["permissionDecision"] == "ask"
+    assert ".git" in output["permissionDecisionReason"]
+    assert "so a person must agree to this change" in output["permissionDecisionReason"]
+
+
+@pytest.mark.parametrize("command", ORDINARY)
+def test_ordinary_files_in_the_folder_of_git_are_silent(sides: Terminals, command: str) -> None:
+    assert sides.bash("s-1", command) == {}
+
+
+@pytest.mark.parametrize("name", [".git/refs/stash", ".git/logs/refs/stash", ".git/config", ".git/HEAD", ".git/index"])
+def test_person_is_asked_before_an_editing_tool_changes_the_data_of_git(sides: Terminals, name: str) -> None:
+    tool = {"tool_name": "Write", "tool_input": {"file_path": str(sides.root / name)}}
+    assert sides.hook("s-1", "PreToolUse", **tool)["permissionDecision"] == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "git reflog expire --expire=now --all",
+            "git reflog expire --expire=all stash",
+            "git update-ref -d refs/stash",
+        ),
+        *("git reflog expire --expire=now --expire-unreachable=now refs/stash", "git reflog delete stash@{0}"),
+        *("git reflog delete --rewrite --updateref refs/stash@{0}", "git -c x.y=z update-ref --no-deref -d refs/stash"),
+    ],
+)
+def test_stash_entry_of_another_session_is_not_removed_by_its_log(sides: Terminals, command: str) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.run("s-1", "git stash")
+    assert "stash@{0} (claude-" in sides.denied("s-2", command)
+    assert sides.denied("s-1", command) == ""
+
+
+def test_own_entry_is_deleted_from_the_log_below_that_of_another_session(sides: Terminals) -> None:
+    sides.edit("s-2", "src/b.py", "x = 2\n")
+    sides.run("s-2", "git stash")
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.run("s-1", "git stash")
+    assert sides.denied("s-2", "git reflog delete stash@{1}") == ""
+    assert sides.denied("s-2", "git reflog delete stash@{0}") != ""
+
+
+def test_person_is_asked_each_time(sides: Terminals) -> None:
+    for command in ("rm .git/index", "rm .claude/settings.json"):
+        assert [sides.bash("s-1", command)["permissionDecision"] for _ in range(3)] == ["ask"] * 3
