@@ -100,13 +100,19 @@ def actions_of(commands: Sequence[GitCommand]) -> list[GitAction]:
     return [action for command in commands for action in read_git(command, _LazyConfig(command.folder))]
 
 
+def _readable_actions(commands: Sequence[GitCommand]) -> tuple[list[GitAction], GitFailedError | None]:
+    """What those of the commands do for which git can be asked, and why others are not among them."""
+    try:
+        return actions_of(commands), None
+    except GitFailedError as error:
+        each = [_readable_actions([it])[0] for it in commands] if len(commands) > 1 else []
+        return [action for actions in each for action in actions], error
+
+
 def with_named(call: HookCall) -> HookCall:
     """The call with the paths that its git commands name, which are guarded like those of any other write."""
     call = with_foreach(call)
-    try:
-        actions = actions_of(call.git)
-    except GitFailedError:  # who judges the commands learns it, too; what else the call changes is guarded
-        return call
+    actions, _ = _readable_actions(call.git)  # who judges the commands learns of others, too
     names = [name for action in actions for name in action.names] if call.event == "pre-edit" else []
     paths = tuple(dict.fromkeys([*call.paths, *names]))
     reports = call.reports or any(action.is_unknown for action in actions)
@@ -135,23 +141,31 @@ class GitFinding(NamedTuple):
 
 
 def findings(call: HookCall, source: Source) -> list[GitFinding]:
-    """What the git commands of a call mean for others: nothing is empty. Raises GitFailedError, sqlite3.Error."""
-    found, pushed, at = list[GitFinding](), 0, cache(worktree_at)
-    due = actions_of(call.git)
+    """What the git commands of a call mean for others: nothing is empty. Raises GitFailedError, unless a command is
+    denied for which git could be asked, and sqlite3.Error."""
+    found, pushed = list[GitFinding](), 0
+    due, failed = _readable_actions(call.git)
+    at = cache(worktree_at)
     while due:
         action = due.pop(0)
-        worktree = at(action.folder, action.options)
-        if worktree is None and (action.stash or action.worktree or action.branch):
-            worktree = repository_at(action.folder, action.options)
-        if worktree is None:
-            continue  # git refuses
-        due = [*inner_actions(action, worktree), *due]
-        with _source_at(worktree, source, call) as local:
-            examined = _Examined(action, worktree, local, pushed, call.folder)
-            judgement = examined.judge()
+        try:
+            worktree = at(action.folder, action.options)
+            if worktree is None and (action.stash or action.worktree or action.branch):
+                worktree = repository_at(action.folder, action.options)
+            if worktree is None:
+                continue  # git refuses
+            due = [*inner_actions(action, worktree), *due]
+            with _source_at(worktree, source, call) as local:
+                examined = _Examined(action, worktree, local, pushed, call.folder)
+                judgement = examined.judge()
+        except GitFailedError as error:
+            failed = error
+            continue
         pushed += examined.pushes
         if judgement is not None:
             found.append(GitFinding(judgement, worktree.root))
+    if failed is not None and not any(it.judgement.denies for it in found):
+        raise failed
     return found
 
 

@@ -1,15 +1,11 @@
 """Folders that an agent moves or copies as a whole: what is below their new names is the agent's work."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.surfaces.hooks.test_git_guard import Terminals, open_terminals
+from tests.surfaces.hooks import test_git_guard
+from tests.surfaces.hooks.test_git_guard import Terminals
 
-
-@pytest.fixture
-def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
-    return open_terminals(tmp_path / "repo", monkeypatch, capsys, Terminals)
+sides = test_git_guard.sides
 
 
 MOVED = {

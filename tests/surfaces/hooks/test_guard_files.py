@@ -1,20 +1,17 @@
 """The files that run the hooks, and git's own data: commands of agents do not remove them silently."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.surfaces.hooks.test_git_guard import Terminals, open_terminals
+from tests.surfaces.hooks import test_git_guard
+from tests.surfaces.hooks.test_git_guard import Terminals
+
+sides = test_git_guard.sides
 
 HOOKS = ".claude/settings.local.json"
 SERVER = ".mcp.json"
 TEXT = '{"command": "holdlog hook"}\n'
-
-
-@pytest.fixture
-def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
-    return open_terminals(tmp_path / "repo", monkeypatch, capsys, Terminals)
 
 
 def guarded(sides: Terminals, ignored: str = "") -> Terminals:
