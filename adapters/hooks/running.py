@@ -6,6 +6,7 @@ Standard library only until a claim must be written: most calls find the claim a
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -60,6 +61,9 @@ GRACE_SECONDS: Final = 0.3
 """Until a hook that does not end after `SECONDS` is ended."""
 MAX_REPORT: Final = 300
 """Characters."""
+_READER: Final = r"[ \t]*(?:cat|cd|echo|grep|head|ls|pwd|rg|stat|tail|wc|which)(?:[ \t]+[\w./~=@%+:,*?-]+)*[ \t]*"
+_READING: Final = rf"{_READER}(?:(?:&&|\|\|?|;){_READER})*"
+"""Shell commands that are frequent and change nothing."""
 _HOMES: Final = frozenset({"CLAUDE_CONFIG_DIR", "CODEX_HOME"})
 """Variables with a folder of settings. Those of projects are in folders whose names begin with a dot."""
 
@@ -83,11 +87,8 @@ def run(words: Sequence[str]) -> int:
             if own is not None:
                 files = HookFiles(own.store)
                 call = parse(given, event)
-                if call is not None and call.git:
-                    from holdlog.adapters.hooks.guarding import with_named
-
-                    call = with_named(call)
                 if call is not None:
+                    call = _with_git(call)
                     output = _answer_parts(call, own)
                     if is_new_problem(call, files):
                         output = add_problem(call, output)
@@ -106,16 +107,30 @@ def run(words: Sequence[str]) -> int:
 
 
 def _answer_elsewhere(given: dict[str, Any], event: str | None) -> dict[str, Any]:
-    """Answer for an agent in a repository that does not use holdlog: it may edit files of one that does. Its shell
-    commands are not read, and what else it passes is not reported there."""
+    """Answer for an agent in a folder that does not use holdlog: it may change files of a repository that does. What
+    else it passes is not reported there."""
     named = given.get("tool_input") or given
-    if not isinstance(named, dict) or "command" in named:
+    if not isinstance(named, dict) or _only_reads(named.get("command")):
         return {}
     with suppress(BadInputError):
         call = parse(given, event)
-        if call is not None and call.paths:
-            return _answer_parts(call, None)
+        if call is not None and (call.paths or call.git):
+            return _answer_parts(_with_git(call), None)
     return {}
+
+
+def _only_reads(command: object) -> bool:
+    """Whether a shell command is a plain one that changes no file: then its grammar is not loaded."""
+    return isinstance(command, str) and re.fullmatch(_READING, command) is not None
+
+
+def _with_git(call: HookCall) -> HookCall:
+    """The call with what its git commands name."""
+    if not call.git:
+        return call
+    from holdlog.adapters.hooks.guarding import with_named
+
+    return with_named(call)
 
 
 def _answer_parts(call: HookCall, own: UsedRepository | None) -> dict[str, Any]:
