@@ -10,7 +10,7 @@ import re
 import signal
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from holdlog.adapters.hooks.calls import (
     add_context,
     ask_afterwards,
     ask_person,
+    denial,
     folder_of,
     is_denial,
     parse,
@@ -100,7 +101,8 @@ def run(words: Sequence[str]) -> int:
     except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
         problem = _report(event, error, files)
         if not is_denial(output):
-            output = _warn(call, problem) if call is not None else warn_at_start(given, event, problem)
+            called = call or _call_without_input(given, event)
+            output = {} if called is None else _warn(called, problem, _is_momentary(error))
     if output:
         write_output(output)
     return 0
@@ -166,8 +168,8 @@ def _answer_part(repository: UsedRepository, call: HookCall, is_only: bool) -> d
     except Exception as error:
         if is_only and not repository.root:
             raise
-        _report(call.event, error, files)
-        return {}
+        problem = _report(call.event, error, files)
+        return _warn(call, problem, is_momentary=True) if _is_momentary(error) else {}
 
 
 def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
@@ -219,8 +221,22 @@ def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer |
                 return output
     from holdlog.adapters.hooks.opening import perform_alone
 
-    with _ended_at_last(call.event, files):
-        return perform_alone(call, store, files, server)
+    def describe_failure(error: BaseException) -> dict[str, Any]:
+        """The output if the store cannot be used now."""
+        if call.event != "pre-edit" or not _is_momentary(error):
+            return {}
+        from holdlog.adapters.hooks.last_resort import describe_held
+
+        reason = describe_held(call, store, files, server)
+        return denial(call, reason) if reason else {}
+
+    try:
+        with _ended_at_last(call, files, describe_failure):
+            return perform_alone(call, store, files, server)
+    except (Exception, OutOfTimeError) as error:
+        if output := describe_failure(error):
+            return output
+        raise
 
 
 def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str, reads: Reads) -> bool:
@@ -349,22 +365,35 @@ def _find_opted_in() -> UsedRepository | None:
 def warn_at_start(given: object, event: str | None, problem: str) -> dict[str, Any]:
     """The output for an agent whose session starts, that hooks do not guard it: few hosts show standard error. Empty
     later, because each edit would repeat it."""
-    if not isinstance(given, dict) or "tool_name" in given:  # its command may be what took too long
-        return {}
-    try:
-        call = parse(given, event)
-    except ValueError:
-        return {}
+    call = _call_without_input(given, event)
     return {} if call is None else _warn(call, problem)
 
 
-def _warn(call: HookCall, problem: str) -> dict[str, Any]:
-    """As `warn_at_start`, or that a git command is not guarded: it may take away the work of all others."""
+def _call_without_input(given: object, event: str | None) -> HookCall | None:
+    """The call, without what a tool is to do: its command may be what took too long."""
+    if not isinstance(given, dict):
+        return None
+    try:
+        return parse({**given, "tool_input": {}} if "tool_name" in given else given, event)
+    except ValueError:
+        return None
+
+
+def _warn(call: HookCall, problem: str, is_momentary: bool = False) -> dict[str, Any]:
+    """As `warn_at_start`, or that a git command is not guarded: it may take away the work of all others. What is wrong
+    for the moment only is reported at once."""
     if call.event == "start":
         return add_context(call, f"holdlog: your edits are not guarded, and you do not see what others hold: {problem}")
     if call.event == "pre-edit" and call.git:
         return warning(call, describe_unguarded_git(problem))
+    if call.event == "pre-edit" and is_momentary:
+        return warning(call, f"holdlog: {problem}; this call was not guarded.")
     return {}
+
+
+def _is_momentary(error: BaseException) -> bool:
+    """Whether the next call will probably not fail in this way."""
+    return isinstance(error, OutOfTimeError) or str(error).endswith("; try again") or "is locked" in str(error)
 
 
 def _report(event: str | None, error: BaseException, files: HookFiles | None) -> str:
@@ -414,12 +443,22 @@ def _limited() -> Iterator[None]:
 
 
 @contextmanager
-def _ended_at_last(event: str, files: HookFiles) -> Iterator[None]:
-    """End the process if the block outlasts OutOfTimeError: while SQLite waits for a lock, no signal is handled."""
+def _ended_at_last(
+    call: HookCall, files: HookFiles, describe: Callable[[BaseException], dict[str, Any]]
+) -> Iterator[None]:
+    """End the process if the block outlasts OutOfTimeError: while SQLite waits for a lock, no signal is handled.
+    `describe`: the output then, empty for a warning."""
     import threading
 
+    only_one = threading.Lock()  # writes the output
+
     def end() -> None:
-        _report(event, OutOfTimeError(), files)
+        if not only_one.acquire(blocking=False):
+            return
+        error = OutOfTimeError()
+        output = describe(error) or _warn(call, _report(call.event, error, files), is_momentary=True)
+        if output:
+            write_output(output)
         os._exit(0)
 
     left = signal.getitimer(signal.ITIMER_REAL)[0] if hasattr(signal, "getitimer") else SECONDS
@@ -430,6 +469,7 @@ def _ended_at_last(event: str, files: HookFiles) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        only_one.acquire()
 
 
 def is_direct(words: Sequence[str]) -> bool:
