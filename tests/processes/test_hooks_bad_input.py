@@ -290,5 +290,3 @@ def test_file_of_a_live_session_is_denied_also_while_the_store_is_locked(reposit
     assert mode == "warn" or reason.endswith(". Work on something else first, then try again.")
     assert edit_while_locked(repository, "s-1", "a.py") == ("", "")
     assert edit_while_locked(repository, "s-2", "b.py") == ("", "")
-    run_hook(repository, {**A_FILE, "hook_event_name": "SessionEnd"})
-    assert edit_while_locked(repository, "s-2", "a.py") == ("", "")
