@@ -374,7 +374,7 @@ def _switch_to(call: _Call, target: str, new: str) -> list[GitAction]:
     narrower = "restore --staged --worktree -- {paths}" if is_same else call.worktree(tree, new)
     if flag:
         return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree)]
-    return [call.action("moves", "scu", (), narrower)] if target or new or call.has("detach") else []
+    return [call.action("moves", "scu", (), narrower)] if tree != "" or call.has("orphan") else []
 
 
 def _clean(call: _Call) -> list[GitAction]:

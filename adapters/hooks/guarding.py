@@ -112,6 +112,7 @@ def _readable_actions(commands: Sequence[GitCommand]) -> tuple[list[GitAction], 
 def with_named(call: HookCall) -> HookCall:
     """The call with the paths that its git commands name, which are guarded like those of any other write."""
     call = with_foreach(call)
+    call = call._replace(git=tuple(_as_typed(it, call.folder) for it in call.git))
     actions, _ = _readable_actions(call.git)  # who judges the commands learns of others, too
     names = [name for action in actions for name in action.names] if call.event == "pre-edit" else []
     paths = tuple(dict.fromkeys([*call.paths, *names]))
@@ -119,6 +120,14 @@ def with_named(call: HookCall) -> HookCall:
     if len(paths) > MAX_PATHS:
         return call._replace(problem=f"a git command names more than {MAX_PATHS:,} files", reports=reports)
     return call._replace(paths=paths, reports=reports)
+
+
+def _as_typed(command: GitCommand, folder: str) -> GitCommand:
+    """The command as the agent would type it in its own folder: behind `cd`, texts name it with -C."""
+    if command.folder == folder or not os.path.isdir(folder):
+        return command
+    path = os.path.relpath(command.folder, folder)
+    return GitCommand(("-C", command.folder if path.startswith("..") else path, *command.words), folder)
 
 
 class Source(NamedTuple):

@@ -88,7 +88,7 @@ def brief(action: GitAction) -> str:
         ("git checkout 'src/app/[id]/page.py'", ["discards c src/app/[id]/page.py =page.py"]),
         ("git checkout 'src/*.py'", ["discards c src/*.py"]),
         ("git checkout main", ["moves csu", "discards c main"]),
-        ("git checkout -b new", ["moves csu"]),
+        ("git checkout -b new", []),
         ("git checkout -f main", ["discards cs"]),
         ("git checkout", []),
         ("git switch main", ["moves csu"]),
