@@ -30,7 +30,8 @@ examples:
   holdlog commit -m "half done" --agent claude-447103 from a terminal: the files of that agent
 
 A file belongs to the session that holds it, or else to the one whose hooks recorded its last change; sub-agents belong
-to the session of their main agent. What others have staged stays staged. Exit codes: 0 committed; 1 nothing to commit,
+to the session of their main agent. What others have staged stays staged. A file is committed as it is in the worktree,
+also if only a part of it is staged. Exit codes: 0 committed; 1 nothing to commit,
 or refused, by git or because PATH is not of this session; 2 bad arguments, no git repository, or an unknown session.
 """
 

@@ -71,11 +71,11 @@ _NAMING: Final = ("claim", "release", "register")
 
 class HookCall(NamedTuple):
     """One call of the hook. `name`: the host's name of the event. `agent`: what tells the agents of a session apart,
-    empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
-    of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
-    the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
-    Targets. `prompt`: the first words of what the user wrote. `lasts`: a command of the shell may run on when the call
-    has ended. `patches`: it runs the program `patch`."""
+    empty for the main one. `paths`: absolute paths that are about to change; one that becomes a folder ends with a
+    slash. `called_name`: the agent name that a call of our own tools passes, and `claiming` the resources that it
+    claims. `folder`: where the agent works. `resumes`: the session continues after its end. `version`: of the host, if
+    it says so. `git`, `reports`, `problem`: as in Targets. `prompt`: the first words of what the user wrote.
+    `lasts`: a command of the shell may run on when the call has ended. `patches`: it runs the program `patch`."""
 
     event: Event
     name: str
@@ -191,7 +191,7 @@ def parse(given: object, event: str | None) -> HookCall | None:
         session=session,
         agent=agent,
         folder=folder,
-        paths=tuple(filter(_is_path, (os.path.abspath(os.path.join(folder, path)) for path in changed.paths))),
+        paths=tuple(filter(_is_path, (_absolute(os.path.join(folder, path)) for path in changed.paths))),
         git=changed.git,
         reports=changed.reports,
         problem=changed.problem,
@@ -329,6 +329,10 @@ def _first_words(text: str) -> str:
         return words
     cut = words[:MAX_PROMPT]
     return f"{cut[:-1].rpartition(' ')[0] or cut[:-1]}…"
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path) + "/" * (path.endswith("/") and path.strip("/") != "")
 
 
 def _is_path(path: str) -> bool:

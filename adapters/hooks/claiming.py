@@ -10,10 +10,11 @@ from typing import Any, Final
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import PLAIN, SHARED_SERVER, HookCall, add_context, ask_person, denial, warning
-from holdlog.adapters.hooks.command_guard import CommandGuard, find_settings, note_process
+from holdlog.adapters.hooks.command_guard import CommandGuard, note_process
 from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import uncommitted
+from holdlog.adapters.hooks.guard_files import describe_settings, find_settings
 from holdlog.adapters.hooks.holder import Check, Holder, HookAgent, allow
 from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now
@@ -24,7 +25,6 @@ from holdlog.adapters.hooks.texts import (
     describe_human,
     describe_losses,
     describe_session,
-    describe_settings,
     describe_stale,
     describe_unexamined,
     describe_waiting,
@@ -188,7 +188,7 @@ class HookWork:
                     return denial(call, " ".join(filter(None, [reason, lost, waiting])))
                 text = " ".join(filter(None, [*self._warnings, self._commands.news(), lost, waiting]))
                 if (settings := find_settings(call.paths)) is not None:
-                    question = describe_settings(os.path.relpath(settings, call.folder))
+                    question = describe_settings(settings, call.folder)
                     return ask_person(call, f"{question} {text}".rstrip())
                 return warning(call, text) if text else {}
             case "prompt" if call.client == "cursor":  # it adds nothing to the context: the next edit reports losses

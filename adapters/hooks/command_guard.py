@@ -1,10 +1,8 @@
 """What hooks do about the shell commands of an agent, with an open store: git commands over the work of others, and
 files of others that a command changed."""
 
-import os
-import re
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -30,11 +28,6 @@ from holdlog.domain.refusals import InvalidError
 
 MAX_ENDED: Final = 100
 """Agents of a session whose end is noted."""
-_SETTINGS: Final = re.compile(
-    r"/(?:\.claude(?:/settings[^/]*\.json)?|\.cursor(?:/hooks\.json)?|\.codex(?:/(?:hooks\.json|config\.toml))?"
-    r"|(?:\.opencode|\.config/opencode)(?:/plugins?(?:/holdlog\.js)?)?|\.git(?:/modules/.+)?(?:/hooks(?:/[^/]+)?)?)$"
-)
-"""The files that run hooks, and the folders that contain them."""
 
 
 class CommandGuard:
@@ -169,21 +162,3 @@ def note_process(notes: Notes, call: HookCall, name: str, host: HostProcess | No
             pass  # of a call that ends after its session, as after /clear
         case _:
             notes.ended = [it for it in notes.ended if it not in (name, ALL)]
-
-
-def find_settings(paths: Sequence[str]) -> str | None:
-    """The first of these absolute paths that is a file which runs the hooks of a host or of git, or contains one."""
-    homes = {os.path.realpath(os.path.expanduser("~"))}
-    named = {os.path.realpath(os.environ[it]) for it in ("CLAUDE_CONFIG_DIR", "CODEX_HOME") if os.environ.get(it)}
-    for path in paths:
-        for real in dict.fromkeys((path, os.path.realpath(path))):
-            found = _SETTINGS.search(real)
-            if found is not None and _is_project(real[: found.start()], homes):
-                return path
-            if os.path.dirname(real) in named and real.endswith((".json", "config.toml")):
-                return path
-    return None
-
-
-def _is_project(folder: str, homes: Collection[str]) -> bool:
-    return os.path.realpath(folder) in homes or os.path.lexists(os.path.join(folder, ".git"))

@@ -51,8 +51,10 @@ class GitCommand(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What a tool call does to files. `paths`: that it certainly changes, in their order. `git`, `reports`, `problem`:
-    as in ShellReading. `problem` is also set if an editing tool names no file."""
+    """What a tool call or a shell command does to files. `paths`: that it certainly changes, in their order; those of
+    a shell command are absolute, and a folder that it makes ends with a slash. `git`: its git commands, but for those
+    that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so they are
+    compared afterwards. `problem`: why it could not be read, in one line, also if an editing tool names no file."""
 
     paths: tuple[str, ...] = ()
     git: tuple[GitCommand, ...] = ()
@@ -126,7 +128,7 @@ def _shell(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
     if isinstance(command, str):
         from holdlog.adapters.hooks.shell import read_shell
 
-        return Targets(*read_shell(command, os.path.abspath(folder)))
+        return read_shell(command, os.path.abspath(folder))
     return Targets() if command is None else Targets(problem=f"the command of {_shown(tool)} cannot be read")
 
 

@@ -134,6 +134,9 @@ def split(
             part = parts.get(repository, other)
             parts[repository] = part._replace(git=(*part.git, command))
     others = [it for it in parts if it != own]
+    if own is not None and call.reports:
+        for repository in filter(None, map(repositories.find_around, _submodules_around(call.folder))):
+            parts[repository] = parts.get(repository, other)._replace(reports=True)
     if own is not None and call.event in _FOLLOWED:
         parts |= dict.fromkeys(_remembered(call, own), call)
     elif own is not None and others:
@@ -143,6 +146,13 @@ def split(
         if call.event == "pre-edit":
             _remember(call, own, others)
     return list(parts.items())
+
+
+def _submodules_around(folder: str) -> list[str]:
+    """The submodules of the worktree in which the agent works: most have none."""
+    from holdlog.adapters.hooks.inner import submodules_of, worktree_around
+
+    return submodules_of(worktree_around(folder))
 
 
 def _entries(root: str) -> list[str]:

@@ -6,9 +6,9 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.hooks.files import GitCommand, patched
+from holdlog.adapters.hooks.files import GitCommand, Targets, patched
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -97,28 +97,17 @@ _Stage = tuple["Node", tuple["Node", ...]]  # a command of a pipeline, and redir
 _Shell = Mapping[str, str | None]  # the variables of a shell, None if only it knows the value; its folder is PWD
 
 
-class ShellReading(NamedTuple):
-    """What a shell command does to files. `paths`: that it certainly changes, absolute. `git`: its git commands, but
-    for those that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so
-    they are compared afterwards. `problem`: why it could not be read, in one line."""
-
-    paths: tuple[str, ...] = ()
-    git: tuple[GitCommand, ...] = ()
-    reports: bool = False
-    problem: str = ""
-
-
 class _UnclearError(Exception):
     """Only a shell knows what this is."""
 
 
-def read_shell(command: str, folder: str) -> ShellReading:
+def read_shell(command: str, folder: str) -> Targets:
     """Read a shell command that runs in `folder`. A git command in a folder that only the shell knows counts as one in
     `folder`: there, a wrong denial is better than a loss without a word."""
     if len(command) > MAX_COMMAND:
-        return ShellReading(reports=True, problem=TOO_LONG)
+        return Targets(reports=True, problem=TOO_LONG)
     if _is_silent(command):
-        return ShellReading()
+        return Targets()
     reader, problem = _ShellReader(os.path.abspath(folder)), ""
     try:
         reader.read(command.replace(_MARK, "\0"))
@@ -126,7 +115,7 @@ def read_shell(command: str, folder: str) -> ShellReading:
         problem = UNPARSED
     except (_UnclearError, RecursionError):
         problem = TOO_COMPLEX
-    return ShellReading(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
+    return Targets(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
 
 
 def _is_silent(command: str) -> bool:
@@ -477,7 +466,7 @@ class _ShellReader:
         if path is None or self._is_possible or len(self.paths) == MAX_PATHS:
             self.reports |= word != ""
         else:
-            self.paths[path] = None
+            self.paths[path + "/" * (path in self._made)] = None
 
     def _is_folder(self, path: str | None) -> bool:
         return path is not None and (path in self._made or os.path.isdir(path))
@@ -517,6 +506,10 @@ class _ShellReader:
 
     def _find(self, program: str, words: _Words) -> None:
         self.reports |= _has(words, "-delete", "-fprint", "-fls", "-execdir", "-okdir")
+        folders = [*itertools.takewhile(lambda it: it is None or it[:1] not in ("-", "(", "!"), words)]
+        if list(words[len(folders) :]) in (["-delete"], ["-type", "f", "-delete"]):
+            for word in folders or ["."]:
+                self._write(word)
         for index, word in enumerate(words):
             if word in ("-exec", "-execdir", "-ok", "-okdir"):
                 end = next((at for at, it in enumerate(words) if at > index and it in (";", "+")), len(words))
@@ -594,8 +587,10 @@ class _ShellReader:
             target = os.path.join(goal, name) if is_folder and name and goal is not None else goal
             if program == "mv":
                 self._write(source)
-            may_merge = program == "cp" and (source is None or self._is_folder(self._path(source)))
+            is_tree = program != "ln" and self._is_folder(self._path(source))
+            may_merge = program == "cp" and (source is None or is_tree)
             is_unknown = (is_folder and not name) or (may_merge and self._is_folder(self._path(target)))
+            self._made |= {self._path(target) or ""} if is_tree else set()
             self._write(target if not is_unknown else None)  # what changes depends on the files that are there
 
     def _sed(self, program: str, words: _Words) -> None:

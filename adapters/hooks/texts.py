@@ -151,11 +151,6 @@ def describe_news(engine: Engine, news: Sequence[News]) -> str:
     return f"holdlog: {'; '.join(texts)}." if texts else ""
 
 
-def describe_settings(name: str) -> str:
-    """That a file runs hooks. `name`: its path as the agent knows it."""
-    return f"holdlog: {shorten(name)} runs the hooks that guard files, so a person must agree to this change."
-
-
 def describe_session(
     agent: HookAgent, is_start: bool, losses: Sequence[Lost], failures: Sequence[str], notice: str | None
 ) -> str:

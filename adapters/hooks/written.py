@@ -10,7 +10,7 @@ from typing import Final
 
 from holdlog.adapters.hooks.calls import HookCall
 from holdlog.adapters.hooks.dirty import dirty_worktree
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.guarding import actions_of
 
 MAX_WRITTEN: Final = 100
