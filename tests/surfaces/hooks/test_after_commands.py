@@ -179,6 +179,17 @@ def test_committed_file_is_not_reported_when_a_script_commits_again(sides: Termi
     assert sides.run("s-2", "bash run.sh") == {}
 
 
+def test_clean_file_that_a_script_changes_and_commits_is_only_changed(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.git("commit", "-qam", "a person")
+    sides.git("pack-refs", "--all")
+    sides.write("run.sh", f"echo > src/a.py\n{SCRIPT}")
+    text = text_of(sides.run("s-2", "bash run.sh"))
+    assert "src/a.py (held by claude-" in text
+    assert "changed while" in text
+    assert "commit" not in text
+
+
 def test_script_that_commits_while_nobody_else_works_is_silent(sides: Terminals) -> None:
     sides.edit("s-2", "src/a.py", "x = 2\n")
     sides.write("run.sh", SCRIPT)
@@ -191,7 +202,7 @@ def let_leases_end(sides: Terminals) -> None:
         connection.execute("UPDATE leases SET deadline = 1, present_until = 0")
 
 
-@pytest.mark.parametrize("name", ["src/a.py", "src/new.py", "src/caf\xe9 50%.py"])
+@pytest.mark.parametrize("name", ["src/a.py", "src/new.py", "src/caf\xe9%20y.py"])
 @pytest.mark.parametrize(
     "command",
     ["find src -name '*.py' -delete", 'ls -d src/* | while read -r f; do rm "$f"; done'],
