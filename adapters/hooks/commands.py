@@ -19,7 +19,7 @@ from holdlog.adapters.hooks.dirty import GitFailedError, committed, worktree_at
 from holdlog.adapters.hooks.git import GitAction, stash_entries
 from holdlog.adapters.hooks.guarding import INDEXING, Source, actions_of, read_stash
 from holdlog.adapters.hooks.heads import head_of, taken_in, with_copy, worktrees_of
-from holdlog.adapters.hooks.notes import BeforeCommand, Head, HookFiles, Notes, WatchedFile
+from holdlog.adapters.hooks.notes import BeforeCommand, HookFiles, Notes, WatchedFile, WorktreeHead
 from holdlog.adapters.hooks.session import name_of
 from holdlog.adapters.hooks.written import writes_files
 from holdlog.adapters.operating_system.location import GitFolders, avoided_folders, project_root, start_folder
@@ -74,7 +74,7 @@ def before_command(call: HookCall, source: Source, session: str) -> bool:
     return True
 
 
-def _copied(head: Head, git: GitFolders, files: HookFiles, session: str) -> Head:
+def _copied(head: WorktreeHead, git: GitFolders, files: HookFiles, session: str) -> WorktreeHead:
     return with_copy(head, git, files, f"{session}.{time.time_ns()}.index")
 
 
@@ -149,7 +149,7 @@ def _remove_copies(before: BeforeCommand, files: HookFiles) -> None:
             files.remove(head.copy)
 
 
-def _kept(git: GitFolders, former: Head, files: HookFiles) -> Head:
+def _kept(git: GitFolders, former: WorktreeHead, files: HookFiles) -> WorktreeHead:
     """The head as it is, with a current copy of the index if there was one."""
     head = head_of(git)
     if head.stamp == former.stamp or not former.copy:
@@ -170,7 +170,7 @@ def _differences(before: BeforeCommand, files: HookFiles, session: str) -> list[
     return [it for it in found if it.path not in clean]
 
 
-def _committed(heads: Mapping[str, Head], files: Mapping[str, WatchedFile]) -> set[str]:
+def _committed(heads: Mapping[str, WorktreeHead], files: Mapping[str, WatchedFile]) -> set[str]:
     """Those of the files whose last change was committed, with these heads of worktrees. Raises GitFailedError."""
     by_root = dict[str, dict[str, tuple[float, str | None]]]()
     for path, file in files.items():

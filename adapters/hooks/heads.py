@@ -12,7 +12,7 @@ from typing import Final
 
 from holdlog.adapters.hooks.digests import MISSING, stamp_of
 from holdlog.adapters.hooks.dirty import ask_git, commits_since, sha256_in
-from holdlog.adapters.hooks.notes import BeforeCommand, Head, HookFiles, WatchedFile
+from holdlog.adapters.hooks.notes import BeforeCommand, HookFiles, WatchedFile, WorktreeHead
 from holdlog.adapters.operating_system.location import GitFolders, LocationError, find_git
 
 MAX_INDEX: Final = 64 * 1024 * 1024
@@ -33,12 +33,12 @@ def worktrees_of(folders: Collection[str]) -> dict[str, GitFolders]:
     return found
 
 
-def head_of(git: GitFolders) -> Head:
+def head_of(git: GitFolders) -> WorktreeHead:
     """HEAD and index as they are, without a copy."""
-    return Head(_commit_of(git), stamp_of(os.path.join(git.git_folder, "index")))
+    return WorktreeHead(_commit_of(git), stamp_of(os.path.join(git.git_folder, "index")))
 
 
-def with_copy(head: Head, git: GitFolders, files: HookFiles, name: str) -> Head:
+def with_copy(head: WorktreeHead, git: GitFolders, files: HookFiles, name: str) -> WorktreeHead:
     """The head with a copy of the index under a name; without one if it is too large. Raises OSError."""
     try:
         with open(os.path.join(git.git_folder, "index"), "rb") as file:
@@ -100,7 +100,7 @@ def taken_in(before: BeforeCommand, files: HookFiles, session: str) -> dict[str,
     return found
 
 
-def _was_dirty(root: str, head: Head, path: str, watched: Mapping[str, WatchedFile]) -> bool:
+def _was_dirty(root: str, head: WorktreeHead, path: str, watched: Mapping[str, WatchedFile]) -> bool:
     """Whether a file differed from the commit HEAD before the command."""
     return path in watched and (sha256_in(root, head.commit, path) or MISSING) != watched[path].digest
 

@@ -75,7 +75,7 @@ class WatchedFile(NamedTuple):
     sha256: str = ""
 
 
-class Head(NamedTuple):
+class WorktreeHead(NamedTuple):
     """HEAD and index of a worktree. `commit`: empty if there is none, or if only git knows. `stamp`: of the index;
     `copy`: the name of a copy of it among the files of hooks, empty if there is none."""
 
@@ -94,7 +94,7 @@ class BeforeCommand(NamedTuple):
     at: int
     files: dict[str, WatchedFile]
     stashes: dict[str, list[str]]
-    heads: dict[str, Head]
+    heads: dict[str, WorktreeHead]
     lasts: bool = False
     latest: int = 0
 
@@ -401,7 +401,7 @@ def _before_of(
     """What was found before a command, as it was noted. Raises ValueError, TypeError, AttributeError."""
     watched = {path: _watched_of(*file) for path, file in files.items()}
     commits = {folder: list(map(str, it)) for folder, it in stashes.items()}
-    found = {root: Head(*map(str, head)) for root, head in heads.items()}
+    found = {root: WorktreeHead(*map(str, head)) for root, head in heads.items()}
     return BeforeCommand(int(running), int(at), watched, commits, found, bool(lasts), int(latest))
 
 

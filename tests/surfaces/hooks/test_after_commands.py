@@ -96,7 +96,7 @@ def test_file_that_an_uncertain_command_stages_is_reported_to_both(sides: Termin
     assert sides.run("s-2", "git status; make || true") == {}
 
 
-def test_what_its_holder_staged_before_is_not_that_of_a_command(sides: Terminals) -> None:
+def test_file_that_its_holder_staged_before_a_command_is_not_reported(sides: Terminals) -> None:
     sides.edit("s-1", "src/a.py", "x = 2\n")
     sides.git("add", "src/a.py")
     sides.write("run.sh", "touch own.py src/b.py; git status; git add own.py run.sh; git commit -qm x -- own.py")
@@ -179,6 +179,17 @@ def test_committed_file_is_not_reported_when_a_script_commits_again(sides: Termi
     assert sides.run("s-2", "bash run.sh") == {}
 
 
+def test_clean_file_that_a_script_changes_and_commits_is_only_changed(sides: Terminals) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.git("commit", "-qam", "a person")
+    sides.git("pack-refs", "--all")
+    sides.write("run.sh", f"echo > src/a.py\n{SCRIPT}")
+    text = text_of(sides.run("s-2", "bash run.sh"))
+    assert "src/a.py (held by claude-" in text
+    assert "changed while" in text
+    assert "commit" not in text
+
+
 def test_script_that_commits_while_nobody_else_works_is_silent(sides: Terminals) -> None:
     sides.edit("s-2", "src/a.py", "x = 2\n")
     sides.write("run.sh", SCRIPT)
@@ -191,7 +202,7 @@ def let_leases_end(sides: Terminals) -> None:
         connection.execute("UPDATE leases SET deadline = 1, present_until = 0")
 
 
-@pytest.mark.parametrize("name", ["src/a.py", "src/new.py", "src/caf\xe9 50%.py"])
+@pytest.mark.parametrize("name", ["src/a.py", "src/new.py", "src/caf\xe9%20y.py"])
 @pytest.mark.parametrize(
     "command",
     ["find src -name '*.py' -delete", 'ls -d src/* | while read -r f; do rm "$f"; done'],
@@ -224,7 +235,7 @@ def test_last_change_of_an_ended_session_is_not_watched(sides: Terminals) -> Non
     assert sides.run("s-2", "find src -name a.py -delete") == {}
 
 
-def test_what_got_into_a_commit_after_the_lease_is_reported(sides: Terminals) -> None:
+def test_last_change_that_got_into_a_commit_after_its_lease_is_reported(sides: Terminals) -> None:
     sides.edit("s-1", "src/a.py", "x = 2\n")
     let_leases_end(sides)
     sides.write("run.sh", SCRIPT)
@@ -240,7 +251,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("tool", EDITS)
-def test_edit_over_the_last_change_of_another_session_tells_both(sides: Terminals, tool: str) -> None:
+def test_edit_over_the_last_change_of_another_session_informs_both(sides: Terminals, tool: str) -> None:
     sides.edit("s-1", "src/a.py", "x = 2\n")
     let_leases_end(sides)
     call = {"tool_name": tool, "tool_input": EDITS[tool]}
@@ -333,7 +344,7 @@ def test_command_in_the_foreground_is_compared_once(sides: Terminals) -> None:
     assert news(sides) == ""
 
 
-def test_change_that_the_holders_hook_records_is_not_that_of_a_command_in_the_background(sides: Terminals) -> None:
+def test_recorded_change_is_not_that_of_a_command_in_the_background(sides: Terminals) -> None:
     start(sides, "make &")
     sides.edit("s-1", "src/a.py", "x = 3\n")
     sides.hook("s-2", "Stop")
@@ -368,7 +379,7 @@ WRITING = [
 
 
 @pytest.mark.parametrize("command", WRITING)
-def test_what_such_a_command_wrote_is_the_work_of_its_agent(sides: Terminals, command: str) -> None:
+def test_file_that_git_apply_and_the_like_write_belongs_to_their_agent(sides: Terminals, command: str) -> None:
     prepare(sides)
     sides.write("own.py", "x = 3\n")
     os.utime(sides.root / "own.py", (1, 1))
@@ -383,7 +394,7 @@ def test_what_such_a_command_wrote_is_the_work_of_its_agent(sides: Terminals, co
     assert [it.by_command for it in changes] == [True]
 
 
-def test_what_another_session_wrote_meanwhile_stays_its_work(sides: Terminals) -> None:
+def test_file_that_another_session_writes_during_git_apply_stays_its_work(sides: Terminals) -> None:
     prepare(sides)
     assert sides.bash("s-2", "git apply .git/p") == {}
     sides.edit("s-1", "src/a.py", "x = 2\n")
@@ -394,7 +405,7 @@ def test_what_another_session_wrote_meanwhile_stays_its_work(sides: Terminals) -
     assert "src/b.py (claude-450222" in reason
 
 
-def test_what_other_commands_wrote_belongs_to_nobody(sides: Terminals) -> None:
+def test_file_that_a_script_writes_belongs_to_nobody(sides: Terminals) -> None:
     sides.write("run.sh", "echo > src/b.py\n")
     sides.run("s-2", "git stash list; git diff; bash run.sh")
     assert sides.denied("s-3", "git reset --hard") == ""
