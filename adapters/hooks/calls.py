@@ -65,6 +65,8 @@ _SHELL_EVENTS: Final = frozenset({"beforeShellExecution", "afterShellExecution"}
 """Events of Cursor that name no tool."""
 _FOREIGN: Final = frozenset({"hookEventName", "sessionId", "toolName", "toolArgs"})
 """Fields of VS Code and Copilot, which run the hooks of Claude Code, too."""
+_SOURCES: Final = ("source", "old_path", "oldPath")
+"""Arguments of tools that move a file or a folder."""
 _NAMING: Final = ("claim", "release", "register")
 """Ends of the names of our tools whose argument `agent` is the caller; in others it is a filter."""
 
@@ -180,6 +182,8 @@ def parse(given: object, event: str | None) -> HookCall | None:
         changed = targets(tool, tool_input, folder)
     else:
         changed = Targets(tuple(named_path(tool_input) if tool or name else _plain_paths(tool_input)))
+    if os.path.isdir(os.path.join(folder, _text(tool_input, *_SOURCES))) and _text(tool_input, *_SOURCES):
+        changed = changed._replace(paths=tuple(f"{it}/" for it in changed.paths))
     if len(changed.paths) > MAX_PATHS:
         if found != "pre-edit":
             raise BadInputError(f"at most {MAX_PATHS} files in one call")

@@ -253,7 +253,7 @@ class _Examined:
         if action.tree:
             works += self._overwritten(self._works([it for it in dirty if it not in files]))
         guards = guard_files(self._worktree, files) if action.effect == "discards" else []
-        paths = {*(it.path for it in works), *(it.path for it in guards)}
+        paths = {it.path for it in works} | {it.path for it in guards}
         own = list[str]()
         for file in files:
             if file.path in paths:

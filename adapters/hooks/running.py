@@ -250,7 +250,7 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             if hands_over or notes.denied:
                 return False
             is_known = _holds_all(call, notes, leases, session) and all(map(reads.is_current, paths))
-            return is_known and not _asks_person(call)
+            return is_known and not _needs_person(call)
         case "post-edit":
             return not notes.denied and all(map(reads.has_current, paths))
         case "prompt":
@@ -263,7 +263,7 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             return False
 
 
-def _asks_person(call: HookCall) -> bool:
+def _needs_person(call: HookCall) -> bool:
     """Whether a person decides about a call, each time."""
     if _HOMES.isdisjoint(os.environ) and not any("/." in it for it in (*call.paths, *call.real_paths)):
         return False

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_COMMAND: Final = 1_000_000  # characters of a shell command that is read
-MAX_CODE: Final = 20_000  # characters without here-documents: the parser is slow on some broken input
+MAX_TEXT: Final = 20_000  # characters without here-documents: the parser is slow on some broken input
+MAX_CODE: Final = 10_000  # of these, without quoted texts
 MAX_STEPS: Final = 50_000  # nodes of the syntax tree that are read, those of a loop each time; a glob counts 100
 MAX_WORDS: Final = 500  # words that a glob results in
 MAX_PATHS: Final = 1_000
@@ -120,7 +121,7 @@ def read_shell(command: str, folder: str) -> Targets:
 
 def _is_silent(command: str) -> bool:
     """Whether no program of the command changes files, as seen without a parser."""
-    if len(command) > MAX_CODE:
+    if len(command) > MAX_TEXT:
         return False
     text = re.sub(_SIMPLE_QUOTES, "Q", command) if "'" in command or '"' in command else command
     text = re.sub(_TO_NOWHERE, " ", text) if ">" in text else text
@@ -309,7 +310,7 @@ class _ShellReader:
         from tree_sitter import Language, Parser
 
         code = _take_texts(command, self._texts)
-        if len(code) > MAX_CODE or "\0" in command:
+        if len(code) > MAX_TEXT or len(_SIMPLE_QUOTES.sub("", code)) > MAX_CODE or "\0" in command:
             raise _UnclearError
         parser = Parser(Language(tree_sitter_bash.language()))
         self._sequence([parser.parse(code.encode(errors="backslashreplace")).root_node])

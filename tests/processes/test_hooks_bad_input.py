@@ -255,7 +255,7 @@ def lock(repository: Path, is_exclusive: bool) -> sqlite3.Connection:
 
 
 @pytest.mark.parametrize("is_exclusive", [False, True])
-def test_hook_that_waits_for_a_locked_store_ends_and_tells_the_agent(repository: Path, is_exclusive: bool) -> None:
+def test_hook_that_waits_for_a_locked_store_ends_and_warns_the_agent(repository: Path, is_exclusive: bool) -> None:
     connection = lock(repository, is_exclusive)
     started = time.monotonic()
     done = run_hook(repository, A_FILE)

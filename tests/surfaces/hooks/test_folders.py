@@ -59,3 +59,12 @@ def test_copied_file_is_claimed_as_a_file(sides: Terminals) -> None:
     sides.run("s-1", "cp own.py copy.py && mkdir x && mv own.py x/")
     assert "copy.py is held by" in sides.denied("s-2", "rm copy.py")
     assert "x/own.py is held by" in sides.denied("s-2", "rm x/own.py")
+
+
+def test_folder_that_a_tool_moves_is_claimed_as_a_folder(sides: Terminals) -> None:
+    given = {"source": str(sides.root / "src"), "destination": str(sides.root / "lib2")}
+    tool = {"tool_name": "mcp__filesystem__move_file", "tool_input": given}
+    assert sides.hook("s-1", "PreToolUse", **tool) == {}
+    (sides.root / "src").rename(sides.root / "lib2")
+    sides.hook("s-1", "PostToolUse", **tool)
+    assert "lib2/" in sides.denied("s-2", "rm lib2/a.py")

@@ -67,7 +67,7 @@ def test_git_that_hangs_is_asked_once_and_the_rest_is_guarded(
 
 
 @pytest.mark.parametrize("second", ["git -C other stash", "git -C other checkout topic", "git -C other restore a.py"])
-def test_what_is_denied_stays_denied_if_git_fails_for_another_command(
+def test_denial_of_one_command_remains_if_git_fails_for_the_next(
     sides: Terminals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
 ) -> None:
     sides.edit("s-1", "src/a.py", "x = 2\n")
