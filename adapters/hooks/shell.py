@@ -310,7 +310,7 @@ class _ShellReader:
         from tree_sitter import Language, Parser
 
         code = _take_texts(command, self._texts)
-        if len(code) > MAX_TEXT or len(_SIMPLE_QUOTES.sub("", code)) > MAX_CODE or "\0" in command:
+        if len(code) > MAX_TEXT or len(re.sub(_SIMPLE_QUOTES, "", code)) > MAX_CODE or "\0" in command:
             raise _UnclearError
         parser = Parser(Language(tree_sitter_bash.language()))
         self._sequence([parser.parse(code.encode(errors="backslashreplace")).root_node])
