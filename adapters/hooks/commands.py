@@ -299,5 +299,12 @@ def _files_of(resource: str, roots: dict[str, str]) -> Iterator[str]:
 
 
 def _decoded(name: str) -> str:
-    """The path that a name means, unless a digest replaces a part of it (domain/claims/file_name.py)."""
-    return os.fsdecode(unquote_to_bytes(os.fsencode(name))) if "%" in name else name
+    """The path that a name means, unless a digest replaces a part of it."""
+    if "%" not in name:
+        return name
+    from holdlog.domain.claims.file_name import encode_path  # only few names need it
+
+    path = os.fsdecode(unquote_to_bytes(os.fsencode(name)))
+    with suppress(ValueError):
+        return path if encode_path(path) == name else name
+    return name
