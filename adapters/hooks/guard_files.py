@@ -49,8 +49,9 @@ def describe_settings(path: str, folder: str) -> str:
     """That a person must agree to a change of such a file. `folder`: where the agent works."""
     from holdlog.adapters.hooks.git import shorten
 
-    is_data = _SETTINGS.search(os.path.realpath(path)) is None and "/.git" in path
-    what = "belongs to the data of git and holdlog" if is_data else "runs the hooks that guard files"
+    real = os.path.realpath(path)
+    runs = _SETTINGS.search(real) is not None or real.endswith((".json", "config.toml"))
+    what = "runs the hooks that guard files" if runs else "belongs to the data of git and holdlog"
     return f"holdlog: {shorten(os.path.relpath(path, folder))} {what}, so a person must agree to this change."
 
 

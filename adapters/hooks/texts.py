@@ -22,7 +22,7 @@ from holdlog.domain.times import utc
 WAIT: Final = 50
 """Seconds that the suggested call waits."""
 
-_HAPPENED: Final = {
+_CHANGES: Final = {
     "changed": ("changed", ""),
     "committed": ("got into a commit", ": unfinished work of others, so do not push it"),
     "staged": ("got into the index", " (take it out: git restore --staged FILE)"),
@@ -115,7 +115,7 @@ def describe_stale(engine: Engine, resource: str, change: FileChange | None, nam
 def describe_differences(engine: Engine, differences: Sequence[Difference]) -> str:
     """What happened to files of others while a command ran."""
     texts = []
-    for verb, (happened, remedy) in _HAPPENED.items():
+    for verb, (change, remedy) in _CHANGES.items():
         files = [it.file for it in differences if it.verb == verb]
         names = [
             f"{shorten(engine.requests.rules.spell(it.resource))}"
@@ -123,7 +123,7 @@ def describe_differences(engine: Engine, differences: Sequence[Difference]) -> s
             for it in files
         ]
         if names:
-            texts.append(f"{_listed(names)} {happened} while your command ran{remedy}")
+            texts.append(f"{_listed(names)} {change} while your command ran{remedy}")
     return f"holdlog: {'; '.join(texts)}. The holder is informed; do not change it again." if texts else ""
 
 
