@@ -219,6 +219,10 @@ def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer |
             output = ask(store, server, call)
             if output is not None:
                 return output
+    return _perform_alone(call, store, files, server)
+
+
+def _perform_alone(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
     from holdlog.adapters.hooks.opening import perform_alone
 
     def describe_failure(error: BaseException) -> dict[str, Any]:
