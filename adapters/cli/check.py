@@ -145,14 +145,14 @@ def _show(result: "Checked", options: argparse.Namespace) -> None:
     for human in result.human or ():
         print_note(printable(_human_line(human, options.staged), kept=""))
     for file in result.files:
-        print(f"holdlog: {printable(_line(file, options.staged), kept='')}", file=sys.stderr)
+        print(f"holdlog: {printable(_line(file, options), kept='')}", file=sys.stderr)
     if any(it.why_not == "unknown_caller" for it in result.files):
         print_note("nothing was blocked, because it is not known who you are: set HOLDLOG_AGENT, or pass --agent NAME")
     if not options.staged and not (result.files or result.human or result.warnings):
         print(f"ok: no other session holds {'this' if result.checked == 1 else f'any of these {result.checked}'}")
 
 
-def _line(file: "CheckedFile", staged: bool) -> str:
+def _line(file: "CheckedFile", options: argparse.Namespace) -> str:
     """Format a file: who holds it, since when, and what to do."""
     from holdlog.adapters.api.authors import author
     from holdlog.adapters.cli.texts import marked, since
@@ -161,8 +161,9 @@ def _line(file: "CheckedFile", staged: bool) -> str:
     covered = f", who claimed {marked(file.covered_by)}" if file.covered_by else ""
     held = f"{file.path}: held by {holder}{covered}, {since(file.claimed_at, file.held_for_seconds)}"
     if file.blocks:
-        leave_out = f", or {_leave_out(file.path)}" if staged else ""
-        return f"{held}; wait: holdlog wait {shlex.quote(file.resource)}{leave_out}"
+        leave_out = f", or {_leave_out(file.path)}" if options.staged else ""
+        agent = f" --agent {shlex.quote(options.agent)}" if options.agent is not None else ""
+        return f"{held}; queue for it: holdlog claim {shlex.quote(file.resource)}{agent} --wait 50{leave_out}"
     why_not = {
         "unknown_caller": "",
         "session_ended": ", in a session that has ended",

@@ -4,6 +4,8 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -15,6 +17,7 @@ from holdlog.domain.refusals import InvalidError
 if TYPE_CHECKING:
     from holdlog.adapters.cli.own_files import SortedFiles
     from holdlog.adapters.hooks.dirty import DirtyWorktree
+    from holdlog.adapters.hooks.notes import HookFiles
     from holdlog.adapters.hooks.works import FileWork
 
 MAX_LISTED: Final = 10
@@ -27,7 +30,8 @@ examples:
   holdlog commit -m "half done" --agent claude-447103 from a terminal: the files of that agent
 
 A file belongs to the session that holds it, or else to the one whose hooks recorded its last change; sub-agents belong
-to the session of their main agent. What others have staged stays staged. Exit codes: 0 committed; 1 nothing to commit,
+to the session of their main agent. What others have staged stays staged. A file is committed as it is in the worktree,
+also if only a part of it is staged. Exit codes: 0 committed; 1 nothing to commit,
 or refused, by git or because PATH is not of this session; 2 bad arguments, no git repository, or an unknown session.
 """
 
@@ -81,6 +85,8 @@ def _run(options: argparse.Namespace) -> int:
         if not chosen.paths:
             raise _Refusal(_nothing(chosen))
         done = GitCommit("", "", "") if options.dry_run else commit_only(worktree, chosen.paths, options.message)
+        if done.id:
+            chosen.note(done.id)
     except (_Refusal, CommitFailedError, GitFailedError) as error:
         sys.stderr.write(getattr(error, "output", ""))
         if options.json:
@@ -100,11 +106,21 @@ def _run(options: argparse.Namespace) -> int:
 
 
 class _Chosen(NamedTuple):
-    """What is committed. `paths`: absolute; `found`: all dirty files of the worktree. `folder`: where the user is."""
+    """What is committed. `paths`: absolute; `found`: all dirty files of the worktree. `folder`: where the user is.
+    `files`: of the hooks; `sessions`: whose files are committed."""
 
     paths: list[str]
     found: "SortedFiles"
     folder: str
+    files: "HookFiles"
+    sessions: Collection[str]
+
+    def note(self, commit: str) -> None:
+        """Note who made a commit, so that no command of others that runs now counts as its author."""
+        for session in self.sessions:
+            if self.files.age_of(session) < float("inf"):
+                with suppress(OSError), self.files.change(session) as notes:
+                    notes.note_commits([commit])
 
     def name(self, path: str) -> str:
         return os.path.relpath(path, self.folder)
@@ -139,9 +155,10 @@ def _choose(options: argparse.Namespace) -> "tuple[DirtyWorktree, _Chosen]":
     require_store(location)
     with open_engine(options, location) as engine:
         files = HookFiles(location)
-        found = sort_files(engine, files, party_of_command(engine, files, options.agent, options.session), worktree)
+        party = party_of_command(engine, files, options.agent, options.session)
+        found = sort_files(engine, files, party, worktree)
     folder = os.path.realpath(folder)
-    chosen = _Chosen(found.own, found, folder)
+    chosen = _Chosen(found.own, found, folder, files, party.sessions)
     paths = map(os.path.abspath, options.paths)
     named = [os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in paths]
     for path in named:

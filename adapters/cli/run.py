@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -270,6 +269,6 @@ def _refusal(engine: "Engine", refusal: HoldlogError, waited: float) -> str:
     holder = author(marked(found.held_by), found.held_by_principal)
     begin = since(found.claimed_at, found.held_for_seconds)
     until = f"for another {duration(found.expires_in_seconds)} unless renewed"
-    todo = f"run it again later, or wait: holdlog wait {shlex.quote(found.resource)}" if waited else "add --wait 600"
+    todo = "run it again later, or queue for longer: --wait 3600" if waited else "to queue for it, add --wait 600"
     after = f" after {duration(waited)}" if waited else ""
     return f"{marked(found.resource)} is held by {holder}{after}, {begin}, {until}; nothing was run; {todo}"

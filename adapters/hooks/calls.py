@@ -6,13 +6,11 @@ Standard library only and quick to import: the hook's fast path uses it. Formats
 
 import json
 import os
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
-from holdlog.adapters.hooks.files import Targets, local_path, named_path, targets
-
-if TYPE_CHECKING:
-    from holdlog.adapters.hooks.git import GitCommand  # which only shell commands need
+from holdlog.adapters.hooks.files import GitCommand, Targets, local_path, named_path, targets
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
 Client = Literal["claude", "codex", "cursor", "opencode", "vscode", "agent"]
@@ -32,6 +30,14 @@ MAX_PROMPT: Final = 40
 MAX_PATHS: Final = 1_000
 """Paths of one call."""
 
+_IN_BACKGROUND: Final = ("run_in_background", "isBackground", "is_background")
+"""Arguments of the shells of Claude Code, VS Code and Cursor."""
+_LASTING: Final = (
+    r"(?<![&<>|\\])&(?![&>])|\b(?:nohup|setsid|tmux|screen|disown|coproc|daemonize|systemd-run|start-stop-daemon|pm2"
+    r"|at (?:now|\d))\b"
+)
+"""Seems to start a process that its shell does not wait for: wherever it is, because a wrong guess costs little."""
+_PATCH: Final = r"(?:^|[;&|({`\n]|\b(?:then|do|sudo))\s*patch\s"
 _MAX_EXAMINED: Final = 10 * MAX_PROMPT
 _EVENT_OF: Final[Mapping[str, Event]] = {
     "pretooluse": "pre-edit",
@@ -59,16 +65,19 @@ _SHELL_EVENTS: Final = frozenset({"beforeShellExecution", "afterShellExecution"}
 """Events of Cursor that name no tool."""
 _FOREIGN: Final = frozenset({"hookEventName", "sessionId", "toolName", "toolArgs"})
 """Fields of VS Code and Copilot, which run the hooks of Claude Code, too."""
+_SOURCES: Final = ("source", "old_path", "oldPath")
+"""Arguments of tools that move a file or a folder."""
 _NAMING: Final = ("claim", "release", "register")
 """Ends of the names of our tools whose argument `agent` is the caller; in others it is a filter."""
 
 
 class HookCall(NamedTuple):
     """One call of the hook. `name`: the host's name of the event. `agent`: what tells the agents of a session apart,
-    empty for the main one. `paths`: absolute paths that are about to change. `called_name`: the agent name that a call
-    of our own tools passes, and `claiming` the resources that it claims. `folder`: where the agent works. `resumes`:
-    the session continues after its end. `version`: of the host, if it says so. `git`, `reports`, `problem`: as in
-    Targets. `prompt`: the first words of what the user wrote."""
+    empty for the main one. `paths`: absolute paths that are about to change; one that becomes a folder ends with a
+    slash. `called_name`: the agent name that a call of our own tools passes, and `claiming` the resources that it
+    claims. `folder`: where the agent works. `resumes`: the session continues after its end. `version`: of the host, if
+    it says so. `git`, `reports`, `problem`: as in Targets. `prompt`: the first words of what the user wrote.
+    `lasts`: a command of the shell may run on when the call has ended. `patches`: it runs the program `patch`."""
 
     event: Event
     name: str
@@ -81,10 +90,12 @@ class HookCall(NamedTuple):
     resumes: bool = False
     version: str = ""
     claiming: tuple[str, ...] = ()
-    git: "tuple[GitCommand, ...]" = ()
+    git: tuple[GitCommand, ...] = ()
     reports: bool = False
     problem: str = ""
     prompt: str = ""
+    lasts: bool = False
+    patches: bool = False
 
     @property
     def real_paths(self) -> list[str]:
@@ -171,6 +182,8 @@ def parse(given: object, event: str | None) -> HookCall | None:
         changed = targets(tool, tool_input, folder)
     else:
         changed = Targets(tuple(named_path(tool_input) if tool or name else _plain_paths(tool_input)))
+    if os.path.isdir(os.path.join(folder, _text(tool_input, *_SOURCES))) and _text(tool_input, *_SOURCES):
+        changed = changed._replace(paths=tuple(f"{it}/" for it in changed.paths))
     if len(changed.paths) > MAX_PATHS:
         if found != "pre-edit":
             raise BadInputError(f"at most {MAX_PATHS} files in one call")
@@ -182,10 +195,12 @@ def parse(given: object, event: str | None) -> HookCall | None:
         session=session,
         agent=agent,
         folder=folder,
-        paths=tuple(filter(_is_path, (os.path.abspath(os.path.join(folder, path)) for path in changed.paths))),
+        paths=tuple(filter(_is_path, (_absolute(os.path.join(folder, path)) for path in changed.paths))),
         git=changed.git,
         reports=changed.reports,
         problem=changed.problem,
+        lasts=(changed.reports or changed.git != ()) and _lasts(tool_input),
+        patches=changed.reports and bool(re.search(_PATCH, _command_of(tool_input))),
         called_name=called if isinstance(called, str) else None,
         version=_text(given, "cursor_version")[:LONGEST_VERSION],
         claiming=_claimed(tool_input) if isinstance(called, str) and tool.endswith("claim") else (),
@@ -301,6 +316,16 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
     return str(found).replace("\0", "?").encode(errors="replace").decode()
 
 
+def _lasts(given: Mapping[str, Any]) -> bool:
+    """Whether a shell command may run on in the background."""
+    return any(given.get(it) is True for it in _IN_BACKGROUND) or bool(re.search(_LASTING, _command_of(given)))
+
+
+def _command_of(given: Mapping[str, Any]) -> str:
+    command = given.get("command") or given.get("cmd") or ""
+    return " ".join(_texts(command)) if isinstance(command, list) else str(command)
+
+
 def _first_words(text: str) -> str:
     """The first words in one line of visible characters, at most `MAX_PROMPT` of them."""
     words = "".join(it for it in " ".join(text[:_MAX_EXAMINED].split()) if it.isprintable())
@@ -308,6 +333,10 @@ def _first_words(text: str) -> str:
         return words
     cut = words[:MAX_PROMPT]
     return f"{cut[:-1].rpartition(' ')[0] or cut[:-1]}…"
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path) + "/" * (path.endswith("/") and path.strip("/") != "")
 
 
 def _is_path(path: str) -> bool:

@@ -10,10 +10,11 @@ from typing import Any, Final
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.hooks.binding import BoundServer
 from holdlog.adapters.hooks.calls import PLAIN, SHARED_SERVER, HookCall, add_context, ask_person, denial, warning
-from holdlog.adapters.hooks.command_guard import CommandGuard, find_settings, note_process
+from holdlog.adapters.hooks.command_guard import CommandGuard, note_process
 from holdlog.adapters.hooks.denials import Denials
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import uncommitted
+from holdlog.adapters.hooks.guard_files import describe_settings, find_settings
 from holdlog.adapters.hooks.holder import Check, Holder, HookAgent, allow
 from holdlog.adapters.hooks.notes import MAX_SESSIONS, HookClaim, HookFiles, Notes
 from holdlog.adapters.hooks.reads import Reads, read_now
@@ -24,7 +25,6 @@ from holdlog.adapters.hooks.texts import (
     describe_human,
     describe_losses,
     describe_session,
-    describe_settings,
     describe_stale,
     describe_unexamined,
     describe_waiting,
@@ -76,6 +76,8 @@ class HookWork:
         self._denials = Denials(call, holder, files, notes)
         self._warnings: list[str] = []
         self._sessions: list[str] = []
+        self._claimed: dict[str, str] = {}
+        """What this call has claimed, and no claim of the agent before: paths by resource."""
         self._losses: list[Lost] = []
         self._holder = holder
         self._denied_before = {it.path for it in notes.denied if it.agent == call.agent}
@@ -174,6 +176,10 @@ class HookWork:
                     self._rename(call.called_name)
                     self._hand_over()
                 reason = self._commands.judge(self._warnings) or self._claim_all() or self._check_reads()
+                if self._claimed:
+                    self._note_losses()
+                if reason is None and self._claimed:
+                    self._warnings.append(self._commands.describe_former(self._claimed))
                 lost, waiting = (
                     describe_losses(self._agent, self._losses),
                     self._report_waiting(is_again=bool(call.paths)),
@@ -182,7 +188,7 @@ class HookWork:
                     return denial(call, " ".join(filter(None, [reason, lost, waiting])))
                 text = " ".join(filter(None, [*self._warnings, self._commands.news(), lost, waiting]))
                 if (settings := find_settings(call.paths)) is not None:
-                    question = describe_settings(os.path.relpath(settings, call.folder))
+                    question = describe_settings(settings, call.folder)
                     return ask_person(call, f"{question} {text}".rstrip())
                 return warning(call, text) if text else {}
             case "prompt" if call.client == "cursor":  # it adds nothing to the context: the next edit reports losses
@@ -205,11 +211,13 @@ class HookWork:
                     self._reads.note(path, read_now(path))
                 return self._context(" ".join(filter(None, [self._commands.news(), self._report_waiting()])))
             case "turn-end":
+                self._commands.compare_lasting(ends=False)
                 self._release_unchanged()
             case "subagent-end":
                 if call.agent:
                     self._release(lambda it: it.by == call.agent)
             case "session-end":
+                self._commands.compare_lasting(ends=True)
                 self._release(lambda it: call.is_of_session(it.by))
         return {}
 
@@ -345,9 +353,9 @@ class HookWork:
         resource, version, is_new, elsewhere = claimed
         if self._call.event == "pre-edit":
             self._warn_of_others(resource, elsewhere)
+        if is_new:
+            self._claimed[resource] = path
         before = self._noted(real)
-        if is_new and not self._losses:
-            self._note_losses()
         if before is None or (before.version, before.agent) != (version, self._name):
             made = is_new or real in self._denied_before
             claim = HookClaim(self._call.agent, real, resource, version, self._name, made, digest_of(real))

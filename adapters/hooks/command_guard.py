@@ -1,26 +1,26 @@
 """What hooks do about the shell commands of an agent, with an open store: git commands over the work of others, and
 files of others that a command changed."""
 
-import os
-import re
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.hooks.calls import HookCall
-from holdlog.adapters.hooks.commands import after_command
+from holdlog.adapters.hooks.commands import Difference, after_command, former_changes, lasting_differences
 from holdlog.adapters.hooks.digests import MISSING, SHA256_LENGTH, digest_of
 from holdlog.adapters.hooks.dirty import GitFailedError
 from holdlog.adapters.hooks.guarding import GitFinding, Source, findings, party_of_call
 from holdlog.adapters.hooks.holder import Holder
 from holdlog.adapters.hooks.ledger import ReaderLedger
-from holdlog.adapters.hooks.notes import ALL, HookFiles, Notes
+from holdlog.adapters.hooks.notes import ALL, HookFiles, News, Notes
 from holdlog.adapters.hooks.problems import describe_unguarded_git
 from holdlog.adapters.hooks.session import main_of, name_of
-from holdlog.adapters.hooks.texts import describe_changed, describe_news
+from holdlog.adapters.hooks.texts import describe_differences, describe_former, describe_news
 from holdlog.adapters.hooks.works import Sessions
+from holdlog.adapters.hooks.written import MAX_WRITTEN, writes_files, written_since
 from holdlog.adapters.operating_system.ancestry import HostProcess
 from holdlog.adapters.policy.in_force import policy_at
 from holdlog.adapters.policy.policy import FILE
@@ -28,11 +28,6 @@ from holdlog.domain.refusals import InvalidError
 
 MAX_ENDED: Final = 100
 """Agents of a session whose end is noted."""
-_SETTINGS: Final = re.compile(
-    r"/(?:\.claude(?:/settings[^/]*\.json)?|\.cursor(?:/hooks\.json)?|\.codex(?:/(?:hooks\.json|config\.toml))?"
-    r"|(?:\.opencode|\.config/opencode)(?:/plugins?(?:/holdlog\.js)?)?|\.git(?:/modules/.+)?(?:/hooks(?:/[^/]+)?)?)$"
-)
-"""The files that run hooks, and the folders that contain them."""
 
 
 class CommandGuard:
@@ -63,23 +58,72 @@ class CommandGuard:
         return None
 
     def compare(self) -> str:
-        """Record which files of others changed while a command ran, note it for their holders, and describe it."""
+        """Record what happened to files of others while a command ran, note it for them, and describe it."""
         call, name = self._call, name_of(self._call, self._notes)
         before = self._notes.before.get(call.agent)
         if before is None or not (call.git or call.reports):
             return ""
-        ledger, changed = ReaderLedger(self._holder.engine), list[tuple[str, str]]()
-        for path, file in after_command(call, self._notes, name):
-            now = digest_of(path)
-            known = ledger.last_change(file.resource)
-            if known is not None and known.at > before.at and (known.sha256 or MISSING) == now:
-                continue  # a hook has recorded it
-            if now == MISSING or len(now) == SHA256_LENGTH:
+        differences = after_command(call, self._files, self._holder.session, self._notes)
+        found = self._record(differences, before.at, name)
+        if writes_files(call):
+            self._record_written(before.latest, name)
+        return describe_differences(self._holder.engine, found)
+
+    def _record_written(self, since: int, name: str) -> None:
+        """Record the files that a command has written since a time, unless somebody has recorded this content."""
+        ledger = ReaderLedger(self._holder.engine)
+        try:
+            for path in islice(written_since(self._call, since), MAX_WRITTEN):
+                resource, now = self._holder.file(path), digest_of(path)
+                known = None if resource is None else ledger.last_change(resource)
+                is_known = known is not None and (known.sha256 or MISSING) == now
+                if not is_known and (now == MISSING or len(now) == SHA256_LENGTH):
+                    with suppress(InvalidError):
+                        self._holder.record_change(path, name, None if now == MISSING else now, by_command=True)
+        except GitFailedError as error:
+            self._files.record_failure(self._call.event, str(error))
+
+    def compare_lasting(self, ends: bool) -> None:
+        """As `compare`, at the end of a turn, or at that of the session if `ends`, for commands that may still run: the
+        agent gets the description with its next call."""
+        session = self._holder.session
+        for agent in [it for it in self._notes.before if self._call.is_of_session(it)]:
+            name, before = name_of(self._call._replace(agent=agent), self._notes), self._notes.before[agent]
+            is_killed = agent == self._call.agent and not before.lasts
+            found = lasting_differences(self._files, session, self._notes, agent, ends or is_killed)
+            for it in self._record(found, before.at, name):
+                if not ends:
+                    self._files.note_news(session, name, News(it.file.resource, it.file.agent, "lasted"))
+
+    def _record(self, differences: Sequence[Difference], since: int, name: str) -> list[Difference]:
+        """Record what commands of an agent did to files of others since a time, and note it for them. Returns what no
+        hook has recorded."""
+        ledger, found = ReaderLedger(self._holder.engine), list[Difference]()
+        for it in differences:
+            file, now = it.file, digest_of(it.path)
+            known = ledger.last_change(file.resource) if it.verb == "changed" else None
+            if known is not None and known.at > since and (known.sha256 or MISSING) == now:
+                continue
+            if it.verb == "changed" and (now == MISSING or len(now) == SHA256_LENGTH):
                 with suppress(InvalidError):
-                    self._holder.record_change(path, name, None if now == MISSING else now, by_command=True)
-            self._files.note_news(file.session, file.agent, file.resource, name)
-            changed.append((file.resource, file.agent))
-        return describe_changed(self._holder.engine, changed)
+                    self._holder.record_change(it.path, name, None if now == MISSING else now, by_command=True)
+            self._files.note_news(file.session, file.agent, News(file.resource, name, it.verb))
+            found.append(it)
+        return found
+
+    def describe_former(self, claimed: Mapping[str, str]) -> str:
+        """Describe whose last, uncommitted changes the files are in that the agent has claimed, and note for them that
+        it changes these. `claimed`: paths by resource."""
+        source = source_of(self._call, self._holder, self._own, self._files, self._notes)
+        try:
+            found = former_changes(source, claimed)
+        except GitFailedError as error:
+            self._files.record_failure(self._call.event, str(error))
+            return ""
+        for it in found:
+            news = News(it.resource, name_of(self._call, self._notes), "edited")
+            self._files.note_news(it.session, it.agent, news)
+        return describe_former(self._holder.engine, found)
 
     def news(self) -> str:
         """What commands of others changed of what the agent holds; empty if the host does not pass it on."""
@@ -114,27 +158,7 @@ def note_process(notes: Notes, call: HookCall, name: str, host: HostProcess | No
             notes.ended = [ALL]
         case "subagent-end":
             pass  # its work is that of the session
-        case "turn-end":
-            notes.before.pop(call.agent, None)
-        case "post-edit" | "read":
+        case "turn-end" | "post-edit" | "read":
             pass  # of a call that ends after its session, as after /clear
         case _:
             notes.ended = [it for it in notes.ended if it not in (name, ALL)]
-
-
-def find_settings(paths: Sequence[str]) -> str | None:
-    """The first of these absolute paths that is a file which runs the hooks of a host or of git, or contains one."""
-    homes = {os.path.realpath(os.path.expanduser("~"))}
-    named = {os.path.realpath(os.environ[it]) for it in ("CLAUDE_CONFIG_DIR", "CODEX_HOME") if os.environ.get(it)}
-    for path in paths:
-        for real in dict.fromkeys((path, os.path.realpath(path))):
-            found = _SETTINGS.search(real)
-            if found is not None and _is_project(real[: found.start()], homes):
-                return path
-            if os.path.dirname(real) in named and real.endswith((".json", "config.toml")):
-                return path
-    return None
-
-
-def _is_project(folder: str, homes: Collection[str]) -> bool:
-    return os.path.realpath(folder) in homes or os.path.lexists(os.path.join(folder, ".git"))

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -95,16 +95,21 @@ def _parse_status(listed: bytes, root: str) -> Iterator[DirtyFile]:
         yield DirtyFile(os.path.join(root, os.fsdecode(entry[3:])), os.fsdecode(entry[:2]))
 
 
-def committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -> set[str]:
+def committed(
+    root: str,
+    changes: Mapping[str, tuple[float, str | None]],
+    revision: str = "HEAD",
+    digest: Callable[[str], str] = digest_of,
+) -> set[str]:
     """The files below `root` that were committed after their last change, whatever changed them since. `changes`: of
-    dirty files, when, in seconds UTC, and the SHA-256 of the content then, None for a removed file. Raises
-    GitFailedError."""
+    dirty files, when, in seconds UTC, and the SHA-256 of the content then, None for a removed file. `revision`,
+    `digest`: HEAD and the content of a file, as they are or were. Raises GitFailedError."""
     if not changes:
         return set()
     since = f"--since=@{int(min(at for at, _ in changes.values()))}"
     words = ["log", since, "-z", "--format=%x01%ct", "--name-only", "--no-renames", "--diff-merges=first-parent"]
     limits = [] if len(changes) > MAX_ARGUMENTS else [*changes]
-    listed = ask_git(root, ["--literal-pathspecs"], *words, "--", *limits)
+    listed = ask_git(root, ["--literal-pathspecs"], *words, revision, "--", *limits)
     at, latest = 0, dict[str, int]()
     for token in (listed or b"").split(b"\0"):
         if token.startswith(b"\1"):
@@ -113,28 +118,56 @@ def committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -> set
             latest.setdefault(os.path.join(root, os.fsdecode(token.removeprefix(b"\n"))), at)
     found = set[str]()
     for path, (changed, sha256) in changes.items():
-        is_later = latest.get(path, 0) > changed and digest_of(path) != (sha256 or MISSING)
+        is_later = latest.get(path, 0) > changed and digest(path) != (sha256 or MISSING)
         # Git knows seconds, and may have committed an earlier content that was staged: then the content decides.
-        if is_later or (latest.get(path, 0) >= int(changed) and _is_in_head(root, path, sha256)):
+        if is_later or (latest.get(path, 0) >= int(changed) and sha256_in(root, revision, path) == sha256):
             found.add(path)
     return found
 
 
-def _is_in_head(root: str, path: str, sha256: str | None) -> bool:
+def commits_since(root: str, at: int, paths: Sequence[str], former: str) -> dict[str, list[str]]:
+    """The commits made since a time (microseconds UTC) that HEAD contains, with those of these files that each one
+    changes: of a merge, only what differs from both sides. `former`: the commit HEAD before, empty if there was none.
+    Raises GitFailedError."""
+    words = ["log", f"--since=@{at // 1_000_000}", "-z", "--format=%x01%H %ct", "--name-only", "--no-renames"]
+    words += ["--diff-merges=combined", "HEAD", *([f"^{former}"] if former else [])]
+    found = dict[str, list[str]]()
+    names = list[str]()
+    for token in (ask_git(root, ["--literal-pathspecs"], *words, "--", *paths) or b"").split(b"\0"):
+        if token.startswith(b"\1"):
+            commit, _, made = token[1:].decode().partition(" ")
+            names = list[str]()
+            if int(made) >= at // 1_000_000:
+                found[commit] = names
+        elif token:
+            names.append(os.path.join(root, os.fsdecode(token.removeprefix(b"\n"))))
+    return found
+
+
+def sha256_in(root: str, revision: str, path: str) -> str | None:
+    """The SHA-256 of a file's content in a commit; None if it is not there. Raises GitFailedError."""
     import hashlib
 
-    content = ask_git(root, (), "cat-file", "blob", f"HEAD:{os.path.relpath(path, root)}")
-    return (None if content is None else hashlib.sha256(content).hexdigest()) == sha256
+    content = ask_git(root, (), "cat-file", "blob", f"{revision}:{os.path.relpath(path, root)}") if revision else None
+    return None if content is None else hashlib.sha256(content).hexdigest()
 
 
-def ask_git(folder: str, options: Sequence[str], *words: str) -> bytes | None:
-    """The output of git in a folder, with global options; None if it refuses, as outside of a repository. Raises
-    GitFailedError."""
+def ask_git(folder: str, options: Sequence[str], *words: str, index: str = "") -> bytes | None:
+    """The output of git in a folder, with global options; None if it refuses, as outside of a repository. `index`: in
+    place of the worktree's. Raises GitFailedError."""
+    environment = {**os.environ, "GIT_INDEX_FILE": index} if index else None
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *options, *words]
     if time.monotonic() < _hung.get(folder, 0):
         raise GitFailedError(f"git takes longer than {GIT_SECONDS:.0f} s")
     try:
-        done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            env=environment,
+        )
     except subprocess.TimeoutExpired:
         _hung.clear()
         _hung[folder] = time.monotonic() + HUNG_SECONDS

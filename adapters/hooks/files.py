@@ -7,10 +7,7 @@ tests/support/fixtures/hooks/payloads.
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from holdlog.adapters.hooks.git import GitCommand  # which only shell commands need
+from typing import Any, Final, NamedTuple
 
 MAX_TOOL: Final = 60  # characters of a tool's name in a problem
 
@@ -21,13 +18,13 @@ _EDITS: Final = (
     *("inserteditintofile", "editnotebookfile", "strreplaceeditor", "strreplacebasededittool"),
 )
 """Editing tools of hosts: the letters of their names, in lower case."""
-_MCP_EDITS: Final = re.compile(
+_MCP_EDITS: Final = (
     r"(write|edit|move|delete|rename|create|append)(text|new)?file$|(edit|replace)(block|content|lines|symbolbody)$"
     r"|insert(content|atline|aftersymbol|beforesymbol)$|(delete|insert)lines$"
 )
 """Tools of MCP servers that change files which their input names, such as mcp__filesystem__write_file."""
 _SHELLS: Final = ("bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal")
-_READERS: Final = re.compile(r"read|view|list|search|find|grep|glob|get|fetch|query|look|show|todo|task|claim|release")
+_READERS: Final = r"read|view|list|search|find|grep|glob|get|fetch|query|look|show|todo|task|claim|release"
 
 _PATHS: Final = (
     *("file_path", "filePath", "notebook_path", "notebookPath", "target_notebook", "target_file", "targetFile", "path"),
@@ -42,24 +39,33 @@ _REMOTE: Final = frozenset(["owner", "repo", "repository", "url", "bucket", "hos
 _FOLDERS: Final = ("workdir", "working_directory", "workingDirectory", "cwd")
 _COMMANDS: Final = ("command", "cmd")
 
-_MARKED: Final = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to):(.*)")
-_DIFFED: Final = re.compile(r"^--- (.+)\n\+\+\+ (.+)$|^rename (?:from|to) (.+)$", re.MULTILINE)
+_MARKED: Final = r"\*\*\* (Add File|Update File|Delete File|Move to):(.*)"
+_DIFFED: Final = r"(?m)^--- (.+)\n\+\+\+ (.+)$|^rename (?:from|to) (.+)$"
+
+
+class GitCommand(NamedTuple):
+    """A git command. `words`: after `git`; None: one that only a shell knows. `folder`: where it runs, absolute."""
+
+    words: tuple[str | None, ...]
+    folder: str
 
 
 class Targets(NamedTuple):
-    """What a tool call does to files. `paths`: that it certainly changes, in their order. `git`, `reports`, `problem`:
-    as in ShellReading. `problem` is also set if an editing tool names no file."""
+    """What a tool call or a shell command does to files. `paths`: that it certainly changes, in their order; those of
+    a shell command are absolute, and a folder that it makes ends with a slash. `git`: its git commands, but for those
+    that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so they are
+    compared afterwards. `problem`: why it could not be read, in one line, also if an editing tool names no file."""
 
     paths: tuple[str, ...] = ()
-    git: "tuple[GitCommand, ...]" = ()
+    git: tuple[GitCommand, ...] = ()
     reports: bool = False
     problem: str = ""
 
 
 def targets(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
     """What the call changes. `given`: the input of the tool; `folder`: where the agent works."""
-    kind = re.sub(r"[^a-z]", "", tool.lower())
-    name = re.sub(r"[^a-z]", "", re.split(r"__|[:./]", tool.lower())[-1])
+    kind = _letters(tool)
+    name = _letters(tool.replace("__", "/").replace(":", "/").replace(".", "/").rpartition("/")[2])
     folder = os.path.join(folder, *(local_path(given[it]) for it in _FOLDERS if _is_text(given.get(it))))
     if name in _SHELLS:
         return _shell(tool, given, folder)
@@ -67,7 +73,7 @@ def targets(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
     is_edit = name in _EDITS and not tool.lower().startswith("mcp")
     if name in ("applypatch", "patch") or (name == "diff" and paths):
         return _required(tool, paths, folder)
-    if (is_edit or _MCP_EDITS.search(kind)) and _REMOTE.isdisjoint(given):
+    if (is_edit or re.search(_MCP_EDITS, kind)) and _REMOTE.isdisjoint(given):
         changes = given.get("dryRun") is not True and given.get("command") != "view"
         return _required(tool, paths, folder) if changes else Targets()
     return Targets(problem=_doubt(tool, kind, given))
@@ -79,12 +85,12 @@ def patched(patch: str, has_padded_context: bool = False) -> list[str]:
     line."""
     marked, is_open = list[str](), False
     for line in patch.split("\n"):
-        found = _MARKED.match(line.strip())
+        found = re.match(_MARKED, line.strip())
         if found and not (has_padded_context and is_open and line[:1].isspace()):
             marked.append(found[2].strip())
             is_open = found[1] != "Delete File"
     if not marked:
-        marked = [path for found in _DIFFED.finditer(patch.replace("\r", "")) for path in _of_diff(found.groups())]
+        marked = [path for found in re.finditer(_DIFFED, patch.replace("\r", "")) for path in _of_diff(found.groups())]
     return list(dict.fromkeys(filter(None, marked)))
 
 
@@ -122,7 +128,7 @@ def _shell(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
     if isinstance(command, str):
         from holdlog.adapters.hooks.shell import read_shell
 
-        return Targets(*read_shell(command, os.path.abspath(folder)))
+        return read_shell(command, os.path.abspath(folder))
     return Targets() if command is None else Targets(problem=f"the command of {_shown(tool)} cannot be read")
 
 
@@ -153,9 +159,13 @@ def _of_diff(headers: Sequence[str | None]) -> list[str]:
 def _doubt(tool: str, kind: str, given: Mapping[str, Any]) -> str:
     """Why a call of an unknown tool is not guarded; empty unless it seems to write a file here."""
     writes = not _CONTENTS.isdisjoint(given) and named_path(given)
-    if not writes or not _REMOTE.isdisjoint(given) or "holdlog" in kind or _READERS.search(kind):
+    if not writes or not _REMOTE.isdisjoint(given) or "holdlog" in kind or re.search(_READERS, kind):
         return ""
     return f"{_shown(tool)} seems to write a file, but holdlog does not know this tool"
+
+
+def _letters(tool: str) -> str:
+    return "".join(it for it in tool.lower() if "a" <= it <= "z")
 
 
 def _shown(tool: str) -> str:

@@ -5,8 +5,11 @@ whether a word is a path is looked up below the folder of the command. docs/git.
 """
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
+
+from holdlog.adapters.hooks.files import GitCommand
 
 Effect = Literal["discards", "includes", "moves"]
 Kind = Literal["staged", "changed", "untracked", "ignored"]
@@ -18,6 +21,7 @@ MAX_ALIASES: Final = 10  # aliases of aliases that are followed
 
 _KINDS: Final[dict[str, Kind]] = {"s": "staged", "c": "changed", "u": "untracked", "i": "ignored"}
 _HEADS: Final = ("", "HEAD", "@")
+_RECURSING: Final = ("checkout", "reset", "restore", "switch")
 _FALSE: Final = ("false", "no", "off", "0")
 _PATTERN: Final = frozenset("*?[\\")
 _EXCLUDING: Final = (":!", ":^", ":(exclude")
@@ -40,6 +44,7 @@ _OPTIONS: Final = {
     "reset": "hard merge keep soft mixed p/patch recurse-submodules?" + _PATHS,
     "restore": "s/source= S/staged W/worktree p/patch conflict=" + _PATHS,
     "rm": "n/dry-run f/force cached" + _PATHS,
+    "submodule": "f/force j/jobs= depth= reference=",
     "stash": "p/patch S/staged k/keep-index u/include-untracked a/all m/message= q/quiet index" + _PATHS,
     "switch": "c/create= C/force-create= discard-changes" + _BRANCHES,
 }
@@ -55,13 +60,6 @@ _READING: Final = ("", "add", "exists", "list", "lock", "log", "prune", "show", 
 """What bisect, reflog, submodule and worktree do without harm, by their first word."""
 
 
-class GitCommand(NamedTuple):
-    """A git command. `words`: after `git`; None: one that only a shell knows. `folder`: where it runs, absolute."""
-
-    words: tuple[str | None, ...]
-    folder: str
-
-
 class GitAction(NamedTuple):
     """What one git command does.
 
@@ -74,15 +72,16 @@ class GitAction(NamedTuple):
     else as given: git also takes the end of its path. `branch`: the one that it deletes. `narrower`: the command that
     does the same without others' files, with `{paths}` for the rest, `{own}` if it must name them; empty if there is
     none. `tree`: a commit whose files it writes by force: of the files in its limits, those that this commit contains
-    are lost, too, if they are untracked or ignored. `shallow`: it leaves files in untracked folders alone.
+    are lost, too, if they are untracked or ignored. `shallow`: it leaves files in untracked folders alone. `inner`:
+    what happens to repositories inside its limits: files of submodules are `changed`, or repositories `removed`.
 
-    An action without kinds, names, stash, worktree and branch is one that nobody can know beforehand, such as
+    An action without kinds, names, stash, worktree, branch and inner is one that nobody can know beforehand, such as
     `git add $FILES` or an unknown command: `is_unknown`. It is of the class *report*.
     """
 
     name: str
-    effect: Literal["discards", "includes", "moves"]
-    kinds: frozenset[Literal["staged", "changed", "untracked", "ignored"]]
+    effect: Effect
+    kinds: frozenset[Kind]
     folder: str
     options: tuple[str, ...] = ()
     pathspecs: tuple[str, ...] = ()
@@ -93,16 +92,17 @@ class GitAction(NamedTuple):
     narrower: str = ""
     tree: str = ""
     shallow: bool = False
+    inner: Literal["", "changed", "removed"] = ""
 
     @property
     def is_unknown(self) -> bool:
-        return not (self.kinds or self.names or self.stash or self.worktree or self.branch)
+        return not (self.kinds or self.names or self.stash or self.worktree or self.branch or self.inner)
 
 
 class OthersWork(NamedTuple):
     """A dirty file with the session that holds it or changed it last, which is not the caller's party. `path`: as the
-    agent knows it. `status`: the two letters of `git status --porcelain`. `agent`: its name. `seconds`: since when.
-    `is_live`: whether that session still works."""
+    agent knows it. `status`: the two letters of `git status --porcelain`. `agent`: its name; empty for a file that
+    guards all agents. `seconds`: since when. `is_live`: whether that session still works."""
 
     path: str
     status: str
@@ -180,13 +180,13 @@ class _Repository:
         return is_spelled or os.path.lexists(os.path.join(self.folder, word))
 
     def names(self, words: Sequence[str | None], with_folders: bool = False) -> tuple[str, ...]:
-        """The words that name one file, or one folder, as absolute paths."""
+        """The words that name one file, or one folder, as absolute paths, with the slash at their end."""
         names = []
         for word in filter(None, words):
             path = os.path.normpath(os.path.join(self.folder, word))
             is_pattern = word.startswith(":") or (_PATTERN & set(word) and not os.path.lexists(path))
             if not is_pattern and (with_folders or not os.path.isdir(path)):
-                names.append(path)
+                names.append(path + "/" * word.endswith("/"))
         return tuple(names)
 
 
@@ -273,7 +273,10 @@ class _Call:
         """`kinds`: their first letters. `narrower`: without `git`. `flag`: what the name of the command ends with."""
         name, repository = f"git {self.verb}{more.pop('flag', '')}", self.repository
         named = frozenset(_KINDS[letter] for letter in kinds)
-        more["narrower"] = narrower and f"{' '.join(map(_quote, repository.typed))} {narrower}"
+        more["narrower"] = narrower and f"{' '.join(map(shlex.quote, repository.typed))} {narrower}"
+        if effect == "discards" and self.verb in _RECURSING and not self.has("no-recurse-submodules"):
+            is_deep = self.has("recurse-submodules") or repository.is_set("submodule.recurse")
+            more["inner"] = "changed" if is_deep else ""
         return GitAction(name, effect, named, repository.folder, repository.options, tuple(pathspecs), **more)
 
     def unknown(self) -> GitAction:
@@ -293,7 +296,7 @@ class _Call:
         """The command that makes a worktree for a branch or commit; `new`: for a branch with this name."""
         name = "".join(letter if letter.isalnum() else "-" for letter in new or target).strip("-")
         words = [*(("-b", new) if new else ()), f"{self.repository.top()}-{name or 'new'}", target]
-        return "worktree add " + " ".join(_quote(word) for word in words if word)
+        return "worktree add " + " ".join(shlex.quote(word) for word in words if word)
 
 
 def _read(words: list[str | None], repository: _Repository, aliases: int) -> list[GitAction]:
@@ -306,7 +309,8 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
         if call.has("help") or words[1:] == ["-h"]:
             return []
         if verb in _READS.split():
-            return [call.unknown()] * call.has("output")
+            writes = call.has("output") or (verb == "apply" and call.has("cached", "index", "3way", "3"))
+            return [call.unknown()] * writes
         if verb in _READERS:
             return _READERS[verb](call) or [call.unknown()] * (None in call.operands)  # which may be options
         alias = repository.setting(f"alias.{verb.lower()}")
@@ -348,7 +352,7 @@ def _checkout(call: _Call) -> list[GitAction]:
 def _checkout_paths(call: _Call, trees: Sequence[str | None], words: Sequence[str | None]) -> list[GitAction]:
     """`trees`: empty for the index. It may be the first of the words, too: then it is a commit or a deleted file."""
     tree = trees[0] if trees else ""
-    source, rest = f"{_quote(tree)} " if tree else "", "own" if tree in words else "paths"
+    source, rest = f"{shlex.quote(tree)} " if tree else "", "own" if tree in words else "paths"
     narrower = "" if tree is None else f"checkout {source}-- {{{rest}}}"
     names = call.repository.names([word for word in words if word != tree])
     tree = "" if tree is None or tree in _HEADS else tree
@@ -366,22 +370,24 @@ def _switch_to(call: _Call, target: str, new: str) -> list[GitAction]:
     is_same = flag and not target and not new
     narrower = "restore --staged --worktree -- {paths}" if is_same else call.worktree(tree, new)
     if flag:
-        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree), *_in_submodules(call)]
-    return [call.action("moves", "scu", (), narrower)] if target or new or call.has("detach") else []
+        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree)]
+    return [call.action("moves", "scu", (), narrower)] if tree != "" or call.has("orphan") else []
 
 
 def _clean(call: _Call) -> list[GitAction]:
     is_free = call.repository.setting("clean.requireforce").lower() in _FALSE
     if call.has("dry-run") or not (is_free or call.has("force", "interactive")):
         return []
-    kinds = "i" if call.has("X") else "ui" if call.has("x") else "u"
+    patterns = [it for it in map(_known, call.flags.get("exclude", ())) if not it.startswith("!")]
+    kinds = "i" if call.has("X") and not patterns else "ui" if call.has("x", "X") else "u"
     words = [word for word in call.words() if not (word or "").startswith(_EXCLUDING)]  # git may remove their folder
     words = words or ([] if call.repository.top() == call.repository.folder else ["."])
-    for pattern in map(_known, call.flags.get("exclude", ())):  # of .gitignore
+    for pattern in () if call.has("X") else patterns:  # of .gitignore: -X removes them, too
         name = f"{'' if '/' in pattern.rstrip('/') else '**/'}{pattern.strip('/')}"
         words += [f":(exclude,top,glob){name}", f":(exclude,top,glob){name}/**"]
     narrower = f"clean -f{'x' * call.has('x')}{'X' * call.has('X')} -- {{own}}"
-    return call.limited(words, "discards", kinds, narrower, flag=" -f", shallow=not (call.words() or call.has("d")))
+    is_shallow, inner = not (call.words() or call.has("d")), "removed" if len(call.flags.get("force", ())) > 1 else ""
+    return call.limited(words, "discards", kinds, narrower, flag=" -f", shallow=is_shallow, inner=inner)
 
 
 def _commit(call: _Call) -> list[GitAction]:
@@ -404,10 +410,10 @@ def _mv(call: _Call) -> list[GitAction]:
         return []
     if len(words) < len(call.words()):
         return [call.action("discards", names=repository.names(words, with_folders=True)), call.unknown()]
-    goals = words[-1:]
-    if os.path.isdir(os.path.join(repository.folder, words[-1])):
-        goals = [os.path.join(words[-1], os.path.basename(source.rstrip("/"))) for source in words[:-1]]
-    limits = [*words[:-1], *goals]
+    *sources, goal = words
+    folders = {it for it in words if os.path.isdir(os.path.join(repository.folder, it))}
+    goals = [os.path.join(goal, os.path.basename(it.rstrip("/"))) if goal in folders else goal for it in sources]
+    limits = [*sources, *(f"{goal}/" if it in folders else goal for it, goal in zip(sources, goals, strict=True))]
     names = repository.names(limits, with_folders=True)
     return [call.action("discards", "scui" if any(map(os.path.isdir, names)) else "sc", limits, names=names)]
 
@@ -419,7 +425,7 @@ def _reset(call: _Call) -> list[GitAction]:
     moves = [call.action("moves", "scu", flag=flag)] if tree != "" else []
     if mode == "hard":
         narrower = call.worktree(tree) if tree else "restore --staged --worktree -- {paths}"
-        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree or ""), *_in_submodules(call)]
+        return [call.action("discards", "sc", (), narrower, flag=flag, tree=tree or "")]
     if mode in ("merge", "keep"):
         narrower = f"restore --staged{' --worktree' * (mode == 'merge')} -- {{own}}"
         return [call.action("discards", "s", (), narrower, flag=flag), *moves]
@@ -438,7 +444,7 @@ def _restore(call: _Call) -> list[GitAction]:
     if call.has("staged") and not call.has("worktree"):
         return call.limited(words, "moves", "s", flag=" --staged")
     flags = [f"--source={source}"] * bool(source) + ["--staged", "--worktree"] * call.has("staged")
-    narrower = " ".join(["restore", *map(_quote, flags), "-- {paths}"])
+    narrower = " ".join(["restore", *map(shlex.quote, flags), "-- {paths}"])
     kinds, tree = "sc" if flags else "c", "" if source in _HEADS else source
     return call.limited(words, "discards", kinds, narrower, names=call.repository.names(words), tree=tree)
 
@@ -500,12 +506,6 @@ def _step(call: _Call) -> list[GitAction]:
     return [call.action("moves", "scu"), *([call.unknown()] if call.has("exec") else [])]
 
 
-def _in_submodules(call: _Call) -> list[GitAction]:
-    """A forced command may reach the files of submodules."""
-    reaches = call.has("recurse-submodules") or call.repository.is_set("submodule.recurse")
-    return [call.unknown()] * (reaches and not call.has("no-recurse-submodules"))
-
-
 def _branch(call: _Call) -> list[GitAction]:
     if not (call.has("D") or (call.has("delete") and call.has("force"))) or call.has("remotes", "all"):
         return []
@@ -520,11 +520,15 @@ def _read_rare(call: _Call) -> list[GitAction]:
     if verb == "update-ref":
         drops = call.has("d") and "refs/stash" in words
         return [call.action("discards", stash="*", flag=" -d") if drops else call.unknown()]
+    if verb == "submodule" and first in ("deinit", "update") and call.has("force"):
+        inner = "removed" if first == "deinit" else "changed"
+        return [*call.limited(words[1:], "discards", "", flag=f" {first}", inner=inner), call.unknown()]
     if first in _READING or (verb == "reflog" and call.has("dry-run", "n")):
         return []
     is_stash = verb == "reflog" and (call.has("all") or any("stash" in word for word in words if word))
     if is_stash and first in ("delete", "expire"):
-        return [call.action("discards", stash="*", flag=f" {first}")]
+        is_entry = first == "delete" and len(words) == 2 and (words[1] or "")[-2:-1].isdecimal()
+        return [call.action("discards", stash=_entry(words[1]) if is_entry else "*", flag=f" {first}")]
     if verb == "worktree" and first in ("remove", "move") and words[1:]:
         word, (path, *_) = _known(words[1]), call.repository.names(words[1:2], with_folders=True)
         return [call.action("discards", worktree=path if os.path.isdir(path) else word, flag=f" {first}")]
@@ -566,19 +570,20 @@ def parse_config(output: bytes) -> dict[str, str]:
     return {name.lower(): value if equals else "true" for name, equals, value in entries}
 
 
-def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str]) -> Judgement | None:
+def judge(action: GitAction, works: Sequence[OthersWork], own: Sequence[str], folder: str = "") -> Judgement | None:
     """What the agent is shown about a command over the works of other sessions; None: it runs, silently. `own`: the
-    files that remain for it, among those that the action concerns. Paths are best absolute: they are shown, and named
-    in commands, relative to the folder of the command."""
+    files that remain for it, among those that the action concerns. Paths are best absolute: they are named in commands
+    relative to the folder of the command, and shown relative to `folder`, in which the agent works."""
     live = [work for work in works if work.is_live]
-    start, listed = f"holdlog: {shorten(action.name)}", _list(live or works, action.folder)
+    start, listed = f"holdlog: {shorten(action.name)}", _list(live or works, folder or action.folder)
     if not live:
         text = f"{start} takes in changes of an ended session: {listed}."
         return Judgement(False, text) if works and action.effect == "includes" else None
     if action.effect == "moves":
         remedy = f" Run `{action.narrower}` for a separate folder." if action.narrower else ""
         return Judgement(False, f"{start} runs below uncommitted work of another session: {listed}.{remedy}")
-    start += f" would take {'away' if action.effect == 'discards' else 'in'} work of another session: {listed}."
+    what = "work of another session" if live[0].agent else "files that guard the agents"
+    start += f" would take {'away' if action.effect == 'discards' else 'in'} {what}: {listed}."
     texts = [f"{start} {remedy} A person can run this in a terminal." for remedy in _remedies(action, live, own)]
     return Judgement(True, next((text for text in texts if len(text) <= MAX_TEXT), texts[-1]))
 
@@ -594,7 +599,7 @@ def _remedies(action: GitAction, live: Sequence[OthersWork], own: Sequence[str])
     choices = [[_spec(path) for path in paths]]
     if "{paths}" in narrower:
         choices.append([*action.pathspecs, *(_spec(path, excludes=True) for path in others)])
-    specs = sorted((" ".join(map(_quote, words)) for words in choices), key=len)
+    specs = sorted(map(shlex.join, choices), key=len)
     is_plain = all(path.isprintable() for path in (*paths, *others))
     commands = [narrower.replace("{paths}", each).replace("{own}", each) for each in specs if is_plain]
     last = "Name only your own files; holdlog claims --dirty lists them."
@@ -613,20 +618,15 @@ def _spec(path: str, excludes: bool = False) -> str:
 
 def _list(works: Sequence[OthersWork], folder: str) -> str:
     parts = [
-        f"{shorten(_relative(work.path, folder))} ({shorten(work.agent)}, for {format_duration(work.seconds)})"
-        for work in works[:MAX_LISTED]
+        shorten(_relative(it.path, folder))
+        + (f" ({shorten(it.agent)}, for {format_duration(it.seconds)})" if it.agent else "")
+        for it in works[:MAX_LISTED]
     ]
     return ", ".join(parts) + (f" and {len(works) - MAX_LISTED} more" if len(works) > MAX_LISTED else "")
 
 
 def _relative(path: str, folder: str) -> str:
-    return os.path.relpath(path, folder) if os.path.isabs(path) else path
-
-
-def _quote(word: str) -> str:
-    import shlex  # only few commands need it
-
-    return shlex.quote(word)
+    return os.path.relpath(path, folder) + "/" * path.endswith("/") if os.path.isabs(path) else path
 
 
 def shorten(text: str) -> str:

@@ -28,10 +28,11 @@ from holdlog.adapters.hooks.dirty import (
     repository_at,
     worktree_at,
 )
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.git import (
     GitAction,
-    GitCommand,
     Judgement,
+    Kind,
     OthersWork,
     concerns,
     judge,
@@ -39,6 +40,8 @@ from holdlog.adapters.hooks.git import (
     read_git,
     stash_entries,
 )
+from holdlog.adapters.hooks.guard_files import guard_files, without_guards
+from holdlog.adapters.hooks.inner import inner_actions, with_foreach
 from holdlog.adapters.hooks.notes import HookFiles, Notes
 from holdlog.adapters.hooks.session import main_of, name_of, own_session
 from holdlog.adapters.hooks.works import (
@@ -62,6 +65,10 @@ from holdlog.adapters.operating_system.location import (
 from holdlog.adapters.operating_system.worktrees import find_repository
 from holdlog.adapters.stores.sqlite.held import LeaseFile, lease_file
 
+_ALL: Final[frozenset[Kind]] = frozenset({"staged", "changed", "untracked"})
+INDEXING: Final = ("git add", "git apply", "git read-tree", "git rm", "git stage", "git update-index")
+"""Commands that put files into the index."""
+_NAMED_COMMIT: Final = "git add FILES && git commit --only -m … -- FILES"
 UNTRACKED: Final = frozenset({"untracked", "ignored"})
 MAX_NAMED: Final = 1_000
 """Files that remain for a command: no text names so many."""
@@ -98,18 +105,45 @@ def actions_of(commands: Sequence[GitCommand]) -> list[GitAction]:
     return [action for command in commands for action in read_git(command, _LazyConfig(command.folder))]
 
 
+def _with_all_taken(actions: Sequence[GitAction]) -> Iterator[GitAction]:
+    """The actions, with a commit as one of all that is dirty if only a shell knows what it takes in: a former command
+    of the call may have put anything into the index."""
+    is_open = False
+    for action in actions:
+        if action.name.startswith("git commit") and (action.is_unknown or (is_open and not action.pathspecs)):
+            action = action._replace(effect="includes", kinds=_ALL, names=(), narrower=_NAMED_COMMIT)
+        is_open |= action.is_unknown and action.name in INDEXING
+        yield action
+
+
+def _readable_actions(commands: Sequence[GitCommand]) -> tuple[list[GitAction], GitFailedError | None]:
+    """What those of the commands do for which git can be asked, and why others are not among them."""
+    try:
+        return actions_of(commands), None
+    except GitFailedError as error:
+        each = [_readable_actions([it])[0] for it in commands] if len(commands) > 1 else []
+        return [action for actions in each for action in actions], error
+
+
 def with_named(call: HookCall) -> HookCall:
     """The call with the paths that its git commands name, which are guarded like those of any other write."""
-    try:
-        actions = actions_of(call.git)
-    except GitFailedError:  # who judges the commands learns it, too; what else the call changes is guarded
-        return call
+    call = with_foreach(call)
+    call = call._replace(git=tuple(_as_typed(it, call.folder) for it in call.git))
+    actions, _ = _readable_actions(call.git)  # who judges the commands learns of others, too
     names = [name for action in actions for name in action.names] if call.event == "pre-edit" else []
     paths = tuple(dict.fromkeys([*call.paths, *names]))
     reports = call.reports or any(action.is_unknown for action in actions)
     if len(paths) > MAX_PATHS:
         return call._replace(problem=f"a git command names more than {MAX_PATHS:,} files", reports=reports)
     return call._replace(paths=paths, reports=reports)
+
+
+def _as_typed(command: GitCommand, folder: str) -> GitCommand:
+    """The command as the agent would type it in its own folder: behind `cd`, texts name it with -C."""
+    if command.folder == folder or not os.path.isdir(folder):
+        return command
+    path = os.path.relpath(command.folder, folder)
+    return GitCommand(("-C", command.folder if path.startswith("..") else path, *command.words), folder)
 
 
 class Source(NamedTuple):
@@ -132,20 +166,32 @@ class GitFinding(NamedTuple):
 
 
 def findings(call: HookCall, source: Source) -> list[GitFinding]:
-    """What the git commands of a call mean for others: nothing is empty. Raises GitFailedError, sqlite3.Error."""
-    found, pushed, at = list[GitFinding](), 0, cache(worktree_at)
-    for action in actions_of(call.git):
-        worktree = at(action.folder, action.options)
-        if worktree is None and (action.stash or action.worktree or action.branch):
-            worktree = repository_at(action.folder, action.options)
-        if worktree is None:
-            continue  # git refuses
-        with _source_at(worktree, source, call) as local:
-            examined = _Examined(action, worktree, local, pushed)
-            judgement = examined.judge()
+    """What the git commands of a call mean for others: nothing is empty. Raises GitFailedError, unless a command is
+    denied for which git could be asked, and sqlite3.Error."""
+    found, pushed = list[GitFinding](), 0
+    readable, failed = _readable_actions(call.git)
+    due = [*_with_all_taken(readable)]
+    at = cache(worktree_at)
+    while due:
+        action = due.pop(0)
+        try:
+            worktree = at(action.folder, action.options)
+            if worktree is None and (action.stash or action.worktree or action.branch):
+                worktree = repository_at(action.folder, action.options)
+            if worktree is None:
+                continue  # git refuses
+            due = [*inner_actions(action, worktree), *due]
+            with _source_at(worktree, source, call) as local:
+                examined = _Examined(action, worktree, local, pushed, call.folder)
+                judgement = examined.judge()
+        except GitFailedError as error:
+            failed = error
+            continue
         pushed += examined.pushes
         if judgement is not None:
             found.append(GitFinding(judgement, worktree.root))
+    if failed is not None and not any(it.judgement.denies for it in found):
+        raise failed
     return found
 
 
@@ -161,10 +207,12 @@ def quick_source(call: HookCall, store: Path, files: HookFiles, ledger: LeaseFil
 
 
 class _Examined:
-    """A git command in a worktree. `pushed`: entries that earlier commands of the call make in the stash."""
+    """A git command in a worktree. `pushed`: entries that earlier commands of the call make in the stash. `folder`:
+    where the agent works."""
 
-    def __init__(self, action: GitAction, worktree: DirtyWorktree, source: Source, pushed: int) -> None:
+    def __init__(self, action: GitAction, worktree: DirtyWorktree, source: Source, pushed: int, folder: str) -> None:
         self._action = action
+        self._folder = folder
         self._worktree = worktree
         self._source = source
         self._pushed = pushed
@@ -174,18 +222,20 @@ class _Examined:
         """What the agent is shown; None: the command runs, silently."""
         action = self._action
         if action.stash:
-            return judge(action, self._stashed(action.stash), ())
+            return judge(action, self._stashed(action.stash), (), self._folder)
         if action.worktree:
             root = self._root_of(action.worktree)
-            return None if root is None else judge(action, self._works_in(root, root), ())
+            return None if root is None else judge(action, self._works_in(root, root), (), self._folder)
         if action.branch:
             root = self._root_with(action.branch)
-            return None if root is None else judge(action, self._works_in(root, action.branch), ())
+            return None if root is None else judge(action, self._works_in(root, action.branch), (), self._folder)
         if not action.kinds:
             return None
         others, own = self._dirty()
+        if others and not others[0].agent:
+            action = without_guards(action, others, self._worktree.root)
         self.pushes = int(action.name.startswith("git stash") and own != [])
-        return judge(action, others, own)
+        return judge(action, others, own, self._folder)
 
     def _dirty(self) -> tuple[list[OthersWork], list[str]]:
         """The dirty files of others that the command concerns, and those that remain."""
@@ -202,16 +252,19 @@ class _Examined:
         works = self._works(files)
         if action.tree:
             works += self._overwritten(self._works([it for it in dirty if it not in files]))
-        paths = {it.path for it in works}
+        guards = guard_files(self._worktree, files) if action.effect == "discards" else []
+        paths = {it.path for it in works} | {it.path for it in guards}
         own = list[str]()
         for file in files:
             if file.path in paths:
                 continue
             if file.path.endswith("/") and any(it.startswith(file.path) for it in paths):
-                own += [it for it in self._below(file.path) if it not in paths]
+                folders = tuple(it for it in paths if it.endswith("/"))
+                own += [it for it in self._below(file.path) if it not in paths and not it.startswith(folders)]
             else:
                 own.append(file.path)
-        return [self._shown(it, it.path, it.status) for it in works], own[:MAX_NAMED]
+        spared = [OthersWork(*it, "", 0, is_live=True) for it in guards]
+        return [*(self._shown(it, it.path, it.status) for it in works), *spared], own[:MAX_NAMED]
 
     def _works(self, files: Sequence[DirtyFile]) -> list[FileWork]:
         source = self._source

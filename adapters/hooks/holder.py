@@ -68,9 +68,9 @@ class Holder:
         return Holder(self._context, session, self._check)
 
     def claim(self, path: str, agent: str) -> ClaimedFile | None:
-        """Claim a file, or everything below a folder; None if it is in no workspace. Raises BusyError, other
-        HoldlogErrors."""
-        resource = self._context.requests.rules.file(f"{path}/" if os.path.isdir(path) else path)
+        """Claim a file, or everything below a folder, which exists or whose path ends with a slash; None if it is in no
+        workspace. Raises BusyError, other HoldlogErrors."""
+        resource = self._context.requests.rules.file(f"{path.rstrip('/')}/" if os.path.isdir(path) else path)
         if resource is None:
             return None
         call = self._context.requests.claims.claim(resource, agent, is_stored=True)

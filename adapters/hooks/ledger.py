@@ -1,15 +1,18 @@
 """Whose work the dirty files of a worktree are, as an open store knows it."""
 
 from collections.abc import Sequence
+from urllib.parse import unquote
 
 from holdlog.adapters.api.claims.files import changes
 from holdlog.adapters.hooks.dirty import DirtyWorktree
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.works import FileWork, Party, Sessions, works
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.stores.sqlite.held import ChangedResource, HeldResource
+from holdlog.adapters.stores.sqlite.held import MAX_RECENT, ChangedResource, HeldResource
 from holdlog.domain.claims.claim import FileChanged
 from holdlog.domain.claims.lease import SECOND
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
 
@@ -46,17 +49,28 @@ class ReaderLedger:
         """The last change of the file that a resource names."""
 
         def read(reader: Reader) -> ChangedResource | None:
-            for it in changes(reader, resource):
-                caller, event = it.envelope.caller, it.event
-                assert isinstance(event, FileChanged)
-                return ChangedResource(event.agent, caller.principal, caller.session, it.envelope.at, event.sha256)
-            return None
+            return next(map(_changed, changes(reader, resource)), None)
 
         return self._engine.read_now(read)
+
+    def latest_changes(self) -> dict[str, ChangedResource]:
+        """The last changes of files among the newest events, by resource, the newest first."""
+        recorded = self._engine.read_now(lambda it: it.log(max(0, it.position() - MAX_RECENT), MAX_RECENT))
+        found = dict[str, ChangedResource]()
+        for it in reversed(recorded):
+            if isinstance(it.event, FileChanged):
+                found.setdefault(unquote(it.envelope.stream.removeprefix("claim:")), _changed(it))
+        return found
 
     def changed_below(self, folder: str) -> list[str]:
         """The resources below a folder that were ever claimed or changed."""
         return [it for it in self._engine.read_now(lambda reader: reader.ever_claimed(folder)) if it != folder]
+
+
+def _changed(recorded: Recorded[Event]) -> ChangedResource:
+    caller, event = recorded.envelope.caller, recorded.event
+    assert isinstance(event, FileChanged)
+    return ChangedResource(event.agent, caller.principal, caller.session, recorded.envelope.at, event.sha256)
 
 
 def works_in_store(engine: Engine, files: HookFiles, party: Party, worktree: DirtyWorktree) -> list[FileWork]:

@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,6 +21,7 @@ MAX_FAILURES: Final = 16 * 1024
 """Bytes of the log of failures; a line that exceeds it replaces the log."""
 MAX_NOTES: Final = 4 * 1024 * 1024
 MAX_SESSIONS: Final = 5
+MAX_COMMITS: Final = 20
 LOCK_SECONDS: Final = 1.0
 """How long a hook waits for another one of the session."""
 KEPT_SECONDS: Final = 7 * 24 * 60 * 60
@@ -61,24 +62,49 @@ class Denial(NamedTuple):
 
 
 class WatchedFile(NamedTuple):
-    """A file that another session holds, as it was before a shell command. `session`, `agent`: of the holder. `stamp`,
-    `digest`: as in digests.py."""
+    """A file that another session holds or changed last, as it was before a shell command. `session`, `agent`: whose.
+    `stamp`, `digest`: as in digests.py. `changed`: when, if it is not held, in microseconds UTC; `sha256`: of its
+    content then, empty if it was removed."""
 
     resource: str
     session: str
     agent: str
     stamp: str
     digest: str
+    changed: int = 0
+    sha256: str = ""
+
+
+class WorktreeHead(NamedTuple):
+    """HEAD and index of a worktree. `commit`: empty if there is none, or if only git knows. `stamp`: of the index;
+    `copy`: the name of a copy of it among the files of hooks, empty if there is none."""
+
+    commit: str
+    stamp: str
+    copy: str = ""
 
 
 class BeforeCommand(NamedTuple):
-    """What an agent's shell commands found that have not ended. `open`: how many these are; `at`: microseconds UTC, of
-    the first one. `files`: by path. `stashes`: the commits of git's stash, by the common folder of the repository."""
+    """What an agent's shell commands found that have not ended. `open`: how many these are; `at`, `latest`:
+    microseconds UTC, of the first and the last one. `files`: by path. `stashes`: the commits of git's stash, by the
+    common folder of the repository. `heads`: by the root of the worktree. `lasts`: one of the commands runs on in the
+    background."""
 
     open: int
     at: int
     files: dict[str, WatchedFile]
     stashes: dict[str, list[str]]
+    heads: dict[str, WorktreeHead]
+    lasts: bool = False
+    latest: int = 0
+
+
+class News(NamedTuple):
+    """That the agent `by` of another session did something to a file that is an agent's work. `verb`: what it did."""
+
+    resource: str
+    by: str
+    verb: str = "changed"
 
 
 class Terminal(NamedTuple):
@@ -100,8 +126,9 @@ class Notes:
 
     `host`: the process that runs the session, as far as it is known. `folder`: where it works. `ended`: the names of
     agents that have ended, `ALL` if all have. `stashes`: the commits of the stash entries that the session has made,
-    with the name of the agent. `before`: by agent, as in `HookCall.agent`. `terminals`: where the agents work that are
-    no sub-agents, by agent, too."""
+    with the name of the agent; `commits`: the newest commits that it has made; `staged`: when it last staged files, in
+    microseconds UTC. `before`: by agent, as in `HookCall.agent`. `terminals`: where the agents work that are no
+    sub-agents, by agent, too."""
 
     def __init__(
         self,
@@ -120,6 +147,8 @@ class Notes:
         self.folder = ""
         self.ended: list[str] = []
         self.stashes: list[tuple[str, str]] = []
+        self.commits: list[str] = []
+        self.staged = 0
         self.before: dict[str, BeforeCommand] = {}
         self.terminals: dict[str, Terminal] = {}
 
@@ -127,7 +156,11 @@ class Notes:
     def is_empty(self) -> bool:
         """Whether there is nothing to remember."""
         lists = (self.names, self.claims, self.denied, self.ended, self.stashes, self.before, self.terminals)
-        return not any(lists)
+        return not any((*lists, self.commits))
+
+    def note_commits(self, commits: Sequence[str]) -> None:
+        """Note commits that the session has made."""
+        self.commits = [*commits, *self.commits][:MAX_COMMITS]
 
     def note(self, claim: HookClaim) -> None:
         """Note a claim, in place of an earlier one of the same file and agent."""
@@ -160,6 +193,8 @@ class HookFiles:
             notes.folder = str(given.get("folder", ""))
             notes.ended = list(map(str, given.get("ended", [])))
             notes.stashes = [(str(commit), str(agent)) for commit, agent in given.get("stashes", [])]
+            notes.commits = list(map(str, given.get("commits", [])))
+            notes.staged = int(given.get("staged", 0))
             notes.before = {str(agent): _before_of(*before) for agent, before in given.get("before", {}).items()}
             notes.terminals = {key: _terminal_of(*it) for key, it in given.get("terminals", {}).items()}
             return notes
@@ -242,26 +277,25 @@ class HookFiles:
         finally:
             os.close(descriptor)
 
-    def note_news(self, session: str, agent: str, resource: str, by: str) -> None:
-        """Note for an agent of another session that a command of the agent `by` changed a file that it holds. Raises
-        OSError."""
+    def note_news(self, session: str, agent: str, news: News) -> None:
+        """Note for an agent what another one did to its work. Raises OSError."""
         self._prepare()
         with self._locked(f"{session}{_NEWS}"):
-            self.append(f"{session}{_NEWS}", json.dumps([agent, resource, by]) + "\n")
+            self.append(f"{session}{_NEWS}", json.dumps([agent, *news]) + "\n")
 
     def has_news(self, session: str) -> bool:
         """Whether there are such notes for a session."""
         return os.path.exists(self.folder / f"{session}{_NEWS}")
 
-    def take_news(self, session: str, is_read: Callable[[str], bool]) -> list[tuple[str, str]]:
-        """Return and remove these notes, resource and `by`, for the agents with the names that are read."""
-        name, news, rest = f"{session}{_NEWS}", list[tuple[str, str]](), ""
+    def take_news(self, session: str, is_read: Callable[[str], bool]) -> list[News]:
+        """Return and remove these notes for the agents with the names that are read."""
+        name, news, rest = f"{session}{_NEWS}", list[News](), ""
         with self._locked(name):  # nothing is noted between reading and removing
             for line in self.text_of(name, MAX_NOTES).splitlines(keepends=True):
                 with suppress(ValueError, TypeError):
-                    agent, resource, by = map(str, json.loads(line))
+                    agent, *facts = map(str, json.loads(line))
                     if is_read(agent):
-                        news.append((resource, by))
+                        news.append(News(*facts))
                     else:
                         rest += line
             if news and rest:
@@ -279,8 +313,17 @@ class HookFiles:
 
     def replace_text(self, name: str, text: str) -> None:
         """Replace the text of a file at once. Raises OSError."""
+        self.replace_bytes(name, text.encode(errors="replace"))
+
+    def replace_bytes(self, name: str, content: bytes) -> None:
+        """Replace the content of a file at once. Raises OSError."""
         self._prepare()
-        self._replace(self.folder / name, text.encode(errors="replace"))
+        self._replace(self.folder / name, content)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(OSError):
+            os.unlink(self.folder / name)
 
     def take_failures(self) -> list[str]:
         """Return and remove the logged lines."""
@@ -346,10 +389,27 @@ def _host_of(pid: int, started: str, boot: str, visible: str) -> HostProcess:
     return HostProcess(int(pid), str(started), str(boot), str(visible))
 
 
-def _before_of(running: int, at: int, files: dict[str, Any], stashes: dict[str, Any]) -> BeforeCommand:
+def _before_of(
+    running: int,
+    at: int,
+    files: dict[str, Any],
+    stashes: dict[str, Any],
+    heads: dict[str, Any],
+    lasts: bool,
+    latest: int,
+) -> BeforeCommand:
     """What was found before a command, as it was noted. Raises ValueError, TypeError, AttributeError."""
-    watched = {path: WatchedFile(*map(str, file)) for path, file in files.items()}
-    return BeforeCommand(int(running), int(at), watched, {folder: list(map(str, it)) for folder, it in stashes.items()})
+    watched = {path: _watched_of(*file) for path, file in files.items()}
+    commits = {folder: list(map(str, it)) for folder, it in stashes.items()}
+    found = {root: WorktreeHead(*map(str, head)) for root, head in heads.items()}
+    return BeforeCommand(int(running), int(at), watched, commits, found, bool(lasts), int(latest))
+
+
+def _watched_of(
+    resource: str, session: str, agent: str, stamp: str, digest: str, changed: int, sha256: str
+) -> WatchedFile:
+    """A file as it was noted. Raises ValueError, TypeError."""
+    return WatchedFile(str(resource), str(session), str(agent), str(stamp), str(digest), int(changed), str(sha256))
 
 
 def _ticket_of(agent: str, resource: str, version: int) -> tuple[str, str, int]:

@@ -17,7 +17,8 @@ from holdlog.adapters.hooks.calls import (
 from holdlog.adapters.hooks.claiming import perform
 from holdlog.adapters.hooks.command_guard import source_of
 from holdlog.adapters.hooks.commands import before_command
-from holdlog.adapters.hooks.git import GitCommand, read_git
+from holdlog.adapters.hooks.files import GitCommand
+from holdlog.adapters.hooks.git import read_git
 from holdlog.adapters.hooks.guarding import with_named
 from holdlog.adapters.hooks.holder import Check, Holder
 from holdlog.adapters.hooks.notes import HookFiles

@@ -9,9 +9,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.hooks.calls import HookCall
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.hooks.session import list_name
 from holdlog.adapters.operating_system.location import (
@@ -23,9 +24,6 @@ from holdlog.adapters.operating_system.location import (
     is_there,
     resolved,
 )
-
-if TYPE_CHECKING:
-    from holdlog.adapters.hooks.git import GitCommand  # which only shell commands need
 
 POLICY_FILE: Final = "holdlog.toml"
 """As in policy.py, which takes long to import."""
@@ -136,6 +134,9 @@ def split(
             part = parts.get(repository, other)
             parts[repository] = part._replace(git=(*part.git, command))
     others = [it for it in parts if it != own]
+    if own is not None and call.reports:
+        for repository in filter(None, map(repositories.find_around, _submodules_around(call.folder))):
+            parts[repository] = parts.get(repository, other)._replace(reports=True)
     if own is not None and call.event in _FOLLOWED:
         parts |= dict.fromkeys(_remembered(call, own), call)
     elif own is not None and others:
@@ -147,6 +148,13 @@ def split(
     return list(parts.items())
 
 
+def _submodules_around(folder: str) -> list[str]:
+    """The submodules of the worktree in which the agent works: most have none."""
+    from holdlog.adapters.hooks.inner import submodules_of, worktree_around
+
+    return submodules_of(worktree_around(folder))
+
+
 def _entries(root: str) -> list[str]:
     try:
         return [f"{root}/{it}" for it in sorted(os.listdir(root)) if it not in (".git", OUR_FOLDER)]
@@ -154,7 +162,7 @@ def _entries(root: str) -> list[str]:
         return []
 
 
-def _folder_of(command: "GitCommand") -> str:
+def _folder_of(command: GitCommand) -> str:
     """Where a git command works."""
     from holdlog.adapters.hooks.git import read_git
 

@@ -6,10 +6,11 @@ Standard library only until a claim must be written: most calls find the claim a
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,8 @@ from holdlog.adapters.hooks.calls import (
     HookCall,
     add_context,
     ask_afterwards,
+    ask_person,
+    denial,
     folder_of,
     is_denial,
     parse,
@@ -59,6 +62,11 @@ GRACE_SECONDS: Final = 0.3
 """Until a hook that does not end after `SECONDS` is ended."""
 MAX_REPORT: Final = 300
 """Characters."""
+_READER: Final = r"[ \t]*(?:cat|cd|echo|grep|head|ls|pwd|rg|stat|tail|wc|which)(?:[ \t]+[\w./~=@%+:,*?-]+)*[ \t]*"
+_READING: Final = rf"{_READER}(?:(?:&&|\|\|?|;){_READER})*"
+"""Shell commands that are frequent and change nothing."""
+_HOMES: Final = frozenset({"CLAUDE_CONFIG_DIR", "CODEX_HOME"})
+"""Variables with a folder of settings. Those of projects are in folders whose names begin with a dot."""
 
 
 class OutOfTimeError(BaseException):
@@ -80,11 +88,8 @@ def run(words: Sequence[str]) -> int:
             if own is not None:
                 files = HookFiles(own.store)
                 call = parse(given, event)
-                if call is not None and call.git:
-                    from holdlog.adapters.hooks.guarding import with_named
-
-                    call = with_named(call)
                 if call is not None:
+                    call = _with_git(call)
                     output = _answer_parts(call, own)
                     if is_new_problem(call, files):
                         output = add_problem(call, output)
@@ -96,23 +101,38 @@ def run(words: Sequence[str]) -> int:
     except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
         problem = _report(event, error, files)
         if not is_denial(output):
-            output = _warn(call, problem) if call is not None else warn_at_start(given, event, problem)
+            called = call or _call_without_input(given, event)
+            output = {} if called is None else _warn(called, problem, _is_momentary(error))
     if output:
         write_output(output)
     return 0
 
 
 def _answer_elsewhere(given: dict[str, Any], event: str | None) -> dict[str, Any]:
-    """Answer for an agent in a repository that does not use holdlog: it may edit files of one that does. Its shell
-    commands are not read, and what else it passes is not reported there."""
+    """Answer for an agent in a folder that does not use holdlog: it may change files of a repository that does. What
+    else it passes is not reported there."""
     named = given.get("tool_input") or given
-    if not isinstance(named, dict) or "command" in named:
+    if not isinstance(named, dict) or _only_reads(named.get("command")):
         return {}
     with suppress(BadInputError):
         call = parse(given, event)
-        if call is not None and call.paths:
-            return _answer_parts(call, None)
+        if call is not None and (call.paths or call.git):
+            return _answer_parts(_with_git(call), None)
     return {}
+
+
+def _only_reads(command: object) -> bool:
+    """Whether a shell command is a plain one that changes no file: then its grammar is not loaded."""
+    return isinstance(command, str) and re.fullmatch(_READING, command) is not None
+
+
+def _with_git(call: HookCall) -> HookCall:
+    """The call with what its git commands name."""
+    if not call.git:
+        return call
+    from holdlog.adapters.hooks.guarding import with_named
+
+    return with_named(call)
 
 
 def _answer_parts(call: HookCall, own: UsedRepository | None) -> dict[str, Any]:
@@ -135,15 +155,21 @@ def _answer_parts(call: HookCall, own: UsedRepository | None) -> dict[str, Any]:
 def _answer_part(repository: UsedRepository, call: HookCall, is_only: bool) -> dict[str, Any]:
     """Answer in one store. What fails there leaves no file of another store unguarded."""
     files = HookFiles(repository.store)
-    call = call._replace(paths=tuple(it for it in call.paths if not files.is_of_store(it)))
+    of_store = [it for it in call.paths if files.is_of_store(it)]
+    call = call._replace(paths=tuple(it for it in call.paths if it not in of_store))
     try:
         with working_in(repository):
-            return name_repository(_answer(call, repository.store, files), call, repository)
+            output = _answer(call, repository.store, files)
+            if of_store and call.event == "pre-edit" and not is_denial(output):
+                from holdlog.adapters.hooks.guard_files import describe_settings
+
+                output = merge([output, ask_person(call, describe_settings(of_store[0], call.folder))])
+            return name_repository(output, call, repository)
     except Exception as error:
         if is_only and not repository.root:
             raise
-        _report(call.event, error, files)
-        return {}
+        problem = _report(call.event, error, files)
+        return _warn(call, problem, is_momentary=True) if _is_momentary(error) else {}
 
 
 def _answer(call: HookCall, store: Path, files: HookFiles) -> dict[str, Any]:
@@ -178,7 +204,7 @@ def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer |
             if (
                 not has_news
                 and _needs_nothing(call, notes, leases, session, reads)
-                and _is_harmless(call, store, files, leases, session)
+                and _is_harmless(call, store, files, leases, session, notes)
             ):
                 if call.prompt:
                     _note_prompt(call, files, session, Identity(leases.salt))
@@ -193,10 +219,28 @@ def _output(call: HookCall, store: Path, files: HookFiles, server: BoundServer |
             output = ask(store, server, call)
             if output is not None:
                 return output
+    return _perform_alone(call, store, files, server)
+
+
+def _perform_alone(call: HookCall, store: Path, files: HookFiles, server: BoundServer | None) -> dict[str, Any]:
     from holdlog.adapters.hooks.opening import perform_alone
 
-    with _ended_at_last(call.event, files):
-        return perform_alone(call, store, files, server)
+    def describe_failure(error: BaseException) -> dict[str, Any]:
+        """The output if the store cannot be used now."""
+        if call.event != "pre-edit" or not _is_momentary(error):
+            return {}
+        from holdlog.adapters.hooks.last_resort import describe_held
+
+        reason = describe_held(call, store, files, server)
+        return denial(call, reason) if reason else {}
+
+    try:
+        with _ended_at_last(call, files, describe_failure):
+            return perform_alone(call, store, files, server)
+    except (Exception, OutOfTimeError) as error:
+        if output := describe_failure(error):
+            return output
+        raise
 
 
 def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str, reads: Reads) -> bool:
@@ -209,7 +253,8 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             hands_over = call.claiming and session.startswith("hook-")
             if hands_over or notes.denied:
                 return False
-            return _holds_all(call, notes, leases, session) and all(map(reads.is_current, paths))
+            is_known = _holds_all(call, notes, leases, session) and all(map(reads.is_current, paths))
+            return is_known and not _needs_person(call)
         case "post-edit":
             return not notes.denied and all(map(reads.has_current, paths))
         case "prompt":
@@ -222,6 +267,15 @@ def _needs_nothing(call: HookCall, notes: Notes, leases: LeaseFile, session: str
             return False
 
 
+def _needs_person(call: HookCall) -> bool:
+    """Whether a person decides about a call, each time."""
+    if _HOMES.isdisjoint(os.environ) and not any("/." in it for it in (*call.paths, *call.real_paths)):
+        return False
+    from holdlog.adapters.hooks.guard_files import find_settings
+
+    return find_settings(call.paths) is not None
+
+
 def _note_prompt(call: HookCall, files: HookFiles, session: str, identity: Identity) -> None:
     """Note the first words of the session's first prompt."""
     with suppress(OSError):
@@ -232,9 +286,13 @@ def _note_prompt(call: HookCall, files: HookFiles, session: str, identity: Ident
                     notes.terminals[main_of(call)] = terminal
 
 
-def _is_harmless(call: HookCall, store: Path, files: HookFiles, leases: LeaseFile, session: str) -> bool:
+def _is_harmless(call: HookCall, store: Path, files: HookFiles, leases: LeaseFile, session: str, notes: Notes) -> bool:
     """Whether a shell command neither will concern the work of other sessions nor has, as far as known without opening
     the whole store."""
+    if call.event == "turn-end" and any(it.lasts for it in notes.before.values()):
+        from holdlog.adapters.hooks.commands import has_lasting_differences
+
+        return not has_lasting_differences(files, session)
     if not (call.git or call.reports) or call.event not in ("pre-edit", "post-edit"):
         return True
     from holdlog.adapters.hooks.commands import after_unchanged
@@ -315,22 +373,35 @@ def _find_opted_in() -> UsedRepository | None:
 def warn_at_start(given: object, event: str | None, problem: str) -> dict[str, Any]:
     """The output for an agent whose session starts, that hooks do not guard it: few hosts show standard error. Empty
     later, because each edit would repeat it."""
-    if not isinstance(given, dict) or "tool_name" in given:  # its command may be what took too long
-        return {}
-    try:
-        call = parse(given, event)
-    except ValueError:
-        return {}
+    call = _call_without_input(given, event)
     return {} if call is None else _warn(call, problem)
 
 
-def _warn(call: HookCall, problem: str) -> dict[str, Any]:
-    """As `warn_at_start`, or that a git command is not guarded: it may take away the work of all others."""
+def _call_without_input(given: object, event: str | None) -> HookCall | None:
+    """The call, without what a tool is to do: its command may be what took too long."""
+    if not isinstance(given, dict):
+        return None
+    try:
+        return parse({**given, "tool_input": {}} if "tool_name" in given else given, event)
+    except ValueError:
+        return None
+
+
+def _warn(call: HookCall, problem: str, is_momentary: bool = False) -> dict[str, Any]:
+    """As `warn_at_start`, or that a git command is not guarded: it may take away the work of all others. What is wrong
+    for the moment only is reported at once."""
     if call.event == "start":
         return add_context(call, f"holdlog: your edits are not guarded, and you do not see what others hold: {problem}")
     if call.event == "pre-edit" and call.git:
         return warning(call, describe_unguarded_git(problem))
+    if call.event == "pre-edit" and is_momentary:
+        return warning(call, f"holdlog: {problem}; this call was not guarded.")
     return {}
+
+
+def _is_momentary(error: BaseException) -> bool:
+    """Whether the next call will probably not fail in this way."""
+    return isinstance(error, OutOfTimeError) or str(error).endswith("; try again") or "is locked" in str(error)
 
 
 def _report(event: str | None, error: BaseException, files: HookFiles | None) -> str:
@@ -380,12 +451,22 @@ def _limited() -> Iterator[None]:
 
 
 @contextmanager
-def _ended_at_last(event: str, files: HookFiles) -> Iterator[None]:
-    """End the process if the block outlasts OutOfTimeError: while SQLite waits for a lock, no signal is handled."""
+def _ended_at_last(
+    call: HookCall, files: HookFiles, describe: Callable[[BaseException], dict[str, Any]]
+) -> Iterator[None]:
+    """End the process if the block outlasts OutOfTimeError: while SQLite waits for a lock, no signal is handled.
+    `describe`: the output then, empty for a warning."""
     import threading
 
+    only_one = threading.Lock()  # writes the output
+
     def end() -> None:
-        _report(event, OutOfTimeError(), files)
+        if not only_one.acquire(blocking=False):
+            return
+        error = OutOfTimeError()
+        output = describe(error) or _warn(call, _report(call.event, error, files), is_momentary=True)
+        if output:
+            write_output(output)
         os._exit(0)
 
     left = signal.getitimer(signal.ITIMER_REAL)[0] if hasattr(signal, "getitimer") else SECONDS
@@ -396,6 +477,7 @@ def _ended_at_last(event: str, files: HookFiles) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        only_one.acquire()
 
 
 def is_direct(words: Sequence[str]) -> bool:

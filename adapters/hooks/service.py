@@ -14,7 +14,7 @@ from holdlog.adapters.hooks.asking import MAX_LINE, PROTOCOL
 from holdlog.adapters.hooks.binding import BoundServer, sessions_folder
 from holdlog.adapters.hooks.calls import MAX_PATHS, HookCall
 from holdlog.adapters.hooks.claiming import perform
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.notes import HookFiles
 from holdlog.adapters.operating_system.hook_socket import socket_path
 from holdlog.adapters.runtime.engine import Engine

@@ -6,15 +6,16 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.files import GitCommand, Targets, patched
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_COMMAND: Final = 1_000_000  # characters of a shell command that is read
-MAX_CODE: Final = 20_000  # characters without here-documents: the parser is slow on some broken input
+MAX_TEXT: Final = 20_000  # characters without here-documents: the parser is slow on some broken input
+MAX_CODE: Final = 10_000  # of these, without quoted texts
 MAX_STEPS: Final = 50_000  # nodes of the syntax tree that are read, those of a loop each time; a glob counts 100
 MAX_WORDS: Final = 500  # words that a glob results in
 MAX_PATHS: Final = 1_000
@@ -72,7 +73,7 @@ _CAREFUL: Final = ("-u", "-d", "--no-clobber", "--update", "--parents", "--direc
 _GIT_READERS: Final = _set("blame cat-file describe diff grep log ls-files rev-list rev-parse shortlog show status")
 _GIT_PROGRAMS: Final = ("apply", "bisect", "filter-branch", "submodule")  # they write what others say
 _ACTIVATIONS: Final = ("activate", ".bashrc", ".zshrc", ".profile", "nvm.sh")  # scripts that change no file
-_NO_FILES: Final = re.compile(r"/dev/(?!shm/)|/proc/")
+_NO_FILES: Final = r"/dev/(?!shm/)|/proc/"
 _TEMPORARY: Final = "/dev/fd/temporary"  # in place of what mktemp prints: a path that nobody holds
 _WRITES: Final = (">", ">>", ">|", "&>", "&>>", ">&")
 _MARK: Final = "\x01"  # begins what a here-document in the code is replaced by; its number follows
@@ -80,11 +81,11 @@ _LIKE: Final = _table(
     """case_statement: if_statement | c_style_for_statement: while_statement | command_substitution: subshell |
     process_substitution: subshell | negated_command: list | pipeline: list | redirected_statement: list"""
 )
-_TO_NOWHERE: Final = re.compile(r"(?:\d|&)?>>?\s*/dev/null(?![\w./-])|\d?>&\d(?!\S)")
-_SIMPLE_QUOTES: Final = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
-_HERE: Final = re.compile(r"""(?<!<)<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]+'|"[^"\n]+")""")
+_TO_NOWHERE: Final = r"(?:\d|&)?>>?\s*/dev/null(?![\w./-])|\d?>&\d(?!\S)"
+_SIMPLE_QUOTES: Final = r"""'[^']*'|"[^"$`\\]*\""""
+_HERE: Final = r"""(?<!<)<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]+'|"[^"\n]+")"""
 _PRINTED: Final = r"\$\(\s*(?:(pwd)|(git rev-parse --show-toplevel)|mktemp(?: -d| -t [\w.-]+)*)\s*\)"
-_PIECE: Final = re.compile(
+_PIECE: Final = (
     r"""(?s)\\(?P<escaped>.)|'(?P<single>[^']*)'|\$'(?P<ansi>[^'\\]*)'|\$?"(?P<double>(?:[^"\\`$]|\\.|\$(?!\())*)\""""
     r"""|\$(?P<name>\w+)|\$\{(?P<braced>\w+)\}|(?P<plain>(?:[^\\'"$`(){]|\{(?![^{}]*(?:,|\.\.)))+|\$(?![\w({@*\#?$'!-]))"""
 )
@@ -97,28 +98,17 @@ _Stage = tuple["Node", tuple["Node", ...]]  # a command of a pipeline, and redir
 _Shell = Mapping[str, str | None]  # the variables of a shell, None if only it knows the value; its folder is PWD
 
 
-class ShellReading(NamedTuple):
-    """What a shell command does to files. `paths`: that it certainly changes, absolute. `git`: its git commands, but
-    for those that only read, such as `git status`. `reports`: it may change files that nobody can name beforehand, so
-    they are compared afterwards. `problem`: why it could not be read, in one line."""
-
-    paths: tuple[str, ...] = ()
-    git: tuple[GitCommand, ...] = ()
-    reports: bool = False
-    problem: str = ""
-
-
 class _UnclearError(Exception):
     """Only a shell knows what this is."""
 
 
-def read_shell(command: str, folder: str) -> ShellReading:
+def read_shell(command: str, folder: str) -> Targets:
     """Read a shell command that runs in `folder`. A git command in a folder that only the shell knows counts as one in
     `folder`: there, a wrong denial is better than a loss without a word."""
     if len(command) > MAX_COMMAND:
-        return ShellReading(reports=True, problem=TOO_LONG)
+        return Targets(reports=True, problem=TOO_LONG)
     if _is_silent(command):
-        return ShellReading()
+        return Targets()
     reader, problem = _ShellReader(os.path.abspath(folder)), ""
     try:
         reader.read(command.replace(_MARK, "\0"))
@@ -126,15 +116,16 @@ def read_shell(command: str, folder: str) -> ShellReading:
         problem = UNPARSED
     except (_UnclearError, RecursionError):
         problem = TOO_COMPLEX
-    return ShellReading(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
+    return Targets(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
 
 
 def _is_silent(command: str) -> bool:
     """Whether no program of the command changes files, as seen without a parser."""
-    if len(command) > MAX_CODE:
+    if len(command) > MAX_TEXT:
         return False
-    text = _TO_NOWHERE.sub(" ", _SIMPLE_QUOTES.sub("Q", command))
-    if re.search(r"""[>"'\\#]|<<""", text):
+    text = re.sub(_SIMPLE_QUOTES, "Q", command) if "'" in command or '"' in command else command
+    text = re.sub(_TO_NOWHERE, " ", text) if ">" in text else text
+    if any(it in text for it in (">", '"', "'", "\\", "#", "<<")):
         return False
     commands = [part.split() for part in re.split(r"[;&|\n(){}`]+", text)]
     return all(not it or it[0] in READERS or _is_harmless(it[0], it[1:]) for it in commands)
@@ -167,7 +158,7 @@ def _take_texts(command: str, texts: list[str | None]) -> str:
             ends.setdefault(key, []).append(number)
     while at < len(lines):
         line, at = lines[at], at + 1
-        for match in [*_HERE.finditer(line)]:
+        for match in [*re.finditer(_HERE, line)]:
             name = match[2].strip("'\"\\")
             numbers = ends.get(match[1] + name, [])
             while numbers and numbers[-1] < at:
@@ -242,7 +233,7 @@ def _pieces(word: str, shell: _Shell, blank: str = r"\g<0>") -> Iterator[str]:
     word = re.sub(r"^~(?=/|$)", "${HOME}", word)
     at = 0
     while at < len(word):
-        match = _PIECE.match(word, at)
+        match = re.compile(_PIECE).match(word, at)
         if match is None or match.lastgroup is None or word.startswith("~"):
             raise _UnclearError
         at, kind, text = match.end(), match.lastgroup, match[match.lastgroup]
@@ -319,7 +310,7 @@ class _ShellReader:
         from tree_sitter import Language, Parser
 
         code = _take_texts(command, self._texts)
-        if len(code) > MAX_CODE or "\0" in command:
+        if len(code) > MAX_TEXT or len(re.sub(_SIMPLE_QUOTES, "", code)) > MAX_CODE or "\0" in command:
             raise _UnclearError
         parser = Parser(Language(tree_sitter_bash.language()))
         self._sequence([parser.parse(code.encode(errors="backslashreplace")).root_node])
@@ -471,12 +462,12 @@ class _ShellReader:
     def _write(self, word: str | None) -> None:
         """A file that certainly changes, unless only the shell knows which."""
         path = self._path(word)
-        if path is not None and _NO_FILES.match(path):
+        if path is not None and re.match(_NO_FILES, path):
             return
         if path is None or self._is_possible or len(self.paths) == MAX_PATHS:
             self.reports |= word != ""
         else:
-            self.paths[path] = None
+            self.paths[path + "/" * (path in self._made)] = None
 
     def _is_folder(self, path: str | None) -> bool:
         return path is not None and (path in self._made or os.path.isdir(path))
@@ -516,6 +507,10 @@ class _ShellReader:
 
     def _find(self, program: str, words: _Words) -> None:
         self.reports |= _has(words, "-delete", "-fprint", "-fls", "-execdir", "-okdir")
+        folders = [*itertools.takewhile(lambda it: it is None or it[:1] not in ("-", "(", "!"), words)]
+        if list(words[len(folders) :]) in (["-delete"], ["-type", "f", "-delete"]):
+            for word in folders or ["."]:
+                self._write(word)
         for index, word in enumerate(words):
             if word in ("-exec", "-execdir", "-ok", "-okdir"):
                 end = next((at for at, it in enumerate(words) if at > index and it in (";", "+")), len(words))
@@ -593,8 +588,10 @@ class _ShellReader:
             target = os.path.join(goal, name) if is_folder and name and goal is not None else goal
             if program == "mv":
                 self._write(source)
-            may_merge = program == "cp" and (source is None or self._is_folder(self._path(source)))
+            is_tree = program != "ln" and self._is_folder(self._path(source))
+            may_merge = program == "cp" and (source is None or is_tree)
             is_unknown = (is_folder and not name) or (may_merge and self._is_folder(self._path(target)))
+            self._made |= {self._path(target) or ""} if is_tree else set()
             self._write(target if not is_unknown else None)  # what changes depends on the files that are there
 
     def _sed(self, program: str, words: _Words) -> None:
@@ -615,8 +612,6 @@ class _ShellReader:
         self.reports |= any(word in (None, "-f", "-i") or re.search(_AWK_WRITES, word or "") for word in words)
 
     def _patch(self, program: str, words: _Words) -> None:
-        from holdlog.adapters.hooks.files import patched  # which imports this file in a function
-
         options, operands = _options(words, "-i -p -d -o -r -B -D -F -V -Y -z")
         names = operands[:1] if program == "patch" and operands else patched((*operands, self._input)[0] or "")
         for name in names:

@@ -8,8 +8,10 @@ from typing import Final
 
 from holdlog.adapters.api.claims.files import FileChange
 from holdlog.adapters.api.values.responses import Lost
+from holdlog.adapters.hooks.commands import Difference
 from holdlog.adapters.hooks.git import MAX_LISTED, format_duration, shorten
 from holdlog.adapters.hooks.holder import HookAgent
+from holdlog.adapters.hooks.notes import News, WatchedFile
 from holdlog.adapters.policy.policy import PathRule
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.lease import SECOND
@@ -19,6 +21,21 @@ from holdlog.domain.times import utc
 
 WAIT: Final = 50
 """Seconds that the suggested call waits."""
+
+_CHANGES: Final = {
+    "changed": ("changed", ""),
+    "committed": ("got into a commit", ": unfinished work of others, so do not push it"),
+    "staged": ("got into the index", " (take it out: git restore --staged FILE)"),
+}
+"""What a command did to files of others, for its agent, with what to do."""
+_DONE: Final = {
+    "changed": ("a command of another session changed {}, which you work on; read it again", "by"),
+    "committed": ("a command of another session took {} into a commit", "by"),
+    "staged": ("a command of another session staged {}", "by"),
+    "edited": ("another session changes {}, which you changed last and do not hold", "by"),
+    "lasted": ("your command in the background reached {}; do not change it again", "of"),
+}
+"""What happened to the work of agents, for them, and who the agent in brackets is."""
 
 
 def describe_denial(engine: Engine, hold: Hold, name: str, bound: bool) -> str:
@@ -95,25 +112,43 @@ def describe_stale(engine: Engine, resource: str, change: FileChange | None, nam
     )
 
 
-def describe_changed(engine: Engine, changed: Sequence[tuple[str, str]]) -> str:
-    """That files of others changed while a command ran. `changed`: resources and their holders."""
-    if not changed:
+def describe_differences(engine: Engine, differences: Sequence[Difference]) -> str:
+    """What happened to files of others while a command ran."""
+    texts = []
+    for verb, (change, remedy) in _CHANGES.items():
+        files = [it.file for it in differences if it.verb == verb]
+        names = [
+            f"{shorten(engine.requests.rules.spell(it.resource))}"
+            f" ({'changed' if it.changed else 'held'} by {shorten(it.agent)})"
+            for it in files
+        ]
+        if names:
+            texts.append(f"{_listed(names)} {change} while your command ran{remedy}")
+    return f"holdlog: {'; '.join(texts)}. The holder is informed; do not change it again." if texts else ""
+
+
+def describe_former(engine: Engine, files: Sequence[WatchedFile]) -> str:
+    """Whose uncommitted changes files contain that nobody held before the agent."""
+    if not files:
         return ""
-    names = _listed([f"{shorten(engine.requests.rules.spell(it))} (held by {shorten(agent)})" for it, agent in changed])
-    return f"holdlog: {names} changed while your command ran. The holder is informed; do not change it again."
+    rules = engine.requests.rules
+    names = _listed([shorten(rules.spell(it.resource)) for it in files])
+    seconds = max(0, (rules.moment().at - max(it.changed for it in files)) / SECOND)
+    agents = _listed(sorted({shorten(it.agent) for it in files}))
+    verb = "have" if len(files) > 1 else "has"
+    return f"holdlog: {names} {verb} uncommitted changes of {agents}, made {format_duration(seconds)} ago; keep them."
 
 
-def describe_news(engine: Engine, news: Sequence[tuple[str, str]]) -> str:
-    """That commands of others changed what the agent holds. `news`: resources, and the agents of the commands."""
+def describe_news(engine: Engine, news: Sequence[News]) -> str:
+    """What others did to the work of the agent."""
     if not news:
         return ""
-    names = _listed([f"{shorten(engine.requests.rules.spell(it))} (by {shorten(agent)})" for it, agent in news])
-    return f"holdlog: while you hold it, a command of another session changed {names}; read it again."
-
-
-def describe_settings(name: str) -> str:
-    """That a file runs hooks. `name`: its path as the agent knows it."""
-    return f"holdlog: {shorten(name)} runs the hooks that guard files, so a person must agree to this change."
+    texts = []
+    for verb, (text, relation) in _DONE.items():
+        files = [it for it in news if it.verb == verb]
+        names = [f"{shorten(engine.requests.rules.spell(it.resource))} ({relation} {shorten(it.by)})" for it in files]
+        texts += [text.format(_listed(names))] * bool(names)
+    return f"holdlog: {'; '.join(texts)}." if texts else ""
 
 
 def describe_session(

@@ -38,6 +38,7 @@ class Ledger(Protocol):
 
     def all_held(self) -> list[HeldResource]: ...
     def last_change(self, resource: str) -> ChangedResource | None: ...
+    def latest_changes(self) -> dict[str, ChangedResource]: ...
     def changed_below(self, folder: str) -> list[str]: ...
 
 
@@ -225,6 +226,11 @@ class _Works:
                     yield work
             if covered is not None and not self._party.holds(covered):
                 yield held_work(self._sessions, file.path, file.status, folder, covered)
+            for resource, held in self._folders.items():
+                path = file.path + resource.removeprefix(folder)
+                is_inside = resource.startswith(folder) and path != file.path and os.path.isdir(path)
+                if is_inside and not self._party.holds(held):
+                    yield held_work(self._sessions, path, file.status, resource, held)
 
     def _existing(self, path: str, folder: str, resources: Collection[str]) -> Iterator[tuple[str, str]]:
         """The files below a folder that have these names, as far as they exist. `path`: of the folder; `folder`: its

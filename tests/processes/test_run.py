@@ -122,9 +122,9 @@ def test_held_claim_is_refused_in_one_line_with_holder_and_remedy(run: Run, path
         code, out, err = end(run("--", "touch", tmp_path / "ran"))
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert err.startswith("holdlog: custom://merge is held by ben, since ")
-        assert err.endswith("unless renewed; nothing was run; add --wait 600\n")
+        assert err.endswith("unless renewed; nothing was run; to queue for it, add --wait 600\n")
         code, _, err = end(run("--wait", "0.1", "--", "touch", tmp_path / "ran"))
-        assert (code, err.count("\n"), "run it again later, or wait: holdlog wait" in err) == (1, 1, True)
+        assert (code, err.count("\n"), "run it again later, or queue for longer: --wait 3600" in err) == (1, 1, True)
         assert store.board().queues == []
     assert not (tmp_path / "ran").exists()
 

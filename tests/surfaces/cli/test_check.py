@@ -66,8 +66,8 @@ def test_staged_file_of_another_live_session_blocks_a_known_caller(
     staged(repo, "a.py", "src/b.py")
     code, out, err = run_command(capsys, "check", "--staged", "--agent", "bob")
     line = (
-        rf"holdlog: a\.py: held by ann, since {TIME} \(\d+ s\); wait: holdlog wait a\.py, or leave it out:"
-        r" git restore --staged a\.py\n"
+        rf"holdlog: a\.py: held by ann, since {TIME} \(\d+ s\); queue for it: holdlog claim a\.py"
+        r" --agent bob --wait 50, or leave it out: git restore --staged a\.py\n"
     )
     assert (code, out) == (1, "")
     assert re.fullmatch(line, err)

@@ -66,6 +66,20 @@ def test_git_that_hangs_is_asked_once_and_the_rest_is_guarded(
     assert "src/a.py is held by" in sides.denied("s-2", "git reset --hard; echo > src/a.py")
 
 
+@pytest.mark.parametrize("second", ["git -C other stash", "git -C other checkout topic", "git -C other restore a.py"])
+def test_denial_of_one_command_remains_if_git_fails_for_the_next(
+    sides: Terminals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    (sides.root / "other").mkdir()
+    failing = program(tmp_path / "bin", 'case "$PWD" in */other) exit 3; esac; exec /usr/bin/git "$@"')
+    monkeypatch.setenv("PATH", f"{failing}:/usr/bin:/bin")
+    for command in (f"git stash && {second}", f"{second}; git stash"):
+        assert "git stash would take away work of another session: src/a.py" in sides.denied("s-2", command)
+    assert "src/a.py (claude-" in sides.denied("s-2", f"git restore src/a.py; {second}")
+    assert "this git command is not guarded" in warned(sides, f"git stash list; {second}")
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -8,15 +8,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.calls import MAX_PATHS, HookCall
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.guarding import with_named
-from holdlog.adapters.hooks.notes import HookFiles
+from holdlog.adapters.hooks.notes import HookFiles, News
 from holdlog.adapters.hooks.running import run
 from tests.unit.operating_system.test_workspaces import repository, worktree
 
@@ -85,14 +85,24 @@ class Terminals:
         return self.bash(session, command, "PostToolUse", **given)
 
 
-@pytest.fixture
-def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
+AnyTerminals = TypeVar("AnyTerminals", bound=Terminals)
+
+
+def open_terminals(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type[AnyTerminals]
+) -> AnyTerminals:
+    """Sessions in a new repository with a store."""
     for name in list(os.environ):
         if name.startswith("HOLDLOG_") or name == "CLAUDE_PROJECT_DIR":
             monkeypatch.delenv(name)
-    root = repository(tmp_path / "repo")
+    root = repository(folder)
     monkeypatch.chdir(root)
-    return Terminals(root, monkeypatch, capsys)
+    return kind(root, monkeypatch, capsys)
+
+
+@pytest.fixture
+def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminals:
+    return open_terminals(tmp_path / "repo", monkeypatch, capsys, Terminals)
 
 
 TAKING = [
@@ -128,6 +138,28 @@ def test_denial_names_the_command_that_takes_the_rest(sides: Terminals) -> None:
     assert sides.bash("s-2", "git stash push -- own.py") == {}
     assert "git add -- own.py" in sides.denied("s-2", "git add -A")
     assert sides.bash("s-2", "git add own.py && git commit --only -m x -- own.py") == {}
+
+
+@pytest.mark.parametrize("command", ["cd src && git add -A", "git -C src add -A", "cd src; cd ..; git -C src add -A"])
+def test_denial_names_paths_and_commands_as_in_the_folder_of_the_agent(sides: Terminals, command: str) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.write("src/own.py", "x = 3\n")
+    reason = sides.denied("s-2", command)
+    assert "work of another session: src/a.py (claude-" in reason
+    assert "Run `git -C src add" in reason
+    narrower = reason.partition("`")[2].partition("`")[0]
+    assert sides.denied("s-2", narrower) == ""
+    subprocess.run(narrower, shell=True, cwd=sides.root, check=True)
+    assert sides.git("diff", "--cached", "--name-only") == "src/own.py\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["git checkout -b new", "git switch -c new", "git checkout -B new HEAD", "git switch --detach"]
+)
+def test_new_branch_at_head_moves_no_file_and_is_silent(sides: Terminals, command: str) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    assert sides.bash("s-2", command) == {}
+    assert "src/a.py" in sides.bash("s-2", "git switch -c new main~0")["additionalContext"]
 
 
 @pytest.mark.parametrize("name", ["fresh/deep/x.py", "fresh/caf\xe9 \u26a0\ufe0f.md", "fresh/a%b [c].py"])
@@ -336,14 +368,14 @@ def test_change_that_the_holders_hook_recorded_is_not_that_of_a_command(sides: T
 
 def test_news_that_arrive_while_others_are_read_are_not_lost(tmp_path: Path) -> None:
     files = HookFiles(tmp_path / "state.db")
-    files.note_news("s-1", "ann", "a.py", "bob")
-    other = threading.Thread(target=files.note_news, args=("s-1", "ann", "b.py", "bob"))
+    files.note_news("s-1", "ann", News("a.py", "bob"))
+    other = threading.Thread(target=files.note_news, args=("s-1", "ann", News("b.py", "bob", "staged")))
 
     def is_read(agent: str) -> bool:
         other.start()
         other.join(0.2)  # it waits for the lock
         return True
 
-    assert files.take_news("s-1", is_read) == [("a.py", "bob")]
+    assert files.take_news("s-1", is_read) == [News("a.py", "bob")]
     other.join()
-    assert files.take_news("s-1", lambda agent: True) == [("b.py", "bob")]
+    assert files.take_news("s-1", lambda agent: True) == [News("b.py", "bob", "staged")]

@@ -13,7 +13,7 @@ import pytest
 
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.hooks.calls import parse
-from holdlog.adapters.hooks.git import GitCommand
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.repositories import UsedRepository, split
 from holdlog.adapters.hooks.running import run
 from tests.support.command_line import run_command

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.git import (
     GitAction,
-    GitCommand,
     OthersWork,
     concerns,
     judge,
@@ -88,7 +88,7 @@ def brief(action: GitAction) -> str:
         ("git checkout 'src/app/[id]/page.py'", ["discards c src/app/[id]/page.py =page.py"]),
         ("git checkout 'src/*.py'", ["discards c src/*.py"]),
         ("git checkout main", ["moves csu", "discards c main"]),
-        ("git checkout -b new", ["moves csu"]),
+        ("git checkout -b new", []),
         ("git checkout -f main", ["discards cs"]),
         ("git checkout", []),
         ("git switch main", ["moves csu"]),
@@ -111,7 +111,7 @@ def brief(action: GitAction) -> str:
             "git mv src/a.py 'src/app/[id]/page.py'",
             ["discards cs src/a.py src/app/[id]/page.py =a.py =page.py"],
         ),
-        ("git mv src s", ["discards cisu src s =src =s"]),
+        ("git mv src s", ["discards cisu src s/ =src =s"]),
         ("git add -A", ["includes cu"]),
         ("git add src/a.py", ["includes cu src/a.py"]),
         ("git add -n .", []),
@@ -171,7 +171,7 @@ def test_effects_of_a_git_command_are_read_off_its_words(text: str, expected: li
         ("git mv src/a.py ?", ["discards =a.py", "unknown"]),
         ("git branch -D ? b", ["discards b", "unknown"]),
         ("git worktree remove ?", ["unknown"]),
-        ("git submodule update --force ?", ["unknown"]),
+        ("git submodule update --force ?", ["unknown", "unknown"]),
         ("git log ?", []),
     ],
 )
@@ -229,7 +229,7 @@ def test_worktree_that_exists_is_an_absolute_path(folder: Path) -> None:
         *("git read-tree -u --reset HEAD", "git checkout-index -fa", "git update-index --add src/a.py"),
         *("git symbolic-ref HEAD refs/heads/b", "git filter-branch -f", "git bisect start HEAD HEAD~1"),
         *("git bisect run make -n", "git update-ref -d refs/heads/b", "git update-ref --stdin"),
-        *("git submodule update --force", "git submodule deinit -f lib", "git submodule foreach git reset --hard"),
+        *("git submodule update", "git submodule deinit lib", "git submodule foreach git reset --hard"),
         *("git reflog expire --expire=now HEAD", "git svn rebase"),
     ],
 )
@@ -249,15 +249,24 @@ def test_commands_that_only_look_or_add_are_silent(text: str, folder: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "expected"),
     [
-        "git reset --hard --recurse-submodules",
-        "git -c submodule.recurse=true checkout -f main",
-        "git switch -f --recurse-submodules main",
+        ("git reset --hard --recurse-submodules", "changed"),
+        ("git -c submodule.recurse=true checkout -f main", "changed"),
+        ("git switch -f --recurse-submodules main", "changed"),
+        ("git restore --recurse-submodules .", "changed"),
+        ("git checkout --recurse-submodules -- .", "changed"),
+        ("git submodule update --force --depth 1 lib", "changed"),
+        ("git submodule deinit -f --all", "removed"),
+        ("git clean -ffd", "removed"),
+        ("git -c submodule.recurse=true reset --hard --no-recurse-submodules", ""),
+        ("git -c submodule.recurse=true stash", ""),
+        ("git restore .", ""),
+        ("git clean -fd", ""),
     ],
 )
-def test_forced_commands_that_reach_into_submodules_are_compared_there(text: str, folder: Path) -> None:
-    assert [brief(action) for action in read(text, folder)] == ["discards cs", "unknown"]
+def test_commands_that_reach_into_other_repositories_say_so(text: str, expected: str, folder: Path) -> None:
+    assert read(text, folder)[0].inner == expected
 
 
 @pytest.mark.parametrize(

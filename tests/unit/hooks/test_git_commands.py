@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
+from holdlog.adapters.hooks.files import GitCommand
 from holdlog.adapters.hooks.git import (
     GitAction,
-    GitCommand,
     OthersWork,
     concerns,
     judge,

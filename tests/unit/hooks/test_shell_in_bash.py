@@ -109,8 +109,9 @@ def test_files_that_a_real_bash_changes_are_named_or_reported(folders: Sequence[
     for command, folder, before, reading in zip(COMMANDS, folders, befores, readings, strict=True):
         after = contents(folder)
         changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
-        missed = {path for path in changed if not any(path == it or path.startswith(f"{it}/") for it in reading.paths)}
-        idle = {it for it in reading.paths if not any(it == path or path.startswith(f"{it}/") for path in changed)}
+        named = {it: f"{it.rstrip('/')}/" for it in reading.paths}
+        missed = {path for path in changed if not any(f"{path}/".startswith(it) for it in named.values())}
+        idle = {it for it, start in named.items() if not any(f"{path}/".startswith(start) for path in changed)}
         if (missed and not reading.reports) or idle or reading.problem:
             wrong[command] = (missed, idle, reading)
     assert wrong == {}
