@@ -146,26 +146,6 @@ def test_waiter_for_several_is_granted_when_all_are_free_and_not_before(store, q
     assert holders(store) == {"a": ["cleo"], "b": ["cleo"]}
 
 
-def test_subtree_and_its_contents_grant_to_each_others_waiters(store, queue):
-    take(store, "src/")
-    files = [queue("src/a", "bob"), queue("src/b", "cleo")]
-    store.release("src/", agent="ann")
-    assert [it.result().status for it in files] == ["claimed"] * 2
-    folder = queue("src/", "dora")
-    assert store.release("src/a", agent="bob").granted_to is None
-    assert store.release("src/b", agent="cleo").granted_to == "dora"
-    assert folder.result().status == "claimed"
-
-
-def test_waiter_that_leaves_the_queue_is_not_granted(store, queue):
-    take(store, "a")
-    _, second = queue("a", "bob"), queue("a", "cleo")
-    store.release("a", agent="bob")
-    assert store.release("a", agent="ann").granted_to == "cleo"
-    assert second.result().status == "claimed"
-    assert holders(store) == {"a": ["cleo"]}
-
-
 @both_stores
 def test_queue_is_one_for_all_handles_of_the_store(open_store):
     mine, yours, theirs = open_store(), open_store(), open_store()
@@ -253,6 +233,29 @@ def test_only_a_wait_that_would_never_end_is_refused(store, queue):
     queue("b", "cleo")  # a chain
     store.release("a", agent="ann")
     assert waiting.result().status == "claimed"
+
+
+@both_stores
+def test_cycle_over_two_sessions_is_found(open_store):
+    """In which two agents have one name."""
+    mine, yours = open_store(session="one"), open_store(session="two")
+    take(mine, "a", "x")
+    take(yours, "b", "x")
+    waiting = in_thread(mine.claim, "b", agent="x", wait_seconds=LONG)
+    until(lambda: line(yours, "b"))
+    assert yours.claim("a", agent="x", wait_seconds=LONG).status == "deadlock"
+    yours.release("b", agent="x")
+    assert waiting.result().status == "claimed"
+
+
+def test_grant_that_would_close_a_cycle_goes_to_the_next_waiter(store, queue):
+    take(store, "p", "cleo")
+    take(store, "q", "dora")
+    both, theirs = [queue("q", "bob"), queue("p", "bob")], queue("q", "cleo")
+    assert store.release("q", agent="dora").granted_to == "cleo"  # with it, bob would wait for cleo, and she for him
+    assert theirs.result().status == "claimed"
+    store.release(agent="cleo")
+    assert [it.result().status for it in both] == ["claimed"] * 2
 
 
 # --- wait
