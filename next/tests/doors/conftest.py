@@ -187,7 +187,7 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer
     folder = tmp_path_factory.mktemp("open")
     subprocess.run(["git", "init", "-q", folder / "work"], check=True)
     env = {"XDG_STATE_HOME": str(folder / "state")}
-    server = HttpServer(folder / "state.db", "--tools", "all", env=env, cwd=folder / "work")
+    server = HttpServer(folder / "state.db", "--tools", "all", "--max-wait", "300", env=env, cwd=folder / "work")
     yield server
     server.close()
 

@@ -296,11 +296,11 @@ def test_bookmark_of_another_history_is_refused(ask, kv, name):
 
 def test_events_are_waited_for(open_server, ask, kv, name):
     before = waiters(open_server.url)
-    waiting = in_thread(ask, "GET", "/v1/events", params={"namespace": name, "wait_seconds": 40, "after": newest(ask)})
+    waiting = in_thread(ask, "GET", "/v1/events", params={"namespace": name, "wait_seconds": 200, "after": newest(ask)})
     until(lambda: waiters(open_server.url) == before + 1)
     write(kv, 7)
     assert [it["value"] for it in waiting.result().json()["events"]] == ["7"]
-    params = {"namespace": name, "wait_seconds": 40, "after": newest(ask)}
+    params = {"namespace": name, "wait_seconds": 200, "after": newest(ask)}
     method, path, options = old.route("GET", "/v1/events", {"params": params})
     vanishing = Connection(open_server.url).send(method, f"{path}?{urlencode(options['params'])}")
     until(lambda: waiters(open_server.url) == before + 1)

@@ -120,7 +120,7 @@ def test_claim_over_http_lasts_for_300_s_without_a_call(connect, resource):
 @pytest.mark.parametrize(("era", "gone"), [(LEGACY, "reset"), (MODERN, "reset"), (MODERN, "closed")])
 def test_wait_ends_when_its_client_is_gone(open_server, connect, name, era, gone):
     agent = connect(era)
-    message = agent.calling("watch", {"namespace": name, "key": "k", "since_version": 0, "timeout_seconds": 50})
+    message = agent.calling("watch", {"namespace": name, "key": "k", "since_version": 0, "timeout_seconds": 200})
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     headers |= {"mcp-protocol-version": era}
     if era == MODERN:
@@ -138,7 +138,7 @@ def test_wait_ends_when_its_client_is_gone(open_server, connect, name, era, gone
 
 def test_client_of_2025_cancels_its_wait(open_server, connect, name):
     agent = connect()
-    message = agent.calling("watch", {"namespace": name, "key": "k", "since_version": 0, "timeout_seconds": 50})
+    message = agent.calling("watch", {"namespace": name, "key": "k", "since_version": 0, "timeout_seconds": 200})
     before = waiters(open_server.url)
     waiting = in_thread(agent.post, message)
     until(lambda: waiters(open_server.url) == before + 1)
