@@ -161,7 +161,7 @@ def test_blame_of_a_file_names_the_agent_whose_hook_changed_it(command, db, tmp_
         return found
 
     with holdlog.StateStore(db) as store:
-        until(edit)
+        until(edit, within=600)
         changed = store.events(kinds=["FileChanged"]).events[-1]
     change = command("blame", "a.py", "--json", cwd=file.parent).json["changes"][0]
     assert (change["agent"], change["position"]) == (changed.agent, changed.position)

@@ -5,7 +5,6 @@ import re
 import pytest
 
 import holdlog
-
 from tests.support.mcp import OverHttp
 from tests.support.tampering import files_with
 from tests.support.waiting import until
