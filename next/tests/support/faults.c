@@ -18,7 +18,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -222,19 +221,6 @@ static struct timespec as_timespec(int64_t at) {
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     *now = as_timespec(shown(clock));
-    return 0;
-}
-
-time_t time(time_t *now) {
-    time_t at = shown(CLOCK_REALTIME) / SECOND;
-    if (now) *now = at;
-    return at;
-}
-
-int gettimeofday(struct timeval *restrict now, void *restrict zone) {
-    int64_t at = shown(CLOCK_REALTIME);
-    now->tv_sec = at / SECOND;
-    now->tv_usec = at % SECOND / 1000;
     return 0;
 }
 

@@ -9,6 +9,8 @@ from importlib.metadata import files
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
+
 from tests.support.waiting import until
 
 LOOPBACK = "127.0.0.1"
@@ -61,10 +63,15 @@ class Server:
         raise NotImplementedError
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """All processes of the server, as a crash ends them."""
+        """All processes of the server, as a crash ends them; those of PostgreSQL are groups of their own."""
         assert self.process is not None
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
+        with suppress(psutil.NoSuchProcess):
+            server = psutil.Process(self.process.pid)
+            children = server.children(recursive=True) if number == signal.SIGKILL else []
+            for each in (server, *children):
+                with suppress(psutil.NoSuchProcess):
+                    each.send_signal(number)
+            psutil.wait_procs(children, 20)
         self.process.wait(20)
 
     def stop(self) -> None:

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import random
-import resource
 import sys
 import tempfile
 import threading
@@ -187,25 +186,6 @@ def journal(path: str, times: str, size: str) -> None:
     say(closed=True)
 
 
-def limited(path: str, free: str) -> None:
-    """Write until a limit of the file's size strikes, lift it, write again."""
-    store = holdlog.StateStore(path)
-    say(key="before", **attempt(lambda: store.set("n", "before", 1, updated_by="w")))
-    size = max(os.path.getsize(it) for it in (path, path + "-wal") if os.path.exists(it)) + int(free)
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    for number in range(40):
-        value = f"{number} {'x' * 2000}"
-        facts = attempt(lambda value=value: store.set("n", "k", value, updated_by="w"))  # type: ignore[misc]
-        say(key="k", tried=value, **facts)
-        if "error" in facts:
-            break
-    say(read=attempt(lambda: store.get("n", "before")))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    say(key="after", **attempt(lambda: store.set("n", "after", 1, updated_by="w")))
-    say(closing=attempt(store.close))
-
-
 def count(place: str, times: str, number: str) -> None:
     """Add one to a shared number and to one of its own, so many times."""
     key = f"own-{number}"
@@ -267,27 +247,6 @@ def fork(path: str, how: str) -> None:
         os._exit(0)
     say(code=os.waitpid(child, 0)[1])
     say(parent=attempt(lambda: store.set("n", "k", "again", updated_by="parent")))
-    store.close()
-
-
-def fork_and_exit(path: str) -> None:
-    """Children that end as an interpreter does, while a thread writes."""
-    store = holdlog.StateStore(path)
-    ended = threading.Event()
-
-    def write() -> None:
-        while not ended.is_set():
-            say(key="k", **attempt(lambda: store.set("n", "k", "x" * 2000, updated_by="w")))
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    for _ in range(10):
-        child = os.fork()
-        if child == 0:
-            sys.exit(0)
-        say(code=os.waitpid(child, 0)[1])
-    ended.set()
-    thread.join()
     store.close()
 
 

@@ -21,10 +21,12 @@ Line = dict[str, Any]
 
 
 class Worker:
-    def __init__(self, name: str, *arguments: Any, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, *arguments: Any, env: Mapping[str, str] | None = None, before: tuple[str, ...] = ()
+    ) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("work.py"), name, *map(str, arguments)],
+            [*before, sys.executable, Path(__file__).with_name("work.py"), name, *map(str, arguments)],
             stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment(env),
         )  # fmt: skip
         self.heard: list[Line] = []

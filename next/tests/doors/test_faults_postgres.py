@@ -1,0 +1,221 @@
+"""PostgreSQL: connections that are cut, also between COMMIT and its response; a server that is killed or locked."""
+
+import threading
+from contextlib import closing, suppress
+
+import psycopg
+import pytest
+
+import holdlog
+from tests.support.library import in_thread
+from tests.support.proxy import Proxy
+from tests.support.soundness import require_acknowledged, require_sound_log, values_of
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.rest
+CUTS = ("before", "after")
+BOTH = [{"op": "set", "namespace": "n", "key": key, "value": 2} for key in ("k", "l")]
+CALLS = {
+    "set": (lambda store: store.set("n", "k", 2, updated_by="ann").version, 2),
+    "delete": (lambda store: store.delete("n", "k", deleted_by="ann").version, 2),
+    "clear": (lambda store: store.clear_namespace("n", deleted_by="ann").deleted_count, 1),
+    "update": (lambda store: store.update("n", "k", updated_by="ann", increment=1).value, 2),
+    "transact": (lambda store: len(store.transact(BOTH, updated_by="ann").results), 2),
+    "claim": (lambda store: store.claim("src/a.py", agent="ann").status, "claimed"),
+    "release": (lambda store: store.release("held.py", agent="ann").status, "released"),
+}
+
+
+@pytest.fixture
+def proxy(postgres):
+    with closing(Proxy(postgres)) as opened:
+        yield opened
+
+
+def admin(url):
+    return closing(psycopg.connect(url.partition("?")[0], autocommit=True))
+
+
+def restart(server):
+    """The last processes of the one before may still hold its memory."""
+
+    def is_up():
+        with suppress(AssertionError):
+            return server.start()
+        return None
+
+    until(is_up)
+
+
+def cut(url, which="true"):
+    """End the connections of this server but our own; how many."""
+    with admin(url) as connection:
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            f" WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND {which}"
+        )
+        return len(ended.fetchall())
+
+
+# --- between COMMIT and its response
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("call", CALLS)
+def test_write_whose_commit_is_cut_happens_exactly_once(proxy, call, cut):
+    write, expected = CALLS[call]
+    with holdlog.StateStore(proxy.url) as store:
+        store.set("n", "k", 1, updated_by="ann")
+        store.claim("held.py", agent="ann")
+        before = len(require_sound_log(store))
+        proxy.next_cut = cut
+        assert write(store) == expected
+        assert proxy.cuts == 1
+        assert len(require_sound_log(store)) == before + (2 if call == "transact" else 1)
+
+
+def test_write_left_in_doubt_is_resolved_by_its_request_id(proxy, postgres):
+    with holdlog.StateStore(proxy.url) as store:
+        store.set("n", "k", 1, updated_by="ann")
+        proxy.next_cut, proxy.is_last = "after", True
+        with pytest.raises(holdlog.UnavailableError) as refusal:
+            store.set("n", "k", 2, updated_by="ann", request_id="r-1")
+        assert refusal.value.in_doubt
+        assert refusal.value.retry_after >= 0
+    with holdlog.StateStore(postgres) as elsewhere:
+        assert elsewhere.set("n", "k", 2, updated_by="ann", request_id="r-1").version == 2
+        assert values_of(elsewhere, "k") == {1: 1, 2: 2}
+
+
+def test_threads_whose_commits_are_cut_again_and_again_count_exactly(proxy):
+    with holdlog.StateStore(proxy.url) as store:
+        store.set("n", "k", 0, updated_by="ann")
+
+        def count(name):
+            for number in range(15):
+                proxy.next_cut = CUTS[number % 2]
+                store.set("n", name, number, updated_by=name)
+                store.update("n", "k", lambda value: value + 1, updated_by=name)
+
+        for counting in [in_thread(count, f"w{number}") for number in range(4)]:
+            counting.result()
+        proxy.next_cut = None
+        assert proxy.cuts > 5
+        assert store.get("n", "k").value == 60
+        assert [store.get("n", f"w{number}").version for number in range(4)] == [15] * 4
+        require_sound_log(store)
+
+
+# --- connections and servers that go away under load
+
+
+class Load:
+    """Threads that write, each with its own handle; a write that is refused is repeated under its request id."""
+
+    def __init__(self, url):
+        self.ended = threading.Event()
+        self.acknowledged = []
+        self.refused = []
+        self._threads = [in_thread(self._write, f"w{number}", holdlog.StateStore(url)) for number in range(4)]
+
+    def _write(self, key, opened):
+        number = 1
+        with opened as store:
+            while not self.ended.is_set():
+                try:
+                    written = store.set("n", key, number, updated_by=key, request_id=f"{key}-{number}")
+                except holdlog.UnavailableError as refusal:
+                    self.refused.append(refusal)
+                else:
+                    self.acknowledged.append({"key": key, "version": written.version, "value": number})
+                    number += 1
+
+    def wait_for(self, more):
+        wanted = len(self.acknowledged) + more
+        until(lambda: len(self.acknowledged) >= wanted or not all(it.is_running for it in self._threads))
+
+    def stop(self):
+        self.ended.set()
+        for thread in self._threads:
+            thread.result()
+
+
+def require_each_write_once(url, load):
+    with holdlog.StateStore(url) as store:
+        require_sound_log(store)
+        require_acknowledged(store, load.acknowledged)
+        for number in range(4):
+            values = values_of(store, f"w{number}")
+            assert values == {version: version for version in values}, "the n-th request is the n-th version"
+
+
+def test_killed_database_loses_no_acknowledged_write(postgres, postgres_server):
+    load = Load(postgres)
+    for _ in range(2):
+        load.wait_for(50)
+        postgres_server.kill()
+        restart(postgres_server)
+    load.wait_for(50)
+    load.stop()
+    require_each_write_once(postgres, load)
+
+
+def test_cut_connections_fail_no_write(postgres):
+    load = Load(postgres)
+    for _ in range(10):
+        load.wait_for(10)
+        assert cut(postgres) > 0
+    load.wait_for(10)
+    load.stop()
+    require_each_write_once(postgres, load)
+    assert [it for it in load.refused if it.in_doubt] == []
+
+
+def test_calls_are_unavailable_while_the_database_is_gone_and_succeed_afterwards(postgres, postgres_server):
+    with holdlog.StateStore(postgres) as store:
+        store.set("n", "k", 1, updated_by="ann")
+        postgres_server.kill()
+        for call in (lambda: store.set("n", "k", 2, updated_by="ann"), lambda: store.get("n", "k")):
+            with pytest.raises(holdlog.UnavailableError) as refusal:
+                call()
+            assert not refusal.value.in_doubt
+            assert "\n" not in str(refusal.value)
+        restart(postgres_server)
+        assert store.get("n", "k").version == 1
+        assert store.set("n", "k", 2, updated_by="ann").version == 2
+
+
+def test_write_behind_locked_tables_is_refused_in_time_while_reads_go_on(postgres):
+    with holdlog.StateStore(postgres) as store, admin(postgres) as other, other.cursor() as cursor:
+        store.set("n", "k", 1, updated_by="ann")
+        schema = postgres.rpartition("=")[2]
+        tables = cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", [schema]).fetchall()
+        cursor.execute("BEGIN")
+        for (table,) in tables:
+            cursor.execute(f'LOCK TABLE "{schema}"."{table}" IN EXCLUSIVE MODE')
+        writing = in_thread(store.set, "n", "k", 2, updated_by="ann")
+        assert store.get("n", "k").version == 1
+        with pytest.raises(holdlog.UnavailableError) as refusal:
+            writing.result()
+        assert not refusal.value.in_doubt
+        cursor.execute("ROLLBACK")
+        assert store.set("n", "k", 3, updated_by="ann").version == 2
+
+
+def test_watch_and_wait_hear_of_changes_after_their_connection_was_lost(postgres):
+    with holdlog.StateStore(postgres) as store, holdlog.StateStore(postgres) as other:
+        other.claim("a.md", agent="ann")
+        watching = in_thread(store.watch, "n", "k", 0, 45)
+        waiting = in_thread(store.wait, "a.md", 45)
+        until(lambda: cut(postgres, "query ILIKE 'LISTEN%'") > 0)
+        other.set("n", "k", 1, updated_by="ann")
+        other.release("a.md", agent="ann")
+        assert watching.result().version == 1
+        assert waiting.result().status == "available"
+
+
+def test_database_that_never_was_there_is_reported_in_one_line_without_its_password(command):
+    done = command("get", "n", "k", env={"HOLDLOG_DB": "postgresql://nobody:SECRET@127.0.0.1:1/x"})
+    assert (done.out, done.err.count("\n")) == ("", 1)
+    assert done.code != 0
+    assert "SECRET" not in done.err

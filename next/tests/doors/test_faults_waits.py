@@ -1,0 +1,98 @@
+"""No wake-up is lost between processes: whatever the order of write and wait, and whoever else waits and dies."""
+
+import random
+import shutil
+import subprocess
+
+import pytest
+
+import holdlog
+from tests.doors.conftest import both_stores
+from tests.support.soundness import require_sound
+from tests.support.waiting import until
+
+LONG = 45
+NO_LOOPBACK = ("unshare", "-n")
+
+
+def in_queue(store):
+    status = store.status("a.md")
+    return status.queue_length if status.status == "claimed" else 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "times"),
+    [("file", 60), *(pytest.param(kind, 200, marks=pytest.mark.rest) for kind in ("file", "postgres"))],
+    indirect=["kind"],
+)
+def test_no_wake_up_of_another_process_is_lost_in_any_order(open_store, worker, request, kind, times):
+    """The write comes before the wait, with it, or when it has begun; it may be two, or a deletion."""
+    store, dice, version = open_store(), random.Random(), 0
+    process = worker("serve", request.getfixturevalue("postgres" if kind == "postgres" else "db"))
+    process.hear()
+    for _ in range(times):
+        since, writes = version, dice.choice((1, 1, 2))
+        early = dice.randrange(writes + 1)
+        for number in range(writes):
+            if number == early:
+                process.begin("watch", "n", "k", since, LONG)
+            if version > since and dice.random() < 0.3:
+                version = store.delete("n", "k", deleted_by="ann").version
+            else:
+                version = store.set("n", "k", version, updated_by="ann").version
+        if early == writes:
+            process.begin("watch", "n", "k", since, LONG)
+        assert since < process.hear()["version"] <= version
+
+
+@pytest.mark.rest
+@both_stores
+def test_release_wakes_a_wait_and_a_claim_of_other_processes(open_store, worker, request, kind):
+    place = request.getfixturevalue("postgres" if kind == "postgres" else "db")
+    store, (waiter, claimer) = open_store(), (worker("serve", place) for _ in range(2))
+    waiter.hear()
+    claimer.hear()
+    for _ in range(10):
+        assert store.claim("a.md", agent="ann").status == "claimed"
+        waiter.begin("wait", "a.md", LONG)
+        claimer.begin("claim", "a.md", agent="ben", wait_seconds=LONG)
+        until(lambda: in_queue(store) == 1)
+        assert store.release("a.md", agent="ann").granted_to == "ben"
+        assert claimer.hear()["status"] == "claimed"
+        assert claimer.call("release", "a.md", agent="ben")["status"] == "released"
+        assert waiter.hear()["status"] == "available"
+
+
+@pytest.mark.rest
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or subprocess.run([*NO_LOOPBACK, "true"], capture_output=True).returncode != 0,
+    reason="no network namespace can be made here",
+)
+def test_process_that_no_notification_reaches_is_woken(db, worker):
+    with holdlog.StateStore(db) as store:
+        process = worker("serve", db, before=NO_LOOPBACK)
+        process.hear()
+        for version in range(1, 6):
+            process.begin("watch", "n", "k", version - 1, LONG)
+            store.set("n", "k", version, updated_by="ann")
+            assert process.hear()["version"] == version
+        assert process.call("set", "n", "l", 1, updated_by="ben")["version"] == 1
+
+
+@pytest.mark.rest
+def test_waiting_processes_that_die_disturb_nobody(db, worker):
+    with holdlog.StateStore(db) as store:
+        store.claim("a.md", agent="ann")
+        for _ in range(3):
+            process = worker("serve", db)
+            process.hear()
+            process.begin("wait", "a.md", LONG)
+            process.kill()
+        survivor = worker("serve", db)
+        survivor.hear()
+        survivor.begin("wait", "a.md", LONG)
+        for number in range(20):
+            assert store.set("n", "k", number, updated_by="ann").version == number + 1
+        store.release("a.md", agent="ann")
+        assert survivor.hear()["status"] == "available"
+    require_sound(db)
