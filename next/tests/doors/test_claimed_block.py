@@ -1,5 +1,4 @@
 """`claimed`: a block that holds a claim, for threads and for coroutines."""
-# ruff: noqa: PT012 - it is the end of the block that raises
 
 import asyncio
 import os

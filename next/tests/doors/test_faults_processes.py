@@ -11,8 +11,8 @@ import pytest
 
 import holdlog
 from tests.support.faults import CHANGES, SHIM
-from tests.support.library import in_thread
 from tests.support.key_history import Call, calls, is_linearizable
+from tests.support.library import in_thread
 from tests.support.soundness import require_acknowledged, require_sound, require_sound_log
 from tests.support.waiting import until
 from tests.support.workers import is_stopped
