@@ -27,7 +27,8 @@ def in_queue(store):
 )
 def test_no_wake_up_of_another_process_is_lost_in_any_order(open_store, worker, request, kind, times):
     """The write comes before the wait, with it, or when it has begun; it may be two, or a deletion."""
-    store, dice, version = open_store(), random.Random(), 0
+    store, dice = open_store(), random.Random()
+    version = store.set("n", "k", 0, updated_by="ann").version
     process = worker("serve", request.getfixturevalue("postgres" if kind == "postgres" else "db"))
     process.hear()
     for _ in range(times):
