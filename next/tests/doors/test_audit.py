@@ -188,21 +188,24 @@ def redact(db, *words):
     return run("redact", *words, "--db", db)
 
 
-def test_redacted_text_is_gone_from_every_file_and_the_log_still_verifies(leaked):
-    keep_checkpoint(leaked)
-    with holdlog.StateStore(leaked) as store:
-        store.set("n", "k", 3, updated_by="ann")
-        assert files_with(leaked.parent, SECRET)
-        done = redact(leaked, "record:n/k@1", "--reason", "it leaked")
+def test_redacted_text_is_gone_from_every_file_and_the_log_still_verifies(tmp_path):
+    db = tmp_path / "leaked" / "state.db"
+    db.parent.mkdir(mode=0o700)
+    with holdlog.StateStore(db) as store:
+        for value in ({"token": SECRET, "more": "x" * 9000}, "safe", 3):
+            store.set("n", "k", value, updated_by="ann")
+        keep_checkpoint(db)
+        assert files_with(db.parent, SECRET)
+        done = redact(db, "record:n/k@1", "--reason", "it leaked")
         assert (done.code, SECRET in done.out + done.err) == (0, False), done
-        assert files_with(leaked.parent, SECRET) == []
+        assert files_with(db.parent, SECRET) == []
         assert [(it.version, it.value) for it in store.history("n", "k")] == [(3, 3), (2, "safe"), (1, None)]
         events = store.events().events
     assert [(it.position, getattr(it, "value", None)) for it in events[:3]] == [(1, None), (2, "safe"), (3, 3)]
     assert (len(events), events[-1].reason) == (4, "it leaked")
-    assert verify(leaked).code == 0
-    assert redact(leaked, "record:n/k@1", "--reason", "again").code == 0
-    assert len(read(leaked)[3]) == 4
+    assert verify(db).code == 0
+    assert redact(db, "record:n/k@1", "--reason", "again").code == 0
+    assert len(read(db)[3]) == 4
 
 
 @pytest.mark.rest

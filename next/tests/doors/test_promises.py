@@ -321,9 +321,9 @@ def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(stdio, db)
     ann, mark = stdio("--tools", "all"), "5tored-text"
     bob = holdlog.StateStore(db)
     put(bob, mark, by="bob")
-    guard = [{"resource": "a.py", "version": bob.claim("a.py", agent="bob", note=mark).version}]
-    ann.call("claim", resource="b.py", agent="ann")
-    waiting = in_thread(bob.claim, "b.py", agent="bob", wait_seconds=50)
+    guard = [{"resource": "custom://a", "version": bob.claim("custom://a", agent="bob", note=mark).version}]
+    ann.call("claim", resource="custom://b", agent="ann")
+    waiting = in_thread(bob.claim, "custom://b", agent="bob", wait_seconds=50)
     until(lambda: ann.call("status").get("queues"))
     write = {"namespace": "n", "key": "k", "updated_by": "ann"}
     operations = [{"op": "check", "namespace": "n", "key": "k", "expected_version": 9}]
@@ -333,11 +333,11 @@ def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(stdio, db)
         ann.call("update", **write, append=1, expected_version=9),
         ann.call("transact", operations=operations, updated_by="ann"),
         ann.call("delete", namespace="n", key="k", deleted_by="ann", expected_version=9),
-        ann.call("claim", resource="a.py", agent="ann"),
-        ann.call("claim", resource="a.py", agent="bob"),
-        ann.call("claim", resource="a.py", agent="ann", wait_seconds=30),
-        ann.call("release", resource="a.py", agent="ann"),
-        ann.call("wait", resource="a.py", timeout_seconds=0),
+        ann.call("claim", resource="custom://a", agent="ann"),
+        ann.call("claim", resource="custom://a", agent="bob"),
+        ann.call("claim", resource="custom://a", agent="ann", wait_seconds=30),
+        ann.call("release", resource="custom://a", agent="ann"),
+        ann.call("wait", resource="custom://a", timeout_seconds=0),
         ann.call("watch", namespace="n", key="k", since_version=1, timeout_seconds=0),
     ]
     hints = [it.get("hint") for it in refused]
@@ -346,7 +346,7 @@ def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(stdio, db)
         assert ADVICE.search(hint) is None, hint
         assert mark not in hint
         assert len(hint) <= 200
-    ann.call("release", resource="b.py", agent="ann")
+    ann.call("release", resource="custom://b", agent="ann")
     assert waiting.result().status == "claimed"
     bob.close()
     assert {it["status"] for it in refused} >= {"conflict", "fenced", "busy", "deadlock", "not_holder", "timeout"}
