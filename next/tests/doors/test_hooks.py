@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.doors import old
+from tests.doors.old import changes_in_02
 from tests.support.hosts import (
     Host,
     Json,
@@ -189,6 +190,7 @@ def test_sub_agents_are_holders_whose_end_releases_their_claims(one):
 
 
 @rest
+@changes_in_02("a parent takes over what its silent sub-agent left, and nobody else's call revives it")
 def test_file_of_a_dead_sub_agent_becomes_free_for_the_main_agent(root):
     """Field case 1: the host reports no end of a sub-agent that was killed."""
     env = {"HOLDLOG_LEASE_SECONDS": "20", "HOLDLOG_IDLE_LIMIT": "20"}
