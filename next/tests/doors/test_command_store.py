@@ -204,21 +204,10 @@ def test_store_that_cannot_be_read_is_never_taken_for_no_store(tmp_path):
 
     if as_stranger("--version").code != 0:
         pytest.skip("another user cannot run holdlog here")
-    for words in (
-        ("claims",),
-        ("doctor",),
-        ("check", "src/b.py", "--agent", "bob"),
-        ("get", "n", "k"),
-        ("wait", "src/b.py"),
-    ):
-        done = as_stranger(*words)
-        text = done.out + done.err
-        assert (done.code != 0, "no store" in text, "--db" in text, "Traceback" in text) == (
-            True,
-            False,
-            False,
-            False,
-        ), done
+    for line in ("claims", "doctor", "check src/b.py --agent bob", "get n k", "wait src/b.py"):
+        done = as_stranger(*line.split())
+        assert done.code != 0, line
+        assert not re.search("no store|--db|Traceback", done.out + done.err), done
     edit = {"session_id": "s", "cwd": str(root), "hook_event_name": "PreToolUse", "tool_name": "Write"}
     hook = as_stranger("hook", stdin=json.dumps({**edit, "tool_input": {"file_path": "src/b.py"}}))
     assert (hook.code, hook.out, hook.err.endswith("; the edit is not guarded\n")) == (0, "", True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import holdlog
 from tests.doors import old
+from tests.doors.old import changes_in_02
 from tests.support.hosts import (
     Host,
     Json,
@@ -190,17 +190,16 @@ def test_sub_agents_are_holders_whose_end_releases_their_claims(one):
 
 
 @rest
-def test_file_of_a_dead_sub_agent_becomes_free_for_the_main_agent(root, monkeypatch):
+@changes_in_02("a parent takes over what its silent sub-agent left, and nobody else's call revives it")
+def test_file_of_a_dead_sub_agent_becomes_free_for_the_main_agent(root):
     """Field case 1: the host reports no end of a sub-agent that was killed."""
-    monkeypatch.chdir(root)
     env = {"HOLDLOG_LEASE_SECONDS": "20", "HOLDLOG_IDLE_LIMIT": "20"}
     server = subprocess.Popen([HOLDLOG, "serve"], cwd=root, env=environment(env), stdin=subprocess.PIPE)
     edit = claude("main", str(root / "src/a.py")) | {"cwd": str(root)}
-    with holdlog.StateStore(store_of(root)) as store:
-        assert run_hook({**edit, "agent_id": "sub-1"}, cwd=root, env=env).out == ""
-        write(root / "src/a.py", "x = 2\n")
-        assert is_denied(json.loads(run_hook(edit, cwd=root, env=env).out))
-        until(lambda: store.status("src/a.py").status == "available")
+    assert run_hook({**edit, "agent_id": "sub-1"}, cwd=root, env=env).out == ""
+    write(root / "src/a.py", "x = 2\n")
+    assert is_denied(json.loads(run_hook(edit, cwd=root, env=env).out))
+    assert run("wait", "src/a.py", "--timeout-seconds", "50", cwd=root).code == 0
     assert run_hook(edit, cwd=root, env=env).out == ""
     server.communicate()
 

@@ -187,14 +187,6 @@ def test_values_that_json_can_hold_are_read_as_they_were_sent(server):
         assert server.call("get", **at)["value"] == value
 
 
-@pytest.mark.rest
-def test_two_megabytes_pass_in_both_directions(stdio):
-    agent = stdio("--tools", "state", "--max-value-bytes", "2000002")
-    value = "y" * 2_000_000
-    agent.call("set", **AT, value=value, updated_by="ann", expected_version=0)
-    assert agent.call("get", **AT)["value"] == value
-
-
 def piped(*lines: Json, db: Path, cwd: Path) -> tuple[int, list[Json], str]:
     """A server that reads these lines and then the end of its input: exit code, responses, stderr."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -290,20 +282,6 @@ sys.stdin.read()
     )
     os.close(writing)
     os.close(reading)
-
-
-@pytest.mark.rest
-def test_files_work_as_input_and_output(db, tmp_path):
-    requests, responses = tmp_path / "requests", tmp_path / "responses"
-    lines = [{"method": "initialize", "params": INITIALIZE}, *({"method": "tools/list"} for _ in range(100))]
-    requests.write_text("".join(json.dumps({"jsonrpc": "2.0", "id": n, **it}) + "\n" for n, it in enumerate(lines)))
-    with requests.open() as stdin, responses.open("wb") as stdout:
-        command = [HOLDLOG, "--db", str(db)]
-        done = subprocess.run(
-            command, stdin=stdin, stdout=stdout, env=environment(), cwd=tmp_path, timeout=PATIENCE, check=False
-        )
-    assert done.returncode == 0
-    assert {json.loads(line)["id"] for line in responses.read_bytes().splitlines()} == set(range(101))
 
 
 def test_stray_prints_never_reach_the_client(stdio, tmp_path):
