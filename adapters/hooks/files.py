@@ -19,8 +19,8 @@ _EDITS: Final = (
 )
 """Editing tools of hosts: the letters of their names, in lower case."""
 _MCP_EDITS: Final = (
-    r"(write|edit|move|delete|rename|create|append)(text|new)?file$|(edit|replace)(block|content|lines|symbolbody)$"
-    r"|insert(content|atline|aftersymbol|beforesymbol)$|(delete|insert)lines$"
+    r"(write|edit|move|delete|rename|create|append)(text|new)?files?$|(delete|move)directory$|(delete|insert)lines$"
+    r"|(edit|replace)(block|content|lines|symbolbody|textinfile)$|insert(content|atline|aftersymbol|beforesymbol)$"
 )
 """Tools of MCP servers that change files which their input names, such as mcp__filesystem__write_file."""
 _SHELLS: Final = ("bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal")
@@ -128,7 +128,8 @@ def _shell(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
     if isinstance(command, str):
         from holdlog.adapters.hooks.shell import read_shell
 
-        return read_shell(command, os.path.abspath(folder))
+        reading = read_shell(command, os.path.abspath(folder))
+        return reading._replace(reports=reading.reports or reading.paths != ())  # a shell may read it otherwise
     return Targets() if command is None else Targets(problem=f"the command of {_shown(tool)} cannot be read")
 
 

@@ -51,9 +51,9 @@ _OPTIONS: Final = {
 """The options that matter, and all that have a value (`=`, or `?`: only if attached), as short/long."""
 _OTHER_OPTIONS: Final = "abort skip quit continue r/resolved autostash edit-todo show-current-patch output="
 _READS: Final = """
-apply blame cat-file check-ignore clone config describe diff diff-index difftool fetch for-each-ref format-patch fsck gc
-grep help init log ls-files ls-remote ls-tree maintenance merge-base merge-tree name-rev notes prune push range-diff
-remote repack rerere rev-list rev-parse shortlog show show-branch show-ref status tag var version write-tree
+apply blame cat-file check-ignore clone commit-tree config describe diff diff-index difftool fetch for-each-ref format-
+patch fsck gc grep help init log ls-files ls-remote ls-tree maintenance merge-base merge-tree name-rev notes prune push
+range-diff remote repack rerere rev-list rev-parse shortlog show show-branch show-ref status tag var version write-tree
 """
 """Commands that leave worktree and index alone, but for `--output`. The shell part reads `apply`."""
 _READING: Final = ("", "add", "exists", "list", "lock", "log", "prune", "show", "status", "summary", "unlock", "view")
@@ -273,6 +273,8 @@ class _Call:
         """`kinds`: their first letters. `narrower`: without `git`. `flag`: what the name of the command ends with."""
         name, repository = f"git {self.verb}{more.pop('flag', '')}", self.repository
         named = frozenset(_KINDS[letter] for letter in kinds)
+        if self.has("patch") and not self.verb.startswith("stash"):
+            narrower = narrower.replace(" -- ", " -p -- ", 1)
         more["narrower"] = narrower and f"{' '.join(map(shlex.quote, repository.typed))} {narrower}"
         if effect == "discards" and self.verb in _RECURSING and not self.has("no-recurse-submodules"):
             is_deep = self.has("recurse-submodules") or repository.is_set("submodule.recurse")
@@ -315,8 +317,6 @@ def _read(words: list[str | None], repository: _Repository, aliases: int) -> lis
             return _READERS[verb](call) or [call.unknown()] * (None in call.operands)  # which may be options
         alias = repository.setting(f"alias.{verb.lower()}")
         if alias and not alias.startswith("!") and aliases:
-            import shlex  # only few commands need it
-
             return _read([*shlex.split(alias), *words[1:]], repository, aliases - 1)
     except (_UnknownError, ValueError):  # ValueError: such as an alias with an open quote
         pass
@@ -343,7 +343,7 @@ def _checkout(call: _Call) -> list[GitAction]:
     if is_path or (is_plain and len(operands) > 1):
         return _checkout_paths(call, [] if is_path else operands[:1], operands)
     target = _known(operands[0]) if operands else ""
-    actions = _switch_to(call, target, call.value("b", "B", "orphan"))
+    actions = _switch_to(call, target, call.value("b", "orphan"))
     if is_plain and target not in ("-", *_HEADS) and not call.has("force", "merge"):
         actions += call.limited(operands, "discards", "c", "checkout -- {paths}")
     return actions
@@ -360,7 +360,7 @@ def _checkout_paths(call: _Call, trees: Sequence[str | None], words: Sequence[st
 
 
 def _switch(call: _Call) -> list[GitAction]:
-    new = call.value("create", "force-create", "orphan")
+    new = call.value("create", "orphan")
     return _switch_to(call, _known(call.operands[0]) if call.operands else "", new)
 
 
@@ -518,7 +518,7 @@ def _read_rare(call: _Call) -> list[GitAction]:
     words = call.words()
     first, verb = words[0] if words else "", call.verb
     if verb == "update-ref":
-        drops = call.has("d") and "refs/stash" in words
+        drops = call.has("stdin") or (call.has("d") and "refs/stash" in words)
         return [call.action("discards", stash="*", flag=" -d") if drops else call.unknown()]
     if verb == "submodule" and first in ("deinit", "update") and call.has("force"):
         inner = "removed" if first == "deinit" else "changed"

@@ -79,16 +79,17 @@ _ODD: Final = frozenset('%*?\\:"')
 
 
 class _LazyConfig(Mapping[str, str]):
-    """The configuration of git in a folder, read when it is needed."""
+    """The configuration of git in a folder, read when it is needed. `given`: what comes on top."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, given: Mapping[str, str]) -> None:
         self._folder = folder
+        self._given = given
         self._settings: dict[str, str] | None = None
 
     def _read(self) -> dict[str, str]:
         if self._settings is None:
             self._settings = parse_config(ask_git(self._folder, (), "config", "--list", "-z") or b"")
-        return self._settings
+        return {**self._settings, **self._given}
 
     def __getitem__(self, name: str) -> str:
         return self._read()[name]
@@ -102,7 +103,13 @@ class _LazyConfig(Mapping[str, str]):
 
 def actions_of(commands: Sequence[GitCommand]) -> list[GitAction]:
     """What the git commands of a call do. Raises GitFailedError."""
-    return [action for command in commands for action in read_git(command, _LazyConfig(command.folder))]
+    found, given = list[GitAction](), dict[str, str]()
+    for command in commands:
+        found += read_git(command, _LazyConfig(command.folder, given))
+        words = [it for it in command.words if it]
+        if "config" in words[:-2]:  # for the commands behind it
+            given[words[-2].lower()] = words[-1]
+    return found
 
 
 def _with_all_taken(actions: Sequence[GitAction]) -> Iterator[GitAction]:

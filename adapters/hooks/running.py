@@ -161,9 +161,10 @@ def _answer_part(repository: UsedRepository, call: HookCall, is_only: bool) -> d
         with working_in(repository):
             output = _answer(call, repository.store, files)
             if of_store and call.event == "pre-edit" and not is_denial(output):
-                from holdlog.adapters.hooks.guard_files import describe_settings
+                from holdlog.adapters.hooks.guard_files import describe_settings, find_settings
 
-                output = merge([output, ask_person(call, describe_settings(of_store[0], call.folder))])
+                if (found := find_settings(of_store)) is not None:
+                    output = merge([output, ask_person(call, describe_settings(found, call.folder))])
             return name_repository(output, call, repository)
     except Exception as error:
         if is_only and not repository.root:

@@ -52,6 +52,7 @@ _VERBS: Final = _table(  # subcommands that are like CHECKERS
     npm: ls outdated t test view | pip: check freeze list show | pnpm: ls t test | ruff: check rule | yarn: test"""
 )
 _WRITING: Final = ("--fix", "--write", "--update", "--snapshot-update", "--in-place", "--inplace", "--add-noqa", "-u")
+_OUTPUTS: Final = ("-o", "--out", "--junit", "--log-file", "--debug", "--report", "--html", "--xml")
 _FORMATTERS: Final = ("autopep8", "black", "cargo", "clang-format", "isort", "prettier", "ruff", "rustfmt", "yapf")
 _QUESTIONS: Final = ("--version", "--help", "-V", "-h", "-v", "version", "help")
 _WRAPPERS: Final = _table(  # programs that run the one behind them, and options with a value; `time {` is two words
@@ -142,7 +143,7 @@ def _is_harmless(program: str, words: _Words) -> bool:
     if program in ("npm", "pnpm", "yarn", "bun") and operands[:1] == ["run"]:
         return _has(operands[1:2], "test")
     is_verb = bool(operands) and operands[0] in _VERBS.get(program, "").split()
-    return (program in CHECKERS or is_verb) and not _has(words, *_WRITING)
+    return (program in CHECKERS or is_verb) and not _has(words, *_WRITING, *_OUTPUTS)
 
 
 def _has(words: Iterable[str | None], *beginnings: str) -> bool:
@@ -213,7 +214,7 @@ def _plain(pattern: str) -> str:
 
 
 def _match(pattern: str, folder: str | None) -> list[str]:
-    """The files that a pattern matches; the pattern itself if it matches none."""
+    """The files that a pattern matches now. Raises _UnclearError."""
     if not re.search(r"[*?\[]", re.sub(r"\[[*?[]\]", "", pattern)):
         return [_plain(pattern)]
     if re.search(_ODD_GLOB, pattern) or (folder is None and not pattern.startswith("/")):
@@ -221,9 +222,9 @@ def _match(pattern: str, folder: str | None) -> list[str]:
     import glob  # only globs need it
 
     names = list(itertools.islice(glob.iglob(pattern, root_dir=folder), MAX_WORDS + 1))
-    if len(names) > MAX_WORDS:
+    if not 0 < len(names) <= MAX_WORDS:  # none: a former command may make some
         raise _UnclearError
-    return sorted(names) or [_plain(pattern)]
+    return sorted(names)
 
 
 def _pieces(word: str, shell: _Shell, blank: str = r"\g<0>") -> Iterator[str]:
@@ -309,7 +310,7 @@ class _ShellReader:
         import tree_sitter_bash
         from tree_sitter import Language, Parser
 
-        code = _take_texts(command, self._texts)
+        code = re.sub(r"/\$([A-Za-z_]\w*)", r"/${\1}", _take_texts(command, self._texts))  # the grammar splits it
         if len(code) > MAX_TEXT or len(re.sub(_SIMPLE_QUOTES, "", code)) > MAX_CODE or "\0" in command:
             raise _UnclearError
         parser = Parser(Language(tree_sitter_bash.language()))
@@ -549,9 +550,10 @@ class _ShellReader:
         variables = {**self.shell, **self._assigned}
         for variable, option in (("GIT_WORK_TREE", "--work-tree"), ("GIT_DIR", "--git-dir")):
             words = [option, variables[variable], *words] if variable in variables else words
-        _, operands = _options(words, "-C -c --git-dir --work-tree --namespace --exec-path?", stops=True)
+        options, operands = _options(words, "-C -c --git-dir --work-tree --namespace --exec-path?", stops=True)
         verb = operands[0] if operands else ""
-        self.reports |= verb is None or _has(operands, "--output", "--exec=")
+        self.reports |= verb is None or _has(operands, "--output", "--ex", "-O", "--open", "-x", "--upload")
+        self.reports |= _has(options, "-c", "--config-env") or _has(self._assigned, "GIT_")  # programs that git starts
         self.reports |= verb in _GIT_PROGRAMS and {"--check", "--stat", "--numstat"}.isdisjoint(operands)
         if verb in ("clone", "init", "worktree"):
             self._mkdir(program, [*operands, os.path.basename(operands[-1] or "").removesuffix(".git")])
@@ -569,7 +571,7 @@ class _ShellReader:
         named += [it and it[3:] for it in operands if program == "dd" and (it or "of=").startswith("of=")]
         for word in named + operands[int(first) :]:
             self._write(word)
-        self.reports |= program == "curl" and not options.keys().isdisjoint(("-O", "-c", "-D", "--output-dir"))
+        self.reports |= _has(options, "--o") or (program == "curl" and _has(options, "-O", "-c", "-D", "--st", "--tr"))
 
     def _copy(self, program: str, words: _Words) -> None:
         """`cp`, `mv`, `install`, `ln`."""
@@ -597,7 +599,7 @@ class _ShellReader:
     def _sed(self, program: str, words: _Words) -> None:
         """`sed -i`, and `perl -pi -e`; other programs in Perl may write what they like."""
         options, files = _options(words, _EDITORS[program])
-        suffix = options.get("-i", options.get("--in-place"))
+        suffix = options.get("-i", next((value for name, value in options.items() if name.startswith("--i")), None))
         files = files[1:] if suffix == "" and files[:1] == [""] else files  # the suffix of BSD
         scripts = [options[it] for it in ("-e", "--expression", "-E", "-f", "--file") if options.get(it, "") != ""]
         scripts, files = (scripts, files) if scripts else (files[:1], files[1:])

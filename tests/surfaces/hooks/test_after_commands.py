@@ -196,6 +196,42 @@ def test_script_that_commits_while_nobody_else_works_is_silent(sides: Terminals)
     assert sides.run("s-2", "bash run.sh") == {}
 
 
+READ_OTHERWISE = [
+    "git clone -q . ../o && cp ../o/src/*.py src/",
+    "ln -s src s2 && rm s2/a.py",
+    "IFS=,; x=src/a.py,lib/b.py; rm $x",
+    "pytest -q --junitxml=src/a.py lib",
+    "curl -s --stderr src/a.py file:///x",
+    "sort --outpu src/a.py lib/b.py",
+    "git -c diff.external='rm -f src/a.py;true' diff",
+    "GIT_EDITOR='rm src/a.py;true' git commit --allow-empty",
+]
+
+
+@pytest.mark.parametrize("command", READ_OTHERWISE)
+def test_what_a_command_may_do_otherwise_than_read_is_compared(sides: Terminals, command: str) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.bash("s-2", command)
+    sides.write("src/a.py", "x = 3\n")  # as the command may do
+    assert "src/a.py (held by claude-" in text_of(sides.bash("s-2", command, "PostToolUse"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "D=src; f=a; echo z > $D/$f.py",
+        "D=src; for f in a new; do rm $D/$f.py; done",
+        "D=src f=a; git checkout -- $D/$f.py",
+        "sed --in-pl s/1/2/ src/a.py",
+        "git config clean.requireForce false && git clean -d",
+    ],
+)
+def test_other_spellings_are_denied(sides: Terminals, command: str) -> None:
+    sides.edit("s-1", "src/a.py", "x = 2\n")
+    sides.edit("s-1", "src/new.py", "x = 2\n")
+    assert sides.bash("s-2", command).get("permissionDecision") == "deny"
+
+
 def let_leases_end(sides: Terminals) -> None:
     """As after 300 s without a call: nothing is held any more."""
     with sqlite3.connect(sides.store) as connection:

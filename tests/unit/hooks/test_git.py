@@ -228,7 +228,7 @@ def test_worktree_that_exists_is_an_absolute_path(folder: Path) -> None:
         *("git archive -o src/a.py HEAD", "git merge-file src/a.py lib/b.py lib/b.py", "git sparse-checkout set src"),
         *("git read-tree -u --reset HEAD", "git checkout-index -fa", "git update-index --add src/a.py"),
         *("git symbolic-ref HEAD refs/heads/b", "git filter-branch -f", "git bisect start HEAD HEAD~1"),
-        *("git bisect run make -n", "git update-ref -d refs/heads/b", "git update-ref --stdin"),
+        *("git bisect run make -n", "git update-ref -d refs/heads/b"),
         *("git submodule update", "git submodule deinit lib", "git submodule foreach git reset --hard"),
         *("git reflog expire --expire=now HEAD", "git svn rebase"),
     ],

@@ -162,7 +162,7 @@ def test_folder_that_the_command_itself_makes_is_entered(made: str, root: Path) 
         ("make > log 2>&1 && rm a 2>&-", ["log", "a"]),
         ("rm a 2>&1| cat; mv b c >&2", ["a", "b", "c"]),
         ("rm 'a b' \"c d\" e\\ f g'h'i $'j k'", ["a b", "c d", "e f", "ghi", "j k"]),
-        ("rm '*' no*match \"$(ls)\"", ["*", "no*match"]),
+        ("rm '*' no*match \"$(ls)\"", ["*"]),
         ("V='a  b'; rm $V \"$V\" '$V'", ["a", "b", "a  b", "$V"]),
         ("rm ~/a", [str(Path.home() / "a")]),
         ("echo a >b c 2>d", ["b", "d"]),
