@@ -90,8 +90,6 @@ MORE_CHANGES = {
     "payload taken out": ("UPDATE EVENTS SET payload = NULL, salt = NULL WHERE POSITION = 5", 5),
     "edited time": ("UPDATE EVENTS SET at = at + 1 WHERE POSITION = 5", 5),
     "removed first event": ("DELETE FROM EVENTS WHERE POSITION = 1", 1),
-    "removed stream": ("DELETE FROM EVENTS WHERE STREAM = 'record:n/b'", 2),
-    "moved event": ("UPDATE EVENTS SET POSITION = 99 WHERE POSITION = 5", 5),
     "forged digest": ("UPDATE EVENTS SET digest = zeroblob(32) WHERE POSITION = 6", 6),
 }
 

@@ -53,7 +53,6 @@ def test_event_has_position_id_author_time_and_fields(store):
     assert (written.kind, written.by, written.reason) == ("ValueWritten", "ann", "ads")
     assert (written.namespace, written.key, written.value) == ("n", "k", {"a": [1, None]})
     assert written.at.utcoffset() == timedelta(0)
-    assert written.expires_at
     assert (deleted.position, deleted.kind, deleted.by, deleted.version) == (2, "ValueDeleted", "bob", 2)
 
 
