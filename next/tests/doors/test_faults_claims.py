@@ -59,7 +59,8 @@ def in_queue(path, resource="a.md"):
 
 
 @pytest.mark.parametrize(
-    "seconds", [320, pytest.param(80, marks=changes_in_02("a stopped process loses claims after 60 s"))]
+    "seconds",
+    [320, pytest.param(80, marks=[changes_in_02("a stopped process loses claims after 60 s"), pytest.mark.rest])],
 )
 def test_stopped_holder_loses_its_claim_and_is_fenced_when_it_goes_on(path, serve, faults, seconds):
     holder, other = serve(), serve()
@@ -94,6 +95,7 @@ def test_stopped_holder_does_not_revive_what_nobody_claimed_meanwhile(path, serv
     assert other.call("claim", "a.md", agent="ben")["status"] == "claimed"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "seconds", [320, pytest.param(65, marks=changes_in_02("60 s after the last beat, not after somebody noticed"))]
 )
@@ -122,22 +124,6 @@ def test_holder_without_a_process_is_free_300_seconds_after_its_last_call(path, 
     assert other.call("claim", SHARED, agent="ben")["status"] == "busy"
     pass_time(faults, other, 10)
     assert other.call("claim", SHARED, agent="ben")["status"] == "claimed"
-
-
-@pytest.mark.rest
-def test_claim_of_a_killed_stdio_server_goes_to_who_waits_for_it(stdio, db):
-    """In real time, with lives that are a sixtieth."""
-    holder, waiter = (stdio("--lease-seconds", "5") for _ in range(2))
-    version = holder.call("claim", resource=SHARED, agent="ann")["version"]
-    waiting = waiter.start("claim", resource=SHARED, agent="ben", wait_seconds=45)
-    until(lambda: in_queue(db, SHARED) == 1)
-    holder.process.kill()
-    granted = waiter.finish(waiting)
-    assert (granted["status"], granted["previous_holder"]) == ("claimed", "ann")
-    guard = [{"resource": SHARED, "version": version}]
-    assert waiter.call("status", resource=SHARED, version=version)["current"] is False
-    with holdlog.StateStore(db) as store, pytest.raises(holdlog.FencedError):
-        store.set("n", "k", 1, updated_by="ann", guard=guard)
 
 
 # --- the waiter is gone
@@ -235,7 +221,8 @@ def test_suspended_machine_ends_no_claim(path, serve, faults):
 # --- machines that start anew, and two at once
 
 
-@pytest.mark.parametrize("shift", [-0.5, pytest.param(10.0, marks=pytest.mark.rest)])
+@pytest.mark.rest
+@pytest.mark.parametrize("shift", [-0.5, 10.0])
 def test_every_claim_has_a_full_life_after_a_reboot(path, worker, faults, shift):
     """The new clock is behind the old one, or far ahead of it."""
     before = worker("serve", path, env=faults.boot("first"))
@@ -255,6 +242,7 @@ def test_every_claim_has_a_full_life_after_a_reboot(path, worker, faults, shift)
     require_sound(path)
 
 
+@pytest.mark.rest
 @changes_in_02("a boot id that returns after another one has written means two kernels on one file")
 def test_two_kernels_on_one_file_are_refused_in_one_line(path, worker, faults):
     processes = [worker("serve", path, env=faults.boot(name)) for name in ("first", "second")]

@@ -178,6 +178,7 @@ def test_file_of_release_01_is_refused_in_one_line_and_not_changed(db, command):
     assert hashes(db.parent) == before
 
 
+@pytest.mark.rest
 def test_command_refuses_a_foreign_file_in_one_line(db, command):
     FOREIGN["text"](db)
     done = command("get", "n", "k")
@@ -270,6 +271,7 @@ def test_damaged_store_responds_or_refuses_and_never_crashes(db, share):
         try_each_call(db)
 
 
+@pytest.mark.rest
 def test_doctor_finds_an_overwritten_page(db, command):
     fill(db)
     assert command("doctor").code == 0

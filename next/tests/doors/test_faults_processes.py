@@ -24,10 +24,10 @@ def place_of(request, kind):
     return request.getfixturevalue("postgres" if kind == "postgres" else "db")
 
 
-def rounds(few, many, quick="file"):
-    """`kind` and `times`, few and quick on one store, many on both."""
+def rounds(few, many):
+    """`kind` and `times`, few and quick on a file, many on both stores."""
     more = (pytest.param(kind, many, marks=pytest.mark.rest) for kind in ("file", "postgres"))
-    return pytest.mark.parametrize(("kind", "times"), [(quick, few), *more], indirect=["kind"])
+    return pytest.mark.parametrize(("kind", "times"), [("file", few), *more], indirect=["kind"])
 
 
 # --- one key, seen from several processes
@@ -108,7 +108,8 @@ def test_eight_processes_that_start_at_once_make_one_store(db, worker):
     require_sound(db)
 
 
-@rounds(5, 15, quick="postgres")
+@pytest.mark.rest
+@pytest.mark.parametrize(("kind", "times"), [("file", 15), ("postgres", 15)], indirect=["kind"])
 def test_claim_is_held_by_one_of_four_processes_at_a_time(open_store, worker, kind, request, times):
     process = worker("several", 4, "race", place_of(request, kind), times)
     process.start_together(4)
@@ -228,7 +229,7 @@ async def test_overload_is_refused_with_retry_after_and_never_queued_without_lim
 # --- forks
 
 
-@pytest.mark.parametrize("how", ["used", "opened"])
+@pytest.mark.parametrize("how", ["used", pytest.param("opened", marks=pytest.mark.rest)])
 def test_forked_child_is_refused_in_one_line_and_its_parent_goes_on(db, worker, how):
     lines = {name: line[name] for line in worker("fork", db, how).rest() for name in line}
     parent, code = lines.pop("parent"), lines.pop("code")
