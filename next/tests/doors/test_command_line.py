@@ -21,50 +21,13 @@ from tests.support.waiting import PATIENCE, until
 rest = pytest.mark.rest
 BY = ("--updated-by", "ann")
 ANN, BOB = ("--agent", "ann", "--session", "s-1"), ("--agent", "bob", "--session", "s-2")
-COMMANDS = set(
-    [
-        "get",
-        "set",
-        "delete",
-        "clear",
-        "list",
-        "update",
-        "transact",
-        "watch",
-        "claim",
-        "release",
-        "status",
-        "wait",
-        "claims",
-        "history",
-        "at",
-        "blame",
-        "diff",
-        "revert",
-        "replay",
-        "thread",
-        "serve",
-        "demo",
-        "init",
-        "hook",
-        "doctor",
-        "check",
-        "run",
-        "commit",
-        "log",
-        "verify",
-        "checkpoint",
-        "redact",
-        "export",
-        "import",
-        "backup",
-        "relay",
-        "subscribe",
-        "token",
-        "completion",
-    ]
-)
-JSON_TOO = set(["get", "set", "claim", "release", "claims", "history", "log", "doctor", "check"])
+WORDS = """
+get set delete clear list update transact watch claim release status wait claims history at blame diff revert replay
+thread serve demo init hook doctor check run commit log verify checkpoint redact export import backup relay subscribe
+token completion
+"""
+COMMANDS = {*WORDS.split()}
+JSON_TOO = {"get", "set", "claim", "release", "claims", "history", "log", "doctor", "check"}
 NEW = {"clear"}
 """Commands that 0.1 has not."""
 
@@ -298,6 +261,7 @@ def test_password_of_a_database_is_masked(command):
         assert "Traceback" not in refused.err
 
 
+@rest
 def test_environment_names_agent_and_session(command):
     env = {"HOLDLOG_AGENT": "zoe", "HOLDLOG_SESSION": "s-9"}
     assert command("claim", "custom://a", env=env).code == 0
@@ -417,6 +381,7 @@ def test_encoding_that_lacks_characters_fails_no_command(command):
             assert (done.code, done.err) == (0, ""), (words, env)
 
 
+@rest
 def test_server_in_a_terminal_shows_store_and_next_commands(db):
     """Typed without a word, it does not hang silently."""
     control, terminal = os.openpty()

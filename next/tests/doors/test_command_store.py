@@ -275,6 +275,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+@rest
 def test_init_sets_up_a_host_and_undo_removes_it(tmp_path, home):
     root = repository(tmp_path / "repo", has_store=False)
     words = ("--client", "claude-code")

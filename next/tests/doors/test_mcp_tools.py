@@ -292,6 +292,7 @@ def test_unknown_tool_leads_to_the_one_that_was_meant(server, stdio):
     assert "did you mean" not in server.error("xyz")
 
 
+@pytest.mark.rest
 def test_tool_of_a_group_that_is_not_offered_names_the_group(stdio):
     assert "--tools claims,state" in stdio("--tools", "claims").error("get", **AT)
 
