@@ -105,7 +105,7 @@ class _Store:
         named = {"resource": "status", "thread_id": "thread"}
         name = next((named[it] for it in more if it in named), ("board", "list_records", "get")[len(words)])
         result = getattr(past, name)(*words, **more)
-        return self._opened.wait(result) if hasattr(result, "__await__") else result
+        return self._opened.finish(result) if hasattr(result, "__await__") else result
 
     def blame(self, namespace: str, key: str, at: Any = None) -> Any:
         return self._opened.blame(namespace, key, **_moment("", at))

@@ -18,30 +18,30 @@ class Blocking:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._store = self._finish(_make(place, options))
+        self._store = self.finish(_make(place, options))
 
-    def _finish(self, awaitable: Any) -> Any:
+    def finish(self, awaitable: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result(PATIENCE)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            return self._finish(_awaited(method, arguments, options))
+            return self.finish(_awaited(method, arguments, options))
 
         return call
 
     @contextmanager
     def claimed(self, *arguments: Any, **options: Any) -> Iterator[Any]:
         block = self._store.claimed(*arguments, **options)
-        claim = self._finish(block.__aenter__())
+        claim = self.finish(block.__aenter__())
         try:
             yield claim
         except BaseException as error:
-            if not self._finish(block.__aexit__(type(error), error, error.__traceback__)):
+            if not self.finish(block.__aexit__(type(error), error, error.__traceback__)):
                 raise
         else:
-            self._finish(block.__aexit__(None, None, None))
+            self.finish(block.__aexit__(None, None, None))
 
     def stop(self) -> None:
         """Close the store and end the event loop."""
