@@ -209,7 +209,7 @@ READ_OTHERWISE = [
 
 
 @pytest.mark.parametrize("command", READ_OTHERWISE)
-def test_what_a_command_may_do_otherwise_than_read_is_compared(sides: Terminals, command: str) -> None:
+def test_commands_that_a_shell_may_read_otherwise_are_compared(sides: Terminals, command: str) -> None:
     sides.edit("s-1", "src/a.py", "x = 2\n")
     sides.bash("s-2", command)
     sides.write("src/a.py", "x = 3\n")  # as the command may do

@@ -112,9 +112,6 @@ def test_odd_path_allows_the_edit_and_changes_no_file(event: str, tool: str, wor
     before = sorted(it.name for it in working_in.iterdir())
     for path in paths:
         found = outcome(edit_of(path, hook_event_name=event, tool_name=tool))
-        if path.startswith(".holdlog/") and (event, tool) == ("PreToolUse", "Edit"):
-            assert json.loads(found[0])["hookSpecificOutput"]["permissionDecision"] == "ask", path
-            continue
         require_allowed(found)
         assert found == ("", "") or not path, path  # an edit of no file says once that it is not guarded
     assert sorted(it.name for it in working_in.iterdir()) == before
@@ -127,9 +124,7 @@ def test_files_of_the_store_are_neither_claimed_nor_opened(working_in: Path, sto
         for event in ("PostToolUse", "PreToolUse"):
             for tool in ("Read", "Edit"):
                 call = edit_of(f"{store}{suffix}", hook_event_name=event, tool_name=tool)
-                out, err = outcome(call)
-                is_change = (event, tool) == ("PreToolUse", "Edit")
-                assert (is_change, err) == ("a person must agree" in out, ""), out
+                assert outcome(call) == ("", "")
     assert held(store) == []
     assert list(store.parent.glob("*.hooks/*.reads")) == []
 
