@@ -206,7 +206,7 @@ def test_store_that_cannot_be_read_is_never_taken_for_no_store(tmp_path):
         pytest.skip("another user cannot run holdlog here")
     for line in ("claims", "doctor", "check src/b.py --agent bob", "get n k", "wait src/b.py"):
         done = as_stranger(*line.split())
-        assert done.code != 0, line
+        assert done.code != 0 or "nothing was checked" in done.err, line
         assert not re.search("no store|--db|Traceback", done.out + done.err), done
     edit = {"session_id": "s", "cwd": str(root), "hook_event_name": "PreToolUse", "tool_name": "Write"}
     hook = as_stranger("hook", stdin=json.dumps({**edit, "tool_input": {"file_path": "src/b.py"}}))

@@ -113,7 +113,7 @@ CLIENTS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
 
 @pytest.mark.parametrize(
     "client",
-    ["claude", "cursor", *(pytest.param(it, marks=rest) for it in ("codex", "opencode", "agent", "vscode", "copilot"))],
+    ["claude", *(pytest.param(it, marks=rest) for it in ("cursor", "codex", "opencode", "agent", "vscode", "copilot"))],
 )
 def test_edit_claims_the_file_and_another_session_is_denied_in_its_clients_form(root, client):
     payload, (decision, *reasons), word = CLIENTS[client]
