@@ -26,7 +26,7 @@ PATHS: Final = ("a.py",)
 CONTENTS: Final = tuple("x" * length for length in range(1, 4))
 """Each of another size: the clock of a file system may be too coarse to tell two writes apart."""
 COMMITTED: Final = "committed"
-NEWS: Final = "while you hold it, a command of another session changed a.py"
+NEWS: Final = "a command of another session changed a.py"
 
 agents = st.sampled_from([("s-1", ""), ("s-1", "sub"), ("s-2", ""), ("s-2", "sub")])
 sessions = st.sampled_from(["s-1", "s-2"])
