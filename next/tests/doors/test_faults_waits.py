@@ -7,9 +7,7 @@ import subprocess
 import pytest
 
 import holdlog
-from tests.doors.conftest import both_stores
 from tests.support.soundness import require_sound
-from tests.support.waiting import until
 
 LONG = 45
 NO_LOOPBACK = ("unshare", "-n")
@@ -44,24 +42,6 @@ def test_no_wake_up_of_another_process_is_lost_in_any_order(open_store, worker, 
         if early == writes:
             process.begin("watch", "n", "k", since, LONG)
         assert since < process.hear()["version"] <= version
-
-
-@pytest.mark.rest
-@both_stores
-def test_release_wakes_a_wait_and_a_claim_of_other_processes(open_store, worker, request, kind):
-    place = request.getfixturevalue("postgres" if kind == "postgres" else "db")
-    store, (waiter, claimer) = open_store(), (worker("serve", place) for _ in range(2))
-    waiter.hear()
-    claimer.hear()
-    for _ in range(10):
-        assert store.claim("a.md", agent="ann").status == "claimed"
-        waiter.begin("wait", "a.md", LONG)
-        claimer.begin("claim", "a.md", agent="ben", wait_seconds=LONG)
-        until(lambda: in_queue(store) == 1)
-        assert store.release("a.md", agent="ann").granted_to == "ben"
-        assert claimer.hear()["status"] == "claimed"
-        assert claimer.call("release", "a.md", agent="ben")["status"] == "released"
-        assert waiter.hear()["status"] == "available"
 
 
 @pytest.mark.rest
