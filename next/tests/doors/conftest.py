@@ -17,6 +17,7 @@ from psycopg.errors import DeadlockDetected
 import holdlog
 from tests.doors import old
 from tests.support.faults import Faults
+from tests.support.hosts import Session, repository
 from tests.support.library import Blocking
 from tests.support.mcp import Stdio
 from tests.support.programs import Done, HttpServer, run
@@ -220,3 +221,21 @@ def faults(tmp_path: Path) -> Faults:
     """What the system does to processes that start with its `env`, and to their calls on files in `tmp_path/store`."""
     (tmp_path / "store").mkdir(mode=0o700)
     return Faults(tmp_path / "store", tmp_path / "faults")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with a store, for hooks."""
+    return repository(tmp_path / "repo")
+
+
+@pytest.fixture
+def one(root: Path) -> Session:
+    """A session of Claude Code in `root`."""
+    return Session(root, "s-1")
+
+
+@pytest.fixture
+def two(root: Path) -> Session:
+    """Another session there."""
+    return Session(root, "s-2")

@@ -1,4 +1,4 @@
-"""The queue for a resource: who stands in it, who is granted next, what would never end; and waits that only notify."""
+"""The queue for a resource: who waits in it, who is granted next, what would never end; and waits that only notify."""
 
 import asyncio
 import signal

@@ -218,7 +218,7 @@ def test_suspended_machine_ends_no_claim(path, serve, faults):
     assert other.call("claim", "a.md", agent="ben")["status"] == "claimed"
 
 
-# --- machines that start anew, and two at once
+# --- restarted machines, and two at once
 
 
 @pytest.mark.rest

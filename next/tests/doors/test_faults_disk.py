@@ -147,7 +147,7 @@ FOREIGN = {
 
 
 def hashes(folder):
-    """Without SQLite's shared memory, which every reader makes anew."""
+    """Without SQLite's shared memory, which every reader makes again."""
     files = (it for it in folder.iterdir() if it.is_file() and not it.name.endswith("-shm"))
     return {it.name: hashlib.sha256(it.read_bytes()).digest() for it in files}
 

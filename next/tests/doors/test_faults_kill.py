@@ -65,39 +65,39 @@ def numbers(step: int, dice: random.Random) -> Iterator[int]:
         ("old", 17),
         pytest.param("new", 4, marks=pytest.mark.rest),
         pytest.param("old", 2, marks=pytest.mark.rest),
-        pytest.param("beside", 4, marks=pytest.mark.rest),
-        *(pytest.param(state, 1, marks=pytest.mark.slow) for state in ("new", "old", "beside")),
+        pytest.param("shared", 4, marks=pytest.mark.rest),
+        *(pytest.param(state, 1, marks=pytest.mark.slow) for state in ("new", "old", "shared")),
     ],
 )
 def test_process_killed_between_any_two_system_calls_leaves_a_sound_store(faults, worker, tmp_path, state, step):
     path = tmp_path / "store" / "state.db"
     forks = worker("forks", path, env=faults.env)
     forks.hear()
-    beside = holdlog.StateStore(path) if state == "beside" else None
+    shared = holdlog.StateStore(path) if state == "shared" else None
     struck, status = 0, 1
     for number in numbers(step, random.Random()):
         if state == "new":
             empty(path.parent)
         faults.arm(CHANGES, -KILLED, number)
         lines, status = forks.story(f"story {number}")
-        require_sound_after(path, beside, f"story {number}", lines)
+        require_sound_after(path, shared, f"story {number}", lines)
         if status == 0:
             break
         assert status & 0x7F == KILLED
         struck += 1
     assert status == 0, "the story has more system calls than that"
     assert struck > 100 // step
-    if beside:
-        beside.close()
+    if shared:
+        shared.close()
     require_sound(path)
 
 
-def require_sound_after(path: Path, beside: Any, name: str, lines: list[Line]) -> None:
-    store = beside or holdlog.StateStore(path)
+def require_sound_after(path: Path, shared: Any, name: str, lines: list[Line]) -> None:
+    store = shared or holdlog.StateStore(path)
     require_story(store, name, lines)
     require_current_values(store)
     store.set("m", "after", name, updated_by="test")
-    if not beside:
+    if not shared:
         store.close()
         require_whole_file(path)
 

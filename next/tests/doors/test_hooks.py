@@ -32,21 +32,6 @@ rest = pytest.mark.rest
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return repository(tmp_path / "repo")
-
-
-@pytest.fixture
-def one(root: Path) -> Session:
-    return Session(root, "s-1")
-
-
-@pytest.fixture
-def two(root: Path) -> Session:
-    return Session(root, "s-2")
-
-
-@pytest.fixture
 def host(root: Path) -> Iterator[Callable[[str], Host]]:
     hosts = list[Host]()
 

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -11,21 +10,6 @@ from tests.support.hosts import Session, commit_policy, git, held, repository, r
 from tests.support.programs import HOLDLOG, environment, run
 
 rest = pytest.mark.rest
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return repository(tmp_path / "repo")
-
-
-@pytest.fixture
-def one(root: Path) -> Session:
-    return Session(root, "s-1")
-
-
-@pytest.fixture
-def two(root: Path) -> Session:
-    return Session(root, "s-2")
 
 
 FEW = ["sed -i s/a/b/ src/a.py", "cd src && rm a.py", "cat > src/a.py <<'EOF'\nx = 1\nEOF"]
