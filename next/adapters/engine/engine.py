@@ -1,0 +1,303 @@
+"""The path of a command: queue, lock, begin, decide, append, commit, notify.
+
+A caller that finds the engine free commits in its own thread. Whoever finds it busy leaves its command to one writer
+thread, which commits all that wait in one transaction (docs/decisions/engine.md). Between begin and commit there is
+only SQL and pure Python, and every refusal is raised before the first statement that writes.
+"""
+
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, Final, Protocol
+
+from holdlog.adapters.engine.port import Batch, Request, Store
+from holdlog.adapters.engine.waiting import Waiters
+from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event, hash_payload
+from holdlog.adapters.stores.sql import EVENT
+from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError, ValueRefusal
+from holdlog.domain.results import utc
+from holdlog.domain.state import Caller, Decision, Moment, Reads, State
+from holdlog.projections.fold import fold
+
+MAX_BATCH: Final = 256
+MAX_WAITING: Final = 10_000
+COMMIT_SECONDS: Final = 5.0
+"""How long a command waits for the write lock."""
+MAX_VALUE_BYTES: Final = 262_144
+_LINGER: Final = 0.15
+"""Part of the last batch's duration that the writer waits for callers that it has just answered."""
+_SALTS: Final = 256 * SALT_BYTES
+
+
+class Command(Protocol):
+    """What changes the store: attributes for its decider."""
+
+    def reads(self) -> Reads: ...
+    def decide(self, state: State, moment: Moment) -> Decision: ...
+
+
+class Job:
+    """A command in the queue. `resolve` is called in the committing thread once the job is done."""
+
+    __slots__ = ("baton", "caller", "command", "error", "resolve", "done", "result")
+
+    def __init__(self, command: Command, caller: Caller) -> None:
+        self.command = command
+        self.caller = caller
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.baton: threading.Lock | None = None
+        self.resolve: Callable[[Job], None] | None = None
+
+
+class Engine:
+    """Runs commands from all threads and event loops of this process."""
+
+    def __init__(self, store: Store, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
+        self.store = store
+        self.waiters = Waiters(store)
+        self._max_value_bytes = max_value_bytes
+        self._busy = threading.Lock()
+        self._queue: deque[Job] = deque()
+        self._wake = threading.Event()
+        self._writer: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._closed: StoreError | None = None
+        self._process = os.getpid()
+        self._salts = b""
+
+    # --- for callers
+
+    def run(self, command: Command, caller: Caller) -> Any:
+        """Run the command and return its result once it is durable. Raises the refusal."""
+        job = Job(command, caller)
+        self._require_open()
+        if self._busy.acquire(blocking=False):
+            self._queue.append(job)
+            try:
+                while not job.done:
+                    self._commit_queued()
+            finally:
+                self._busy.release()
+            if self._queue:
+                self._wake_writer()
+        else:
+            self._wait(job)
+        if job.error is not None:
+            raise self.explain(job.error)
+        return job.result
+
+    def submit(self, command: Command, caller: Caller, resolve: Callable[[Job], None]) -> Job:
+        """Run the command in the writer thread, which calls `resolve` with the job afterwards."""
+        self._require_open()
+        job = Job(command, caller)
+        job.resolve = resolve
+        self._enqueue(job)
+        return job
+
+    def withdraw(self, job: Job) -> bool:
+        """Take a command back. Returns False if it already runs: then its result will come."""
+        try:
+            self._queue.remove(job)
+        except ValueError:
+            return False
+        return True
+
+    def explain(self, error: BaseException) -> BaseException:
+        """Complete a refusal about a value with the event that explains it."""
+        if isinstance(error, ValueRefusal) and error.position:
+            rows = self.store.read(EVENT, {"position": error.position})
+            if rows:
+                at, meta, payload = rows[0]
+                value = json.loads(payload).get("value") if payload is not None else None
+                error.explain(json.loads(meta).get("by"), utc(at), value)
+        return error
+
+    def close(self) -> None:
+        """Finish what runs, refuse what waits, and close the store."""
+        if self._closed is not None or self._process != os.getpid():
+            return
+        self._closed = StoreError("the store is closed")
+        self._wake.set()
+        if self._writer is not None:
+            self._writer.join()
+        with self._busy:
+            self._fail(list(self._queue), self._closed)
+            self._queue.clear()
+            self.waiters.close()
+            self.store.close()
+
+    # --- queue
+
+    def _require_open(self) -> None:
+        if self._process != os.getpid():
+            raise StoreError("this store was opened before a fork; open it again in the child process")
+        if self._closed is not None:
+            raise self._closed
+        if len(self._queue) >= MAX_WAITING:
+            raise UnavailableError(f"{MAX_WAITING} commands are already waiting; try again")
+
+    def _enqueue(self, job: Job) -> None:
+        self._queue.append(job)
+        self._wake_writer()
+
+    def _wait(self, job: Job) -> None:
+        job.baton = threading.Lock()
+        job.baton.acquire()
+        self._enqueue(job)
+        try:
+            if not job.baton.acquire(timeout=COMMIT_SECONDS) and self.withdraw(job):
+                raise UnavailableError("this process is busy writing; try again")
+            if not job.done:
+                job.baton.acquire()
+        except BaseException:
+            self.withdraw(job)
+            raise
+
+    def _wake_writer(self) -> None:
+        if self._writer is None:
+            with self._starting:
+                if self._writer is None:
+                    self._writer = threading.Thread(target=self._write, name="holdlog-writer", daemon=True)
+                    self._writer.start()
+        self._wake.set()
+
+    def _write(self) -> None:
+        """The writer thread. It clears its flag before it looks at the queue, so that no wake-up is lost."""
+        while self._closed is None:
+            self._wake.wait()
+            self._wake.clear()
+            while self._queue and self._closed is None:
+                began = time.monotonic()
+                with self._busy:
+                    jobs = self._commit_queued()
+                if jobs > 1 and not self.store.is_local:
+                    time.sleep(min(0.002, _LINGER * (time.monotonic() - began)))
+
+    # --- transaction
+
+    def _commit_queued(self) -> int:
+        """Commit what waits, in one transaction; the caller has `_busy`. Returns the number of commands."""
+        jobs: list[Job] = []
+        try:
+            while len(jobs) < MAX_BATCH:
+                jobs.append(self._queue.popleft())
+        except IndexError:
+            pass
+        try:
+            self._commit(jobs)
+        except HoldlogError as error:
+            self._fail(jobs, error)
+        except Exception as error:
+            self._commit_each(jobs, error)
+        except BaseException:  # an interrupt of this thread must not fail the commands of others without an error
+            self.store.abort()
+            self._fail(jobs, UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True))
+            raise
+        return len(jobs)
+
+    def _commit(self, jobs: Sequence[Job]) -> None:
+        requests = [_key(job.caller) for job in jobs if job.caller.request_id is not None]
+        batch = self.store.begin([job.command.reads() for job in jobs], requests, COMMIT_SECONDS)
+        try:
+            for job in jobs:
+                self._decide(job, batch)
+        except BaseException:
+            self.store.abort()
+            raise
+        if batch.rows or batch.remembered:
+            self.store.commit(batch)
+            self.waiters.notify({row[1] for row in batch.rows})
+        else:
+            self.store.abort()
+        _resolve(jobs)
+
+    def _commit_each(self, jobs: Sequence[Job], error: Exception) -> None:
+        """After an unexpected error, find the command that causes it."""
+        self.store.abort()
+        if len(jobs) == 1:
+            return self._fail(jobs, error)
+        for job in jobs:
+            job.error = job.result = None
+            try:
+                self._commit([job])
+            except Exception as its_own:
+                self.store.abort()
+                self._fail([job], its_own)
+
+    def _decide(self, job: Job, batch: Batch) -> None:
+        command, caller = job.command, job.caller
+        try:
+            if caller.request_id is not None and (earlier := batch.requests.get(_key(caller))) is not None:
+                job.result = self._recall(command, earlier)
+                return
+            position = batch.head.position + len(batch.rows)
+            events, result = command.decide(batch.state, Moment(batch.at, position, caller, self._max_value_bytes))
+        except HoldlogError as refusal:
+            job.error = refusal
+            return
+        for event in events:
+            self._append(event, caller, batch)
+        if caller.request_id is not None:
+            request = Request(position + len(events), batch.at, fingerprint(command), json.dumps(result, default=str))
+            batch.requests[_key(caller)] = request
+            batch.remembered.append(_key(caller))
+        job.result = result
+
+    def _append(self, event: Any, caller: Caller, batch: Batch) -> None:
+        """Make the event a row of the log, and change the views."""
+        head = batch.rows[-1] if batch.rows else None
+        position, previous = (head[0], head[-1]) if head else (batch.head.position, batch.head.digest)
+        position += 1
+        fold(batch.state, event, position)
+        version = batch.state.records[event.stream].version
+        topic = type(event).__name__
+        meta, payload = encode_event(event, caller)
+        salt = self._take_salt()
+        hashed = hash_payload(payload, salt)
+        digest = digest_event(previous, position, event.stream, version, topic, batch.at, meta, hashed)
+        batch.rows.append((position, event.stream, version, topic, batch.at, meta, payload, salt, digest))
+
+    def _take_salt(self) -> bytes:
+        """16 random bytes. Few system calls: the buffer belongs to the thread that commits."""
+        salts = self._salts or os.urandom(_SALTS)
+        self._salts = salts[SALT_BYTES:]
+        return salts[:SALT_BYTES]
+
+    def _recall(self, command: Any, earlier: Request) -> Any:
+        if earlier.fingerprint != fingerprint(command):
+            raise InvalidError("request_id: this id belongs to an earlier request with other arguments; use a new one")
+        return command.recall(json.loads(earlier.result))
+
+    def _fail(self, jobs: Sequence[Job], error: BaseException) -> None:
+        for job in jobs:
+            if not job.done:
+                job.error = error
+        _resolve(jobs)
+
+
+def fingerprint(command: Any) -> str:
+    """Identifies a command with its arguments, so that a request id names one request."""
+    return sha256(repr(command).encode()).hexdigest()
+
+
+def _key(caller: Caller) -> tuple[str, str]:
+    return caller.principal or "", caller.request_id or ""
+
+
+def _resolve(jobs: Sequence[Job]) -> None:
+    """Wake the callers."""
+    for job in jobs:
+        if not job.done:
+            job.done = True
+            if job.baton is not None:
+                job.baton.release()
+            elif job.resolve is not None:
+                with suppress(RuntimeError):  # its event loop is closed
+                    job.resolve(job)

@@ -1,0 +1,86 @@
+"""What a store is. There are two: a SQLite file (or memory), and a schema of PostgreSQL."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from holdlog.domain.state import Caller, Reads, State
+
+
+class Head(NamedTuple):
+    """The end of the log. `at`: the time of its last event."""
+
+    position: int
+    digest: bytes
+    at: int
+
+
+class Request(NamedTuple):
+    """A remembered request: what it was, and its result as JSON."""
+
+    position: int
+    at: int
+    fingerprint: str
+    result: str
+
+
+class Batch:
+    """A transaction between `begin` and `commit`: what its commands read, and what they add. Pure Python."""
+
+    __slots__ = ("at", "head", "remembered", "requests", "rows", "state")
+
+    def __init__(self, head: Head, at: int, state: State, requests: dict[tuple[str, str], Request]) -> None:
+        self.head = head
+        self.at = max(at, head.at)
+        self.state = state
+        self.requests = requests
+        self.remembered: list[tuple[str, str]] = []
+        """Keys of `requests` that this transaction adds."""
+        self.rows: list[Any] = []
+        """New rows of the table `events`."""
+
+
+class Store(Protocol):
+    """The log with its views. Raises UnavailableError and StoreError from each method."""
+
+    is_local: bool
+    """Whether a read of one row takes microseconds, so that an event loop may do it."""
+
+    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
+        """Take the write lock, begin a transaction and read what the commands need. The caller must call `commit` or
+        `abort`."""
+
+    def commit(self, batch: Batch) -> None:
+        """Write the rows of the batch and what it changed in the views, durably, and release the write lock."""
+
+    def abort(self) -> None:
+        """Undo and release whatever this thread has begun."""
+
+    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
+        """The rows of one of the queries in stores/sql.py."""
+
+    def snapshot(self) -> "AbstractContextManager[Reader]":
+        """A reader of one state of the store, for several queries."""
+
+    def now(self) -> int:
+        """The clock by which values expire: microseconds since 1970."""
+
+    def listen(self, wake: Callable[[], None]) -> "AbstractContextManager[None]":
+        """Call `wake` after commits of other processes, and if notifications may have been lost."""
+
+    def notify(self) -> None:
+        """Wake the processes that listen."""
+
+    def close(self) -> None:
+        """Release everything. Waits for the transaction that runs."""
+
+
+class Reader(Protocol):
+    """Where queries read."""
+
+    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]: ...
+
+    def now(self) -> int: ...
+
+
+__all__ = ["Batch", "Caller", "Head", "Iterator", "Reader", "Request", "Store"]

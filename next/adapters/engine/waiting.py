@@ -1,0 +1,100 @@
+"""Waiting for changes. A notification only wakes: it may be lost, doubled or late, so whoever waits subscribes, reads,
+sleeps and reads again."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.engine.port import Store
+from holdlog.adapters.stores.sql import HEAD, STREAMS_SINCE
+from holdlog.domain.refusals import HoldlogError
+
+ALL: Final = ""
+"""The topic of those who wait for any event."""
+
+
+class Wait(NamedTuple):
+    """What a blocking query returns while it has no result. `until`: when it will have one without an event, in
+    microseconds since 1970 (a value expires)."""
+
+    until: int | None = None
+
+
+class Waiters:
+    """Who waits in this process, by topic: a stream, a kind of streams such as `claim:`, or ALL. One thread follows
+    the commits of other processes as long as somebody waits."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._by_topic: dict[str, list[Callable[[], None]]] = {}
+        self._position = 0
+        self._listening: Any = None
+        self._closed = False
+
+    @contextmanager
+    def subscribed(self, topic: str, wake: Callable[[], None]) -> Iterator[None]:
+        """Call `wake`, in any thread, after each event of the topic."""
+        with self._lock:
+            self._by_topic.setdefault(topic, []).append(wake)
+            if self._listening is None and not self._closed:
+                self._position = self._read_position()
+                self._listening = self._store.listen(self._follow)
+                self._listening.__enter__()
+        try:
+            yield
+        finally:
+            with self._lock:
+                wakes = self._by_topic[topic]
+                wakes.remove(wake)
+                if not wakes:
+                    del self._by_topic[topic]
+
+    def notify(self, streams: Iterable[str]) -> None:
+        """Wake those who wait for one of the streams, here and in other processes."""
+        if self._by_topic:
+            self._wake(streams)
+        self._store.notify()
+
+    def close(self) -> None:
+        """Wake everybody, and stop the thread."""
+        with self._lock:
+            self._closed = True
+            listening, self._listening = self._listening, None
+        self._wake_all()
+        if listening is not None:
+            listening.__exit__(None, None, None)
+
+    def _follow(self) -> None:
+        """Another process may have committed."""
+        if not self._by_topic:
+            return
+        try:
+            rows = self._store.read(STREAMS_SINCE, {"after": self._position})
+        except HoldlogError:  # those who wait read again and get the error
+            return self._wake_all()
+        if rows:
+            self._position = rows[-1][0]
+            self._wake({stream for _, stream in rows})
+
+    def _wake(self, streams: Iterable[str]) -> None:
+        topics = {ALL}
+        for stream in streams:
+            topics |= {stream, stream[: stream.index(":") + 1]}
+        with self._lock:
+            wakes = [wake for topic in topics for wake in self._by_topic.get(topic, ())]
+        for wake in wakes:
+            with suppress(RuntimeError):  # its event loop is closed
+                wake()
+
+    def _wake_all(self) -> None:
+        with self._lock:
+            wakes = [wake for topic in self._by_topic.values() for wake in topic]
+        for wake in wakes:
+            with suppress(RuntimeError):
+                wake()
+
+    def _read_position(self) -> int:
+        rows = self._store.read(HEAD, {})
+        return int(rows[0][0]) if rows else 0

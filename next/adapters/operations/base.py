@@ -1,0 +1,161 @@
+"""What all operations have in common: declaration, arguments, errors."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.engine.waiting import ALL
+from holdlog.domain import names
+from holdlog.domain.refusals import InvalidError
+from holdlog.domain.state import Decision, Moment, Reads, State
+from holdlog.domain.values import MAX_NESTING, Json, count_levels
+
+OPERATIONS: Final[dict[str, type["Operation"]]] = {}
+"""All operations by name: surfaces are derived from them."""
+
+
+class Operation(BaseModel):
+    """One thing that callers can do. Fields are its arguments; its docstring is for agents.
+
+    `words`: the arguments that commands and library take by position; `returns`: the field of the result that the
+    library returns instead of the whole.
+    """
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    name: ClassVar[str]
+    group: ClassVar[str]
+    route: ClassVar[str]
+    words: ClassVar[tuple[str, ...]]
+    scope: ClassVar[str]
+    results: ClassVar[tuple[type, ...]]
+    returns: ClassVar[str]
+
+    @classmethod
+    def __pydantic_init_subclass__(
+        cls, name: str = "", group: str = "", route: str = "", words: str = "", scope: str = "read", returns: str = ""
+    ) -> None:
+        if name:
+            cls.name, cls.group, cls.route, cls.scope, cls.returns = name, group, route, scope, returns
+            cls.words = tuple(words.split())
+            OPERATIONS[name] = cls
+
+    @classmethod
+    def parse(cls, arguments: dict[str, Any]) -> Self:
+        """Check the arguments. Raises InvalidError, which names the argument and never its value."""
+        try:
+            return cls.__pydantic_validator__.validate_python(arguments)
+        except ValidationError as error:
+            raise describe(error) from None
+
+
+class Command(Operation):
+    """An operation that changes the store."""
+
+    def reads(self) -> Reads:
+        raise NotImplementedError
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        raise NotImplementedError
+
+    def recall(self, result: Any) -> Any:
+        """The result of an earlier request with the same id, from its JSON."""
+        return TypeAdapter(self.results[0]).validate_python(result)
+
+
+class Query(Operation):
+    """An operation that only reads. `is_quick`: it reads one row."""
+
+    is_quick: ClassVar[bool] = False
+
+    def read(self, reader: Reader) -> Any:
+        """The result; a blocking query returns Wait while it has none."""
+        raise NotImplementedError
+
+
+class BlockingQuery(Query):
+    """A query that waits for events."""
+
+    def topic(self) -> str:
+        """What it waits for: a stream, a kind of streams such as `claim:`, or ALL."""
+        return ALL
+
+    def seconds(self) -> float:
+        raise NotImplementedError
+
+    def give_up(self, elapsed: float) -> Any:
+        """The result after so many seconds."""
+        raise NotImplementedError
+
+
+def describe(error: ValidationError) -> InvalidError:
+    """One line without the value: what one caller writes is untrusted input to the next."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place: Sequence[str | int] = first["loc"]
+    text = first["msg"].removeprefix("Value error, ")
+    refusal = InvalidError()
+    if len(place) > 1 and place[0] == "operations" and isinstance(place[1], int):
+        refusal.operation = place[1]
+        place = place[3:] or place[2:]
+    where = ".".join(map(str, place))
+    refusal.args = (f"{where}: {text}" if where else text,)
+    return refusal
+
+
+def refuse_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def encode_value(value: Any) -> Json:
+    """The text of a JSON value. Raises ValueError for what JSON cannot carry unchanged: NaN and infinities, keys that
+    are no text, lone surrogates, other objects, more than 100 levels."""
+    try:
+        text = to_json(value)
+        if from_json(text) != value:
+            raise ValueError
+    except (ValueError, PydanticSerializationError):
+        raise ValueError("must be JSON: null, true, false, a finite number, a text, a list or an object") from None
+    result = Json(text.decode())
+    if count_levels(result) > MAX_NESTING:
+        raise ValueError(f"may have at most {MAX_NESTING} levels of nesting")
+    return result
+
+
+Name = Annotated[str, Strict(), AfterValidator(names.check_name)]
+Agent = Annotated[str, Strict(), AfterValidator(names.check_agent)]
+Label = Annotated[str, Strict(), AfterValidator(names.check_label)]
+Note = Annotated[str, Strict(), AfterValidator(names.check_note)]
+Prefix = Annotated[str, Strict(), AfterValidator(names.check_prefix)]
+Version = Annotated[int, BeforeValidator(refuse_bool), Field(ge=0, lt=2**63)]
+Position = Version
+Limit = Annotated[int, BeforeValidator(refuse_bool), Field(ge=1, le=1000)]
+Seconds = Annotated[float, BeforeValidator(refuse_bool), Field(ge=0, allow_inf_nan=False, le=10**9)]
+Duration = Annotated[float, BeforeValidator(refuse_bool), Field(gt=0, allow_inf_nan=False, le=10**9)]
+JsonValue = Annotated[Any, PlainValidator(encode_value), WithJsonSchema({})]
+
+
+class Condition(BaseModel):
+    """A claim that a write relies on: its resource, and the version of the grant."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+    resource: Name
+    version: Version
+
+
+Guard = Annotated[list[Condition], Field(max_length=100)]

@@ -1,0 +1,412 @@
+"""Values: read, write, update, watch."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import from_json
+
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.engine.waiting import Wait
+from holdlog.adapters.operations.base import (
+    Agent,
+    BlockingQuery,
+    Command,
+    Duration,
+    Guard,
+    JsonValue,
+    Limit,
+    Name,
+    Note,
+    Prefix,
+    Query,
+    Seconds,
+    Version,
+)
+from holdlog.adapters.stores import sql
+from holdlog.domain import records
+from holdlog.domain.names import end_of_range, namespace_prefix, split_stream, value_stream
+from holdlog.domain.refusals import NotFoundError
+from holdlog.domain.results import (
+    ClearResult,
+    Conflict,
+    DeletedRecord,
+    DeleteResult,
+    Export,
+    ExportedRecord,
+    Fenced,
+    History,
+    HistoryEntry,
+    NamespaceCount,
+    NamespacePage,
+    NotFound,
+    RecordPage,
+    SetResult,
+    StateRecord,
+    TransactionResult,
+    UpdateResult,
+    WatchTimeout,
+    utc,
+)
+
+PAGE_BYTES: Final = 1_000_000
+"""Text of the values on a page; a page has at least one."""
+
+
+class Get(Query, name="get", group="state", route="GET /values/{namespace}/{key}", words="namespace key"):
+    """Read a value and its version, which set() takes as expected_version."""
+
+    is_quick = True
+    results = (StateRecord, NotFound)
+    namespace: Name = Field(description="Group of keys, e.g. order-1234")
+    key: Name
+
+    def read(self, reader: Reader) -> StateRecord:
+        rows = reader.read(sql.RECORD, {"stream": value_stream(self.namespace, self.key)})
+        if not rows:
+            raise NotFoundError(NotFound(self.namespace, self.key))
+        row, now = rows[0], reader.now()
+        if not row[6] or (row[5] is not None and row[5] <= now):
+            raise NotFoundError(deleted(self.namespace, self.key, row))
+        return record(row, now)
+
+
+class SetValue(
+    Command, name="set", group="state", route="PUT /values/{namespace}/{key}", words="namespace key value", scope="write"
+):
+    """Write a value if its version is still the one you read with get(): expected_version, 0 if the key must not exist.
+    Without it the write is unconditional."""
+
+    op: ClassVar[str] = "set"
+    results = (SetResult, Conflict, Fenced)
+    reads, decide = records.read_key, records.write
+    namespace: Name = Field(description="Group of keys, e.g. order-1234")
+    key: Name
+    value: JsonValue
+    updated_by: Agent
+    expected_version: Version | None = Field(default=None, description="The version you read; 0: must not exist")
+    ttl_seconds: Duration | None = Field(default=None, description="The value expires after so many seconds")
+    guard: Guard | None = Field(default=None, description="Claims you hold, with the versions of your grants")
+    reason: Note | None = None
+
+
+class Delete(
+    Command, name="delete", group="state", route="DELETE /values/{namespace}/{key}", words="namespace key", scope="write"
+):
+    """Delete a value. Its history stays, and its versions go on."""
+
+    op: ClassVar[str] = "delete"
+    results = (DeleteResult, NotFound, Conflict, Fenced)
+    reads, decide = records.read_key, records.delete
+    namespace: Name
+    key: Name
+    deleted_by: Agent
+    expected_version: Version | None = None
+    guard: Guard | None = None
+    reason: Note | None = None
+
+
+class ClearNamespace(
+    Command, name="clear_namespace", group="state", route="DELETE /values/{namespace}", words="namespace", scope="write"
+):
+    """Delete all values of a namespace in one transaction, whatever their versions."""
+
+    results = (ClearResult,)
+    reads, decide = records.read_namespace, records.clear
+    namespace: Name
+    deleted_by: Agent
+    reason: Note | None = None
+
+
+class Update(
+    Command, name="update", group="power", route="PATCH /values/{namespace}/{key}", words="namespace key", scope="write"
+):
+    """Let the store compute the new value, so that no change of others is lost: merge (RFC 7396), increment or
+    append."""
+
+    results = (UpdateResult, Conflict, Fenced)
+    reads, decide = records.read_value, records.update
+    namespace: Name
+    key: Name
+    updated_by: Agent
+    expected_version: Version | None = None
+    merge: JsonValue = Field(default=None, description="Object to merge; null removes a member")
+    increment: JsonValue = Field(default=None, description="Number to add")
+    append: JsonValue = Field(default=None, description="Item to add to a list")
+    unique: bool = Field(default=False, description="Append only what the list does not contain")
+    guard: Guard | None = None
+    reason: Note | None = None
+
+    @field_validator("increment")
+    @classmethod
+    def _require_number(cls, number: str) -> str:
+        return require_number(number)
+
+    @model_validator(mode="after")
+    def _require_one(self) -> "Update":
+        if len(self.model_fields_set & records.COMPUTED) != 1:
+            raise ValueError("give exactly one of merge, increment and append")
+        if self.unique and self.op != "append":
+            raise ValueError("unique goes with append alone")
+        return self
+
+    @property
+    def op(self) -> str:
+        return next(iter(self.model_fields_set & records.COMPUTED))
+
+    @property
+    def value(self) -> Any:
+        return getattr(self, self.op)
+
+
+class _Step(BaseModel):
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+    namespace: Name
+    key: Name
+
+
+class _Conditional(_Step):
+    expected_version: Version | None = None
+
+
+class SetStep(_Conditional):
+    op: Literal["set"]
+    value: JsonValue
+    ttl_seconds: Duration | None = None
+
+
+class DeleteStep(_Conditional):
+    op: Literal["delete"]
+
+
+class CheckStep(_Step):
+    op: Literal["check"]
+    expected_version: Version
+
+
+class MergeStep(_Conditional):
+    op: Literal["merge"]
+    value: JsonValue
+
+
+class IncrementStep(_Conditional):
+    op: Literal["increment"]
+    by: JsonValue
+
+    @field_validator("by")
+    @classmethod
+    def _require_number(cls, number: str) -> str:
+        return require_number(number)
+
+    @property
+    def value(self) -> Any:
+        return self.by
+
+
+class AppendStep(_Conditional):
+    op: Literal["append"]
+    value: JsonValue
+    unique: bool = False
+
+
+Step = Annotated[
+    SetStep | DeleteStep | CheckStep | MergeStep | IncrementStep | AppendStep, Field(discriminator="op")
+]
+
+
+class Transact(Command, name="transact", group="power", route="POST /transactions", words="operations", scope="write"):
+    """Run several operations on values in one transaction: all of them or none."""
+
+    results = (TransactionResult, Conflict, Fenced, NotFound)
+    reads, decide = records.read_steps, records.transact
+    operations: list[Step] = Field(min_length=1, max_length=1000)
+    updated_by: Agent
+    guard: Guard | None = None
+    reason: Note | None = None
+
+
+class List(Query, name="list", group="state", route="GET /values/{namespace}", words="namespace"):
+    """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces."""
+
+    results = (RecordPage, NamespacePage)
+    namespace: Name | None = None
+    prefix: Prefix = ""
+    limit: Limit = 1000
+    after_key: Prefix | None = Field(default=None, description="The next_after of the page before")
+    deleted: bool = Field(default=False, description="List deleted keys instead")
+
+    def read(self, reader: Reader) -> RecordPage | NamespacePage:
+        with reader.snapshot() as view:
+            position = end_of_log(view)
+            if self.namespace is None:
+                return self._read_namespaces(view, position)
+            first = namespace_prefix(self.namespace)
+            query = sql.DELETED_RECORDS if self.deleted else sql.RECORDS
+            rows, more = read_page(view, query, first + self.prefix, first + (self.after_key or ""), self.limit)
+        found = [record(row, view.now()) for row in rows]
+        return RecordPage(self.namespace, len(found), found, position, found[-1].key if more else None)
+
+    def _read_namespaces(self, view: Reader, position: int) -> NamespacePage:
+        parameters = {"first": "record:", "end": end_of_range("record:"), "now": view.now()}
+        counts = dict[str, int]()
+        for (stream,) in view.read(sql.LIVE_STREAMS, parameters):
+            namespace = split_stream(stream)[0]
+            counts[namespace] = counts.get(namespace, 0) + 1
+        after = self.after_key or ""
+        names = sorted(name for name in counts if name > after and name.startswith(self.prefix))
+        page = [NamespaceCount(name, counts[name]) for name in names[: self.limit]]
+        return NamespacePage(page, position, page[-1].namespace if len(names) > self.limit else None)
+
+
+class ReadHistory(
+    Query,
+    name="history",
+    group="state",
+    route="GET /history/{namespace}/{key}",
+    words="namespace key limit",
+    returns="history",
+):
+    """List the versions of a key, the newest first."""
+
+    results = (History,)
+    namespace: Name
+    key: Name
+    limit: Limit = 100
+    before_version: Version | None = Field(default=None, description="The next_before of the page before")
+
+    def read(self, reader: Reader) -> History:
+        before = self.before_version if self.before_version is not None else 2**63 - 1
+        stream = value_stream(self.namespace, self.key)
+        found = read_history(reader, stream, before, self.limit + 1)
+        more = len(found) > self.limit
+        found = found[: self.limit]
+        return History(self.namespace, self.key, found, found[-1].version if more else None)
+
+
+class ExportNamespace(
+    Query, name="export_namespace", group="state", route="GET /exports/{namespace}", words="namespace"
+):
+    """Export the values of a namespace with their histories, in pages."""
+
+    results = (Export,)
+    namespace: Name
+    include_deleted: bool = False
+    after_key: Prefix | None = Field(default=None, description="The next_after of the page before")
+
+    def read(self, reader: Reader) -> Export:
+        with reader.snapshot() as view:
+            first = namespace_prefix(self.namespace)
+            query = sql.ALL_RECORDS if self.include_deleted else sql.RECORDS
+            rows, more = read_page(view, query, first, first + (self.after_key or ""), 1000)
+            found = [self._export(view, row) for row in rows]
+            position, count = end_of_log(view), sum(len(it.history) for it in found)
+        next_after = found[-1].key if more else None
+        return Export(self.namespace, utc(view.now()), len(found), count, found, position, next_after)
+
+    def _export(self, view: Reader, row: Any) -> ExportedRecord:
+        shown = record(row, view.now())
+        history = read_history(view, row[0], 2**63 - 1, -1)
+        return ExportedRecord(shown.key, shown.value, shown.version, shown.updated_by, shown.updated_at, history)
+
+
+class Watch(
+    BlockingQuery,
+    name="watch",
+    group="state",
+    route="GET /watches/{namespace}/{key}",
+    words="namespace key since_version",
+):
+    """Wait until a value changes from since_version, and return it."""
+
+    results = (StateRecord, DeletedRecord, WatchTimeout)
+    namespace: Name
+    key: Name
+    since_version: Version
+    timeout_seconds: Seconds = 10
+
+    def topic(self) -> str:
+        return value_stream(self.namespace, self.key)
+
+    def seconds(self) -> float:
+        return self.timeout_seconds
+
+    def read(self, reader: Reader) -> StateRecord | DeletedRecord | Wait:
+        rows = reader.read(sql.RECORD, {"stream": self.topic()})
+        if not rows:
+            return Wait()
+        row, now = rows[0], reader.now()
+        is_live = row[6] and (row[5] is None or row[5] > now)
+        version = row[1] + bool(row[6] and not is_live)
+        if version <= self.since_version or (not is_live and self.since_version == 0):
+            return Wait(row[5] if is_live else None)
+        if is_live:
+            return record(row, now)
+        gone = deleted(self.namespace, self.key, row)
+        return DeletedRecord(self.namespace, self.key, version, gone.deleted_by or "", gone.deleted_at or utc(now))
+
+    def give_up(self, elapsed: float) -> WatchTimeout:
+        return WatchTimeout(self.namespace, self.key, self.since_version, elapsed)
+
+
+# --- rows
+
+
+def record(row: Any, now: int) -> StateRecord:
+    stream, version, at, meta, payload, expires_at = row[:6]
+    about = from_json(meta)
+    value = from_json(payload).get("value") if payload is not None else None
+    namespace, key = split_stream(stream)
+    if expires_at is None:
+        return StateRecord(namespace, key, value, version, about.get("by"), utc(at), None, None, about.get("principal"))
+    left = max(0, expires_at - now) / 1_000_000
+    by, principal = about.get("by"), about.get("principal")
+    return StateRecord(namespace, key, value, version, by, utc(at), utc(expires_at), left, principal)
+
+
+def deleted(namespace: str, key: str, row: Any) -> NotFound:
+    """What is known of a value that was deleted, or expired at the time that it says."""
+    version, at, about, expires_at, exists = row[1], row[2], from_json(row[3]), row[5], row[6]
+    return NotFound(namespace, key, version + bool(exists), about.get("by"), utc(expires_at if exists else at))
+
+
+def read_page(view: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
+    """The rows of a page, which ends after so many bytes, and whether there are more."""
+    first = prefix if not prefix.endswith(":") else prefix
+    parameters = {"first": first, "end": end_of_range(prefix), "after": after, "now": view.now(), "limit": limit + 1}
+    rows: list[Any] = []
+    size = 0
+    for row in view.read(query, parameters):
+        size += len(row[4] or "")
+        if rows and (len(rows) == limit or size > PAGE_BYTES):
+            return rows, True
+        rows.append(row)
+    return rows, False
+
+
+def read_history(reader: Reader, stream: str, before: int, limit: int) -> list[HistoryEntry]:
+    rows = reader.read(sql.HISTORY, {"stream": stream, "before": before, "limit": limit})
+    found: list[HistoryEntry] = []
+    by = ""
+    for version, topic, at, meta, payload, position in reversed(rows):
+        about = from_json(meta)
+        content = from_json(payload) if payload is not None else {}
+        kind = records.EVENT_TYPES[topic] if payload is not None else "redact"
+        by = about.get("by") or by  # an expiry is that of its writer
+        forced, principal = about.get("forced"), about.get("principal")
+        about_basis = (content.get("reason"), about.get("based_on"), forced, principal)
+        found.append(HistoryEntry(version, content.get("value"), by, utc(at), kind, position, *about_basis))
+    return found[::-1]
+
+
+def end_of_log(reader: Reader) -> int:
+    rows = reader.read(sql.HEAD, {})
+    return int(rows[0][0]) if rows else 0
+
+
+def require_number(text: str) -> str:
+    if text[0] not in "-0123456789":
+        raise ValueError("must be a number")
+    return text
+
+
+Compute = Callable[[Any], Any]

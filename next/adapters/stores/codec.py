@@ -1,0 +1,74 @@
+"""How an event is a row of the log: envelope, payload and digest (docs/audit.md)."""
+
+import json
+from hashlib import sha256
+from json.encoder import encode_basestring as quote
+from typing import Any, Final, NamedTuple
+
+from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
+from holdlog.domain.refusals import StoreError
+from holdlog.domain.state import Caller
+from holdlog.domain.values import Json
+
+SALT_BYTES: Final = 16
+FIRST_DIGEST: Final = bytes(32)
+"""What the first event of a log follows."""
+TOPICS: Final[dict[str, Any]] = {kind.__name__: kind for kind in (ValueWritten, ValueDeleted, ValueExpired)}
+"""Closed: an unknown topic is an error, never an import."""
+_ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
+
+
+class Row(NamedTuple):
+    """A row of the table `events`. `meta` and `payload` are JSON objects; payload and salt are None after a redaction,
+    when `payload_hash` replaces them."""
+
+    position: int
+    stream: str
+    version: int
+    topic: str
+    at: int
+    meta: str
+    payload: str | None
+    salt: bytes | None
+    payload_hash: bytes | None
+    digest: bytes
+
+
+def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
+    """Envelope and payload of an event. The payload has the fields that people write texts into."""
+    content = event.content
+    meta, payload = [], []
+    for name, value in zip(event._fields, event, strict=True):
+        if value is None or value is False or name == "stream":
+            continue
+        text = value if type(value) is Json else quote(value) if type(value) is str else _dump(value)
+        (payload if name in content else meta).append(f'"{name}":{text}')
+    meta += [f'"{name}":{quote(value)}' for name, value in zip(_ABOUT_CALLER, caller, strict=True) if value]
+    return f"{{{','.join(meta)}}}", f"{{{','.join(payload)}}}"
+
+
+def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any:
+    """The event of a row. A redacted one lacks the fields of its payload. Raises StoreError for an unknown topic."""
+    if (kind := TOPICS.get(topic)) is None:
+        raise StoreError(f"the log has an event of the unknown kind {topic[:60]}; update holdlog")
+    fields = json.loads(meta) | (json.loads(payload) if payload is not None else {})
+    if "value" in kind.content:
+        fields["value"] = Json(_dump(fields["value"])) if payload is not None else Json("null")
+    return kind(stream=stream, **{name: fields[name] for name in kind._fields if name in fields})
+
+
+def hash_payload(payload: str, salt: bytes) -> bytes:
+    """The hash that remains when payload and salt are redacted: the salt keeps short texts from being guessed."""
+    return sha256(salt + payload.encode()).digest()
+
+
+def digest_event(
+    previous: bytes, position: int, stream: str, version: int, topic: str, at: int, meta: str, payload_hash: bytes
+) -> bytes:
+    """The digest of an event. Two levels, so that an extract that leaves out events is verified by their hashes."""
+    header = f"{position}\n{stream}\n{version}\n{topic}\n{at}\n{meta}\n"
+    return sha256(previous + sha256(header.encode() + payload_hash).digest()).digest()
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

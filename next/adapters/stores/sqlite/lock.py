@@ -1,0 +1,127 @@
+"""The write lock of a store file: one writer at a time over all processes of a machine.
+
+Its side file also says whether somebody else wrote, and where other processes wait for notifications. Blocking in the
+kernel would make a convoy, and SQLite's own handler starves writers (docs/decisions/write-lock.md).
+"""
+
+import fcntl
+import os
+import random
+import secrets
+import struct
+import time
+from pathlib import Path
+from typing import Final
+
+from holdlog.adapters.operating_system.files import open_private
+from holdlog.domain.refusals import UnavailableError
+
+SLOTS: Final = 64
+"""Processes that can wait for notifications; others poll."""
+_YIELDS: Final = 20
+_SHORTEST_NAP: Final = 0.0001
+_LONGEST_NAP: Final = 0.0005
+_MARK: Final = struct.Struct("<I12s")
+"""Process and random bytes of the last writer."""
+_SLOT: Final = struct.Struct("<IH")
+"""Process and UDP port of a process that waits."""
+_BYTES: Final = _MARK.size + SLOTS * _SLOT.size
+
+
+class WriteLock:
+    """The kernel releases it when its holder dies. The caller admits one thread of this process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the side file. Raises OSError."""
+        self._path = path
+        self._descriptor = open_private(path)
+        self._mark = _MARK.pack(os.getpid(), secrets.token_bytes(12))
+        self._slots = bytes(SLOTS * _SLOT.size)
+        self._slot = -1
+        self._port = 0
+
+    def acquire(self, timeout: float) -> bool:
+        """Take the lock. Returns True if nobody else took it since this process had it. Raises UnavailableError that
+        names the holder, OSError."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._wait(timeout)
+        content = os.pread(self._descriptor, _BYTES, 0)
+        self._slots = content[_MARK.size :]
+        if content.startswith(self._mark):
+            return True
+        os.pwrite(self._descriptor, self._mark, 0)
+        return False
+
+    def release(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the side file; in a forked child this leaves the lock of its parent alone."""
+        self.leave()
+        os.close(self._descriptor)
+
+    def require_same_file(self) -> None:
+        """Raise UnavailableError if the side file was removed: later processes lock another one."""
+        if not os.fstat(self._descriptor).st_nlink:
+            raise UnavailableError(f"{self._path} was removed; restart this process")
+
+    def ports(self) -> list[int]:
+        """The ports at which others waited when the lock was last taken."""
+        if not any(self._slots):
+            return []
+        return [port for _, port in _SLOT.iter_unpack(self._slots) if port and port != self._port]
+
+    def enter(self, port: int) -> None:
+        """Let writers notify this process at a port of the loopback interface. If all slots are taken, it must poll."""
+        fcntl.lockf(self._descriptor, fcntl.LOCK_EX, 1, _BYTES)
+        try:
+            slots = os.pread(self._descriptor, _BYTES, 0)[_MARK.size :].ljust(_BYTES - _MARK.size, b"\0")
+            for number, (process, _) in enumerate(_SLOT.iter_unpack(slots)):
+                if not process or not _is_alive(process):
+                    self._slot, self._port = number, port
+                    return self._write_slot(_SLOT.pack(os.getpid(), port))
+        finally:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _BYTES)
+
+    def leave(self) -> None:
+        if self._slot >= 0:
+            self._write_slot(bytes(_SLOT.size))
+            self._slot = -1
+
+    def _write_slot(self, content: bytes) -> None:
+        os.pwrite(self._descriptor, content, _MARK.size + self._slot * _SLOT.size)
+
+    def _wait(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        holder = os.pread(self._descriptor, _MARK.size, 0)
+        for attempt in range(1_000_000_000):
+            if attempt < _YIELDS:
+                os.sched_yield()
+            elif time.monotonic() > deadline:
+                raise self._refuse(holder)
+            else:
+                time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
+            try:
+                return fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+
+    def _refuse(self, before: bytes) -> UnavailableError:
+        """Explain the timeout. Names no holder if the lock changed hands meanwhile."""
+        now = os.pread(self._descriptor, _MARK.size, 0)
+        if now != before or len(now) < _MARK.size:
+            return UnavailableError("timed out waiting for other processes that write to the store; try again")
+        process = _MARK.unpack(now)[0]
+        return UnavailableError(f"the store is locked by process {process}, which does not release it; try again")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

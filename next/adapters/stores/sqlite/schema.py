@@ -1,0 +1,84 @@
+"""The tables in SQLite, and the check that a file is a store."""
+
+import os
+import sqlite3
+import uuid
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from holdlog.adapters.operating_system.files import open_private
+from holdlog.adapters.stores.sql import SCHEMA
+from holdlog.domain.refusals import StoreError
+
+APPLICATION_ID: Final = 0x686C6F67
+"""In the file's header: https://www.sqlite.org/pragma.html#pragma_application_id"""
+
+TABLES: Final = (
+    """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL,
+    topic TEXT NOT NULL, at INTEGER NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BLOB, payload_hash BLOB,
+    digest BLOB NOT NULL, UNIQUE (stream, version))""",
+    """CREATE TABLE current (stream TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL,
+    exists_now INTEGER NOT NULL, expires_at INTEGER) WITHOUT ROWID""",
+    """CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position INTEGER NOT NULL,
+    at INTEGER NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (principal, request_id))
+    WITHOUT ROWID""",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE VIEW current_values AS SELECT
+    replace(replace(substr(c.stream, 8, instr(c.stream, '/') - 8), '%2F', '/'), '%25', '%') AS namespace,
+    substr(c.stream, instr(c.stream, '/') + 1) AS key, c.version AS version,
+    json_extract(e.payload, '$.value') AS value, json_extract(e.meta, '$.by') AS updated_by, e.at AS updated_at
+    FROM current AS c JOIN events AS e ON e.position = c.position WHERE c.exists_now = 1""",
+)
+
+
+def connect(place: str) -> sqlite3.Connection:
+    """A connection for any thread. `place`: a path or :memory:. Raises sqlite3.Error."""
+    uri = place if place == ":memory:" else f"file:{quote(place)}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=2.0)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone does not reach the disk
+    return connection
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in TABLES:
+        connection.execute(statement)
+    connection.execute("INSERT INTO meta VALUES ('id', ?)", (str(uuid.uuid4()),))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA}")
+    connection.execute("COMMIT")
+
+
+def prepare_file(path: Path) -> None:
+    """Create the store, or check that the file is one. The caller holds the write lock. Raises StoreError, OSError,
+    sqlite3.Error."""
+    try:
+        # Open only a file that did not exist: closing any other would drop this process's locks on it.
+        os.close(open_private(path, os.O_EXCL))
+    except FileExistsError:
+        pass
+    with closing(connect(str(path))) as connection:
+        if not path.stat().st_size and not _tables(connection):
+            create_tables(connection)
+        require_schema(connection, str(path))
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise StoreError(f"{path} cannot use a write-ahead log here; use a path on a local disk")
+
+
+def require_schema(connection: sqlite3.Connection, path: str) -> None:
+    """Raises StoreError for a file that is no store of this release."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise StoreError(f"{path} is not a holdlog store; use another path")
+    if version > SCHEMA * 1000 or SCHEMA < version < 1000:
+        raise StoreError(f"{path} belongs to a newer holdlog; update holdlog")
+    if version != SCHEMA:
+        raise StoreError(f"{path} is a store of holdlog 0.1, which 0.2 cannot read; move it away: mv {path} {path}.old")
+
+
+def _tables(connection: sqlite3.Connection) -> list[tuple[str]]:
+    return connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()

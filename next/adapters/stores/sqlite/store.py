@@ -1,0 +1,284 @@
+"""The store in SQLite: a file that many processes share, or memory."""
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from holdlog.adapters.engine.port import Batch, Head, Request
+from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.adapters.stores.sql import HEAD
+from holdlog.adapters.stores.sqlite.lock import WriteLock
+from holdlog.adapters.stores.sqlite.schema import connect, create_tables, prepare_file, require_schema
+from holdlog.domain.names import end_of_range
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.domain.state import Reads, Record, State
+from holdlog.domain.values import Json, encode
+
+OPEN_TIMEOUT: Final = 10.0
+"""Seconds that many processes may need to open a new file at once."""
+IDLE_READERS: Final = 16
+CHECK_FILE_EVERY: Final = 0.1
+"""Seconds after which a read or write notices that the file was replaced."""
+
+_RECORD: Final = "SELECT version, position, exists_now, expires_at FROM current WHERE stream = ?"
+_VALUE: Final = (
+    "SELECT c.version, c.position, c.exists_now, c.expires_at, e.payload FROM current AS c"
+    " JOIN events AS e ON e.position = c.position WHERE c.stream = ?"
+)
+_RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
+_REQUEST: Final = (
+    "SELECT position, at, fingerprint, result FROM requests WHERE principal = ? AND request_id = ?"
+)
+_APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)"
+_PUT: Final = (
+    "INSERT INTO current VALUES (?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET version = excluded.version,"
+    " position = excluded.position, exists_now = excluded.exists_now, expires_at = excluded.expires_at"
+)
+_REMEMBER: Final = "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class SqliteStore:
+    """One writing thread at a time, any number of reading ones."""
+
+    is_local = True
+
+    def __init__(self, path: Path | None) -> None:
+        """Open or create the file; None: memory. Raises StoreError, UnavailableError."""
+        self._path = ":memory:" if path is None else str(path)
+        self._lock: WriteLock | None = None
+        self._head: Head | None = None
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._memory = threading.RLock()
+        """Memory has one connection, which readers must not use within a transaction of the writer."""
+        self._locked = False
+        self._identity: tuple[int, int] | None = None
+        self._checked = 0.0
+        try:
+            if path is None:
+                self._writer = connect(":memory:")
+                create_tables(self._writer)
+            else:
+                self._lock = WriteLock(path.with_name(path.name + ".lock"))
+                self._lock.acquire(OPEN_TIMEOUT)
+                try:
+                    prepare_file(path)
+                    self._writer = connect(self._path)
+                finally:
+                    self._lock.release()
+                self._identity = _identify(self._path)
+        except sqlite3.Error as error:
+            raise _refuse(error) from error
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be opened: {error.strerror}; use another path") from error
+        self._cursor = self._writer.cursor()
+
+    # --- writes
+
+    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
+        self._require_same_file()
+        if self._lock is None:
+            self._memory.acquire()
+        elif not self._lock.acquire(timeout):
+            self._head = None
+        self._locked = True
+        try:
+            self._cursor.execute("BEGIN IMMEDIATE")
+            if self._head is None:
+                self._head = self._read_head()
+            records: dict[str, Record] = {}
+            for read in reads:
+                self._load(read, records)
+            remembered = {key: Request(*row) for key in requests for row in self._cursor.execute(_REQUEST, key)}
+            return Batch(self._head, self.now(), State(records), remembered)
+        except sqlite3.Error as error:
+            self.abort()
+            raise _refuse(error) from error
+        except BaseException:
+            self.abort()
+            raise
+
+    def commit(self, batch: Batch) -> None:
+        execute, many = self._cursor.execute, self._cursor.executemany
+        sure = True
+        try:
+            if len(batch.rows) == 1:
+                row = batch.rows[0]
+                execute(_APPEND, row)
+                execute(_PUT, batch.state.records[row[1]][:5])
+            else:
+                many(_APPEND, batch.rows)
+                many(_PUT, [batch.state.records[stream][:5] for stream in {row[1] for row in batch.rows}])
+            if batch.remembered:
+                many(_REMEMBER, [(*key, *batch.requests[key]) for key in batch.remembered])
+            sure = False
+            execute("COMMIT")
+        except sqlite3.Error as error:
+            self._head = None
+            self.abort()
+            raise _refuse(error, in_doubt=not (sure or _failed_before_sync(error))) from error
+        if batch.rows:
+            last = batch.rows[-1]
+            self._head = Head(last[0], last[-1], last[4])
+        self._unlock()
+
+    def abort(self) -> None:
+        """Undo and release whatever this thread has begun."""
+        if self._locked:
+            with suppress(sqlite3.Error):
+                if self._writer.in_transaction:
+                    self._cursor.execute("ROLLBACK")
+            self._unlock()
+
+    def _unlock(self) -> None:
+        self._locked = False
+        if self._lock is None:
+            self._memory.release()
+        else:
+            self._lock.release()
+
+    def _load(self, read: Reads, records: dict[str, Record]) -> None:
+        execute = self._cursor.execute
+        for stream in read.streams:
+            if stream not in records:
+                row = execute(_RECORD, (stream,)).fetchone()
+                records[stream] = Record(stream) if row is None else Record(stream, *row)
+        for stream in read.values:
+            row = execute(_VALUE, (stream,)).fetchone()
+            if row is None:
+                records[stream] = Record(stream)
+            else:
+                value = Json(encode(json.loads(row[4])["value"])) if row[2] else None
+                records[stream] = Record(stream, *row[:4], value)
+        for prefix in read.prefixes:
+            for row in execute(_RANGE, (prefix, end_of_range(prefix))):
+                records.setdefault(row[0], Record(*row))
+
+    def _read_head(self) -> Head:
+        if self._lock is not None:
+            require_schema(self._writer, self._path)
+        row = self._cursor.execute(HEAD).fetchone()
+        return Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
+
+    # --- reads
+
+    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
+        if self._lock is None:
+            with self._memory:
+                return self._writer.execute(query, parameters).fetchall()
+        connection = self._take_reader()
+        try:
+            return connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise _refuse(error) from error
+        finally:
+            self._idle.append(connection)
+
+    @contextmanager
+    def snapshot(self) -> Iterator["SqliteSnapshot"]:
+        if self._lock is None:
+            with self._memory:
+                yield SqliteSnapshot(self._writer, self.now())
+            return
+        connection = self._take_reader()
+        try:
+            connection.execute("BEGIN")
+            yield SqliteSnapshot(connection, self.now())
+        except sqlite3.Error as error:
+            raise _refuse(error) from error
+        finally:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            self._idle.append(connection)
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+    def _take_reader(self) -> sqlite3.Connection:
+        self._require_same_file()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return connect(self._path)
+
+    def _require_same_file(self) -> None:
+        """Raise UnavailableError if the file was replaced, for example by a backup copied back."""
+        if self._lock is None or (now := time.monotonic()) < self._checked + CHECK_FILE_EVERY:
+            return
+        self._checked = now
+        self._lock.require_same_file()
+        if _identify(self._path) != self._identity:
+            raise UnavailableError(f"{self._path} was removed or replaced; restart this process to open the new file")
+
+    # --- notifications
+
+    @contextmanager
+    def listen(self, wake: Callable[[], None]) -> Iterator[None]:
+        from holdlog.adapters.stores.sqlite.notifications import Listener
+
+        if self._lock is None:
+            yield
+            return
+        with Listener(self._lock, connect(self._path), wake).running():
+            yield
+
+    def notify(self) -> None:
+        if self._lock is not None and (ports := self._lock.ports()):
+            from holdlog.adapters.stores.sqlite.notifications import send_datagrams
+
+            send_datagrams(ports)
+
+    def close(self) -> None:
+        """Close all connections under the write lock: closing the last one moves the write-ahead log into the file."""
+        if self._lock is None:
+            self._writer.close()
+            return
+        self._lock.acquire(1.0)
+        try:
+            self._writer.close()
+            while self._idle:
+                self._idle.pop().close()
+        finally:
+            self._lock.release()
+            self._lock.close()
+
+
+class SqliteSnapshot:
+    """One state of the store."""
+
+    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+        self._connection = connection
+        self._now = now
+
+    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
+        return self._connection.execute(query, parameters).fetchall()
+
+    def now(self) -> int:
+        return self._now
+
+
+def _identify(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _failed_before_sync(error: sqlite3.Error) -> bool:
+    """Whether a failed COMMIT cannot reappear: if only the sync failed, it may survive a crash."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE) or code & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def _refuse(error: sqlite3.Error, in_doubt: bool = False) -> HoldlogError:
+    name = getattr(error, "sqlite_errorname", "")
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreError(f"the file is damaged or not a SQLite file ({error}); run `holdlog doctor`")
+    return UnavailableError(f"the store reported an error: {error}{f' ({name})' if name else ''}", in_doubt=in_doubt)

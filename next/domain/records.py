@@ -1,0 +1,239 @@
+"""Values: versioned JSON under a namespace and a key."""
+
+import json
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from holdlog.domain.names import namespace_prefix, split_stream, value_stream
+from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError
+from holdlog.domain.results import (
+    ClearResult,
+    Conflict,
+    DeleteResult,
+    NotFound,
+    SetResult,
+    Step,
+    TransactionResult,
+    UpdateResult,
+)
+from holdlog.domain.state import Decision, Moment, Reads, Record, State
+from holdlog.domain.values import MAX_WORK, Json, append, increment, merge, require_size
+
+# --- events
+
+
+class ValueWritten(NamedTuple):
+    """`based_on`: the version that the writer named, 0 if there was none; `forced`: it replaced a value without naming a
+    version. `expires_at`: microseconds since 1970."""
+
+    content = ("value", "reason")
+    stream: str
+    by: str
+    value: Json
+    reason: str | None = None
+    expires_at: int | None = None
+    based_on: int | None = None
+    forced: bool = False
+
+
+class ValueDeleted(NamedTuple):
+    content = ("reason",)
+    stream: str
+    by: str
+    reason: str | None = None
+    based_on: int | None = None
+
+
+class ValueExpired(NamedTuple):
+    """Recorded by the first write after `expires_at`. `by`: who had written the value, if that was known."""
+
+    content = ()
+    stream: str
+    by: str | None
+    expires_at: int
+
+
+ValueEvent = ValueWritten | ValueDeleted | ValueExpired
+
+
+# --- deciders
+
+
+class Change(Protocol):
+    """What the operations that change one value have in common."""
+
+    op: str
+    namespace: str
+    key: str
+    expected_version: int | None
+
+
+def read_key(command: Any) -> Reads:
+    return Reads(streams=(value_stream(command.namespace, command.key),))
+
+
+def read_value(command: Any) -> Reads:
+    return Reads(values=(value_stream(command.namespace, command.key),))
+
+
+def read_steps(command: Any) -> Reads:
+    streams = [(value_stream(step.namespace, step.key), step.op in COMPUTED) for step in command.operations]
+    return Reads(tuple(it for it, needs in streams if not needs), tuple(it for it, needs in streams if needs))
+
+
+def read_namespace(command: Any) -> Reads:
+    return Reads(prefixes=(namespace_prefix(command.namespace),))
+
+
+def write(command: Any, state: State, moment: Moment) -> Decision:
+    """Write a value. Raises ConflictError, InvalidError."""
+    before = current(state, command, moment)
+    events = change(command, before, command.updated_by, command.reason, moment)
+    version, previous = before.record.version + 1, before.record.version if before.record.exists else None
+    result = SetResult(command.namespace, command.key, version, previous, moment.position + len(events))
+    return Decision(events, result)
+
+
+def update(command: Any, state: State, moment: Moment) -> Decision:
+    """Compute a value from the current one. Raises ConflictError, InapplicableError, InvalidError."""
+    before = current(state, command, moment)
+    events = change(command, before, command.updated_by, command.reason, moment)
+    value = events[-1].value if events else before.record.value
+    assert value is not None
+    version = before.record.version + bool(events)
+    previous = before.record.version if before.record.exists else None
+    position = moment.position + len(events) if events else before.record.position
+    return Decision(events, UpdateResult(command.namespace, command.key, json.loads(value), version, previous, position))
+
+
+def delete(command: Any, state: State, moment: Moment) -> Decision:
+    """Delete a value. Raises NotFoundError, ConflictError."""
+    before = current(state, command, moment)
+    events = change(command, before, command.deleted_by, command.reason, moment)
+    version = before.record.version
+    position = moment.position + len(events)
+    result = DeleteResult(command.namespace, command.key, command.deleted_by, version, version + 1, position)
+    return Decision(events, result)
+
+
+def clear(command: Any, state: State, moment: Moment) -> Decision:
+    """Delete all values of a namespace."""
+    prefix = namespace_prefix(command.namespace)
+    records = [it for name, it in state.records.items() if name.startswith(prefix) and it.exists]
+    live = sorted(it.stream for it in records if not is_due(it, moment.at))
+    events: list[Any] = [ValueDeleted(stream, command.deleted_by, command.reason) for stream in live]
+    keys = [split_stream(stream)[1] for stream in live]
+    position = moment.position + len(events)
+    return Decision(events, ClearResult(command.namespace, len(keys), keys, command.deleted_by, position))
+
+
+def transact(command: Any, state: State, moment: Moment) -> Decision:
+    """Run operations one after the other, all or none. Raises what each of them raises, with its index."""
+    events: list[Any] = []
+    results: list[Step] = []
+    records: dict[str, Record] = {}
+    work = 0
+    for index, step in enumerate(command.operations):
+        try:
+            before = current(state, step, moment, records)
+            if step.op in COMPUTED:
+                work += len(before.record.value or "") + len(step.value)
+                if work > MAX_WORK:
+                    raise InvalidError("operations: this takes too much work in the store; split it")
+            changed = change(step, before, command.updated_by, command.reason, moment)
+        except HoldlogError as refusal:
+            refusal.operation = index
+            if isinstance(refusal, ConflictError):
+                refusal.detail = refusal.detail._replace(operation=index)
+                if not refusal.position and before.record.value is not None:  # an earlier operation wrote it
+                    value = json.loads(before.record.value)
+                    refusal.detail = refusal.detail._replace(actual_value=value, actual_updated_by=command.updated_by)
+            raise
+        record = before.record
+        for event in changed[len(before.events) :]:
+            record = evolve(record, event, 0)
+        records[record.stream] = record
+        events += changed
+        version = record.version if record.exists or changed else 0
+        value = json.loads(record.value) if step.op in COMPUTED and record.value else None
+        results.append(Step(step.namespace, step.key, version, value))
+    return Decision(events, TransactionResult(results, moment.position + len(events)))
+
+
+def evolve(record: Record, event: ValueEvent, position: int) -> Record:
+    """The record after the event, which the log has at `position`."""
+    match event:
+        case ValueWritten(value=value, expires_at=expires_at):
+            return Record(record.stream, record.version + 1, position, True, expires_at, value)
+        case _:
+            return Record(record.stream, record.version + 1, position)
+
+
+# --- rules
+
+COMPUTED: Final = frozenset({"merge", "increment", "append"})
+"""Operations that need the current value."""
+
+
+class Before(NamedTuple):
+    """A record as a write finds it, and the event that records its expiry, if it had expired unrecorded."""
+
+    record: Record
+    events: list[Any]
+
+
+def current(state: State, command: Any, moment: Moment, changed: dict[str, Record] | None = None) -> Before:
+    stream = value_stream(command.namespace, command.key)
+    record = changed[stream] if changed and stream in changed else state.records[stream]
+    if record.expires_at is None or not is_due(record, moment.at):
+        return Before(record, [])
+    expired = ValueExpired(stream, None, record.expires_at)
+    return Before(evolve(record, expired, record.position), [expired])
+
+
+def change(step: Any, before: Before, by: str, reason: str | None, moment: Moment) -> list[Any]:
+    """The events of one operation on one value; none if it changes nothing."""
+    record, events = before
+    if step.op == "delete" and not record.exists:
+        raise NotFoundError(NotFound(step.namespace, step.key), record.position)
+    require_version(step, record)
+    if step.op == "check":
+        return []
+    if step.op == "delete":
+        return [*events, ValueDeleted(record.stream, by, reason, step.expected_version)]
+    expires_at = moment.after(step.ttl_seconds) if step.op == "set" else record.expires_at
+    value = step.value if step.op == "set" else compute(step, record)
+    if value is record.value and record.exists:
+        return []
+    require_size(value, moment.max_value_bytes)
+    forced = record.exists and step.expected_version is None and step.op not in COMPUTED
+    return [*events, ValueWritten(record.stream, by, value, reason, expires_at, step.expected_version, forced)]
+
+
+def compute(step: Any, record: Record) -> Json:
+    """The value that an update computes; the same object if it changes nothing."""
+    match step.op:
+        case "merge":
+            return merge(record.value or Json("null"), step.value)
+        case "increment":
+            return increment(record.value or Json("0"), step.value)
+        case _:
+            return append(record.value or Json("[]"), step.value, step.unique)
+
+
+def require_version(step: Any, record: Record) -> None:
+    actual = record.version if record.exists else 0
+    if step.expected_version is not None and step.expected_version != actual:
+        detail = Conflict(step.namespace, step.key, step.expected_version, actual, None)
+        raise ConflictError(detail, record.position)
+
+
+def is_due(record: Record, at: int) -> bool:
+    """Whether a value has expired, recorded or not."""
+    return record.expires_at is not None and record.expires_at <= at
+
+
+EVENT_TYPES: Final[dict[str, Literal["write", "delete", "expire"]]] = {
+    "ValueWritten": "write",
+    "ValueDeleted": "delete",
+    "ValueExpired": "expire",
+}

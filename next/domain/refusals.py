@@ -1,0 +1,91 @@
+"""All refusals of a call. Each but UnavailableError means: decided, nothing happened."""
+
+from typing import Any, ClassVar
+
+from holdlog.domain.results import Conflict, Fenced, NotFound
+
+
+class HoldlogError(Exception):
+    """Base of all refusals. `code` is the status of a response; `operation`: the index of the refused operation of a
+    transaction; `detail`: the result that surfaces return, if the refusal has facts."""
+
+    code: ClassVar[str] = "error"
+    detail: Any = None
+    operation: int | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.operation is None else f"operations[{self.operation}]: {text}"
+
+
+class InvalidError(HoldlogError, ValueError):
+    """An argument breaks a rule; the message names the argument and the rule, never the value."""
+
+    code = "invalid"
+
+
+class ValueRefusal(HoldlogError):
+    """Base of refusals about a value, which are complete once the engine has read the event at `position`: the decider
+    knows only the version, and the value must not be read while the write lock is held."""
+
+    position: int = 0
+
+
+class ConflictError(ValueRefusal):
+    """The value changed since the version that the caller knows; `.detail` has the current one."""
+
+    code = "conflict"
+    detail: Conflict
+
+    def __init__(self, detail: Conflict, position: int = 0) -> None:
+        actual = f"found {detail.actual_version}" if detail.actual_version else "but there is no value now"
+        super().__init__(f"{detail.namespace}/{detail.key}: expected version {detail.expected_version}, {actual}")
+        self.detail = detail
+        self.position = position
+
+
+class NotFoundError(ValueRefusal, LookupError):
+    """There is no such value."""
+
+    code = "not_found"
+
+    def __init__(self, detail: NotFound, position: int = 0) -> None:
+        super().__init__(f"{detail.namespace}/{detail.key} does not exist")
+        self.detail = detail
+        self.position = position
+
+
+class FencedError(HoldlogError):
+    """A write relies on a claim that its writer no longer holds."""
+
+    code = "fenced"
+
+    def __init__(self, detail: Fenced) -> None:
+        super().__init__(f"{detail.resource}: the writer does not hold the claim with version {detail.version}")
+        self.detail = detail
+        self.resource = detail.resource
+        self.version = detail.version
+
+
+class InapplicableError(HoldlogError):
+    """An update does not apply to the current value. The message never contains the value."""
+
+    code = "inapplicable"
+
+
+class UnavailableError(HoldlogError):
+    """The store could not accept the call; try the same call again after `retry_after` seconds. `in_doubt`: the write
+    may have happened; the same `request_id` resolves it."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str, retry_after: float = 1.0, in_doubt: bool = False) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.in_doubt = in_doubt
+
+
+class StoreError(HoldlogError):
+    """The store cannot be opened or understood; the message is one line with what to do."""
+
+    code = "store"

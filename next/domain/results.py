@@ -1,0 +1,260 @@
+"""What commands and queries return. Standard library only.
+
+A field that has the default None is absent: it is left out of JSON. A field without a default is always there, also if
+it is null. Times are UTC; durations are seconds.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, NamedTuple
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def utc(microseconds: int) -> datetime:
+    """The time of microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+class SetResult(NamedTuple):
+    """A value was written. `previous_version`: None if it did not exist."""
+
+    status = "ok"
+    namespace: str
+    key: str
+    version: int
+    previous_version: int | None
+    position: int
+
+
+class UpdateResult(NamedTuple):
+    """The store computed and wrote a value. `version` is unchanged if the value is."""
+
+    status = "ok"
+    namespace: str
+    key: str
+    value: Any
+    version: int
+    previous_version: int | None
+    position: int
+
+
+class DeleteResult(NamedTuple):
+    """`deleted_version`: what was deleted; `version`: that of the deletion."""
+
+    status = "ok"
+    namespace: str
+    key: str
+    deleted_by: str
+    deleted_version: int
+    version: int
+    position: int
+
+
+class ClearResult(NamedTuple):
+    status = "ok"
+    namespace: str
+    deleted_count: int
+    deleted_keys: list[str]
+    deleted_by: str
+    position: int
+
+
+class Step(NamedTuple):
+    """The result of one operation of a transaction. `value`: what the store computed."""
+
+    namespace: str
+    key: str
+    version: int
+    value: Any = None
+
+
+class TransactionResult(NamedTuple):
+    status = "ok"
+    results: list[Step]
+    position: int
+
+
+class StateRecord(NamedTuple):
+    """A current value."""
+
+    status = "ok"
+    namespace: str
+    key: str
+    value: Any
+    version: int
+    updated_by: str
+    updated_at: datetime
+    expires_at: datetime | None = None
+    expires_in_seconds: float | None = None
+    principal: str | None = None
+
+
+class RecordPage(NamedTuple):
+    """Some values of a namespace, in order of their keys; `next_after`: pass it as `after_key` to get the next."""
+
+    status = "ok"
+    namespace: str
+    count: int
+    records: list[StateRecord]
+    position: int
+    next_after: str | None = None
+
+
+class NamespaceCount(NamedTuple):
+    namespace: str
+    count: int
+
+
+class NamespacePage(NamedTuple):
+    status = "ok"
+    namespaces: list[NamespaceCount]
+    position: int
+    next_after: str | None = None
+
+
+class HistoryEntry(NamedTuple):
+    """One version of a key. `based_on`: the version that its writer had read; `forced`: it replaced a value without
+    having named a version."""
+
+    version: int
+    value: Any
+    updated_by: str
+    updated_at: datetime
+    event_type: Literal["write", "delete", "expire", "redact"]
+    position: int
+    reason: str | None = None
+    based_on: int | None = None
+    forced: bool | None = None
+    principal: str | None = None
+
+
+class History(NamedTuple):
+    """Versions of a key, the newest first."""
+
+    status = "ok"
+    namespace: str
+    key: str
+    history: list[HistoryEntry]
+    next_before: int | None = None
+
+
+class ExportedRecord(NamedTuple):
+    key: str
+    value: Any
+    version: int
+    updated_by: str
+    updated_at: datetime
+    history: list[HistoryEntry]
+
+
+class Export(NamedTuple):
+    """Values of a namespace with their histories."""
+
+    status = "ok"
+    namespace: str
+    exported_at: datetime
+    record_count: int
+    history_count: int
+    records: list[ExportedRecord]
+    position: int
+    next_after: str | None = None
+
+
+class DeletedRecord(NamedTuple):
+    """What `watch` returns if the value was deleted or expired."""
+
+    status = "deleted"
+    namespace: str
+    key: str
+    version: int
+    deleted_by: str
+    deleted_at: datetime
+
+
+def _is_refusal(result: Any) -> bool:
+    return False
+
+
+class WatchTimeout(NamedTuple):
+    """The value did not change in time."""
+
+    status = "timeout"
+    namespace: str
+    key: str
+    since_version: int
+    elapsed_seconds: float
+    hint: str = "Nothing changed yet. Call watch again with the same since_version."
+    __bool__ = _is_refusal
+
+
+class EventEntry(NamedTuple):
+    """One event of the log. `fields`: what its kind adds, such as key and value."""
+
+    position: int
+    id: str
+    stream: str
+    version: int
+    kind: str
+    at: datetime
+    by: str | None
+    fields: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.fields[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class EventPage(NamedTuple):
+    """A page never splits the events of one transaction. `bookmark`: where the next one begins, with a part of the
+    digest of the event before it."""
+
+    status = "ok"
+    events: list[EventEntry]
+    next_position: int
+    bookmark: str
+
+
+class Conflict(NamedTuple):
+    """The version is not the expected one. `actual_version` 0: there is no value now; author and time are those of
+    its deletion."""
+
+    status = "conflict"
+    namespace: str
+    key: str
+    expected_version: int
+    actual_version: int
+    actual_value: Any
+    actual_updated_by: str | None = None
+    actual_updated_at: datetime | None = None
+    operation: int | None = None
+
+    @property
+    def hint(self) -> str:
+        if not self.actual_version:
+            return "There is no value now. Call get, then decide whether your change still applies."
+        return f"Merge your change into actual_value and call again with expected_version={self.actual_version}."
+
+
+class NotFound(NamedTuple):
+    """There is no such value. `version`, `deleted_by`, `deleted_at`: if there was one."""
+
+    status = "not_found"
+    namespace: str
+    key: str
+    version: int | None = None
+    deleted_by: str | None = None
+    deleted_at: datetime | None = None
+    hint: str = "Call list to see the keys of this namespace."
+
+
+class Fenced(NamedTuple):
+    """The write relied on a claim that its writer does not hold."""
+
+    status = "fenced"
+    resource: str
+    version: int
+    current_version: int | None = None
+    held_by: str | None = None
+    hint: str = "Your claim ended. Call claim again, read the values again, and pass the new version."

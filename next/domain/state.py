@@ -1,0 +1,62 @@
+"""What deciders read and return."""
+
+from typing import Any, NamedTuple
+
+from holdlog.domain.values import Json
+
+
+class Caller(NamedTuple):
+    """Who calls. `principal`: who was authenticated, None for the local user; `request_id`: repeats of a request have
+    the same."""
+
+    session: str = ""
+    principal: str | None = None
+    request_id: str | None = None
+    correlation_id: str | None = None
+
+
+class Moment(NamedTuple):
+    """When a command is decided. `at`: microseconds since 1970, never before the last event; `position`: that of the
+    last event."""
+
+    at: int
+    position: int
+    caller: Caller
+    max_value_bytes: int
+
+    def after(self, seconds: float | None) -> int | None:
+        return None if seconds is None else self.at + max(1, round(seconds * 1_000_000))
+
+
+class Reads(NamedTuple):
+    """What a command reads: records by stream, records with their values, and all records of a prefix."""
+
+    streams: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+
+
+class Record(NamedTuple):
+    """A value's row in the view `current`. `version` counts its events, `position` is that of the last one. `value`:
+    None if it was not loaded."""
+
+    stream: str
+    version: int = 0
+    position: int = 0
+    exists: bool = False
+    expires_at: int | None = None
+    value: Json | None = None
+
+
+class State(NamedTuple):
+    """The rows of the views that a batch of commands has read, with what they changed. A record that does not exist
+    has version 0; one that nobody declared in `Reads` is missing."""
+
+    records: dict[str, Record]
+
+
+class Decision(NamedTuple):
+    """The events that a command causes, and its result."""
+
+    events: list[Any]
+    result: Any
