@@ -22,8 +22,8 @@ from holdlog.domain.values import MAX_WORK, Json, append, increment, merge, requ
 
 
 class ValueWritten(NamedTuple):
-    """`based_on`: the version that the writer named, 0 if there was none; `forced`: it replaced a value without naming a
-    version. `expires_at`: microseconds since 1970."""
+    """`based_on`: the version that the writer named, 0 if there was none; `forced`: it replaced a value without
+    naming a version. `expires_at`: microseconds since 1970."""
 
     content = ("value", "reason")
     stream: str
@@ -102,7 +102,8 @@ def update(command: Any, state: State, moment: Moment) -> Decision:
     version = before.record.version + bool(events)
     previous = before.record.version if before.record.exists else None
     position = moment.position + len(events) if events else before.record.position
-    return Decision(events, UpdateResult(command.namespace, command.key, json.loads(value), version, previous, position))
+    result = UpdateResult(command.namespace, command.key, json.loads(value), version, previous, position)
+    return Decision(events, result)
 
 
 def delete(command: Any, state: State, moment: Moment) -> Decision:

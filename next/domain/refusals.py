@@ -1,5 +1,6 @@
 """All refusals of a call. Each but UnavailableError means: decided, nothing happened."""
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from holdlog.domain.results import Conflict, Fenced, NotFound
@@ -30,6 +31,10 @@ class ValueRefusal(HoldlogError):
 
     position: int = 0
 
+    def explain(self, by: str | None, at: datetime, value: Any) -> None:
+        """Add what the event at `position` says."""
+        raise NotImplementedError
+
 
 class ConflictError(ValueRefusal):
     """The value changed since the version that the caller knows; `.detail` has the current one."""
@@ -43,6 +48,10 @@ class ConflictError(ValueRefusal):
         self.detail = detail
         self.position = position
 
+    def explain(self, by: str | None, at: datetime, value: Any) -> None:
+        value = value if self.detail.actual_version else None
+        self.detail = self.detail._replace(actual_value=value, actual_updated_by=by, actual_updated_at=at)
+
 
 class NotFoundError(ValueRefusal, LookupError):
     """There is no such value."""
@@ -53,6 +62,9 @@ class NotFoundError(ValueRefusal, LookupError):
         super().__init__(f"{detail.namespace}/{detail.key} does not exist")
         self.detail = detail
         self.position = position
+
+    def explain(self, by: str | None, at: datetime, value: Any) -> None:
+        self.detail = self.detail._replace(deleted_by=by, deleted_at=at)
 
 
 class FencedError(HoldlogError):

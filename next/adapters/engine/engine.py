@@ -10,13 +10,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
 from holdlog.adapters.engine.port import Batch, Request, Store
-from holdlog.adapters.engine.waiting import Waiters
+from holdlog.adapters.engine.waiting import Wait, Waiters
 from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event, hash_payload
 from holdlog.adapters.stores.sql import EVENT
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError, ValueRefusal
@@ -42,9 +42,9 @@ class Command(Protocol):
 
 
 class Job:
-    """A command in the queue. `resolve` is called in the committing thread once the job is done."""
+    """A command in the queue. A thread waits for `baton`; a coroutine of `loop` for `future`."""
 
-    __slots__ = ("baton", "caller", "command", "error", "resolve", "done", "result")
+    __slots__ = ("baton", "caller", "command", "done", "error", "future", "loop", "result")
 
     def __init__(self, command: Command, caller: Caller) -> None:
         self.command = command
@@ -53,7 +53,8 @@ class Job:
         self.error: BaseException | None = None
         self.done = False
         self.baton: threading.Lock | None = None
-        self.resolve: Callable[[Job], None] | None = None
+        self.loop: Any = None
+        self.future: Any = None
 
 
 class Engine:
@@ -93,11 +94,11 @@ class Engine:
             raise self.explain(job.error)
         return job.result
 
-    def submit(self, command: Command, caller: Caller, resolve: Callable[[Job], None]) -> Job:
-        """Run the command in the writer thread, which calls `resolve` with the job afterwards."""
+    def submit(self, command: Command, caller: Caller, loop: Any, future: Any) -> Job:
+        """Run the command in the writer thread, which sets the future in its event loop."""
         self._require_open()
         job = Job(command, caller)
-        job.resolve = resolve
+        job.loop, job.future = loop, future
         self._enqueue(job)
         return job
 
@@ -108,6 +109,15 @@ class Engine:
         except ValueError:
             return False
         return True
+
+    def ask(self, query: Any) -> Any:
+        """The result of a query."""
+        self._require_open()
+        return query.read(self.store)
+
+    def seconds_until(self, wait: Wait, left: float) -> float:
+        """How long a blocking query may sleep."""
+        return left if wait.until is None else min(left, max(0.0, (wait.until - self.store.now()) / 1_000_000))
 
     def explain(self, error: BaseException) -> BaseException:
         """Complete a refusal about a value with the event that explains it."""
@@ -222,7 +232,8 @@ class Engine:
         """After an unexpected error, find the command that causes it."""
         self.store.abort()
         if len(jobs) == 1:
-            return self._fail(jobs, error)
+            self._fail(jobs, error)
+            return
         for job in jobs:
             job.error = job.result = None
             try:
@@ -292,12 +303,26 @@ def _key(caller: Caller) -> tuple[str, str]:
 
 
 def _resolve(jobs: Sequence[Job]) -> None:
-    """Wake the callers."""
+    """Wake the callers, with one call for each event loop."""
+    loops: dict[Any, list[Job]] = {}
     for job in jobs:
-        if not job.done:
-            job.done = True
-            if job.baton is not None:
-                job.baton.release()
-            elif job.resolve is not None:
-                with suppress(RuntimeError):  # its event loop is closed
-                    job.resolve(job)
+        if job.done:
+            continue
+        job.done = True
+        if job.baton is not None:
+            job.baton.release()
+        elif job.loop is not None:
+            loops.setdefault(job.loop, []).append(job)
+    for loop, done in loops.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for the result
+            loop.call_soon_threadsafe(_set_futures, done)
+
+
+def _set_futures(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

@@ -73,7 +73,8 @@ class Waiters:
         try:
             rows = self._store.read(STREAMS_SINCE, {"after": self._position})
         except HoldlogError:  # those who wait read again and get the error
-            return self._wake_all()
+            self._wake_all()
+            return
         if rows:
             self._position = rows[-1][0]
             self._wake({stream for _, stream in rows})

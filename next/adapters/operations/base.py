@@ -32,7 +32,7 @@ class Operation(BaseModel):
     """One thing that callers can do. Fields are its arguments; its docstring is for agents.
 
     `words`: the arguments that commands and library take by position; `returns`: the field of the result that the
-    library returns instead of the whole.
+    library returns instead of the whole; `computes`: the library also takes a function of the current value.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -44,13 +44,26 @@ class Operation(BaseModel):
     scope: ClassVar[str]
     results: ClassVar[tuple[type, ...]]
     returns: ClassVar[str]
+    computes: ClassVar[bool]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Pydantic's own handling would refuse the options of a declaration."""
+        super().__init_subclass__()
 
     @classmethod
     def __pydantic_init_subclass__(
-        cls, name: str = "", group: str = "", route: str = "", words: str = "", scope: str = "read", returns: str = ""
+        cls,
+        name: str = "",
+        group: str = "",
+        route: str = "",
+        words: str = "",
+        scope: str = "read",
+        returns: str = "",
+        computes: bool = False,
     ) -> None:
         if name:
-            cls.name, cls.group, cls.route, cls.scope, cls.returns = name, group, route, scope, returns
+            cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
+            cls.returns, cls.computes = returns, computes
             cls.words = tuple(words.split())
             OPERATIONS[name] = cls
 
@@ -97,7 +110,7 @@ class BlockingQuery(Query):
     def seconds(self) -> float:
         raise NotImplementedError
 
-    def give_up(self, elapsed: float) -> Any:
+    def give_up(self, reader: Reader, elapsed: float) -> Any:
         """The result after so many seconds."""
         raise NotImplementedError
 
@@ -137,6 +150,13 @@ def encode_value(value: Any) -> Json:
     return result
 
 
+def encode_number(value: Any) -> Json:
+    text = encode_value(value)
+    if text[0] not in "-0123456789":
+        raise ValueError("must be a number")
+    return text
+
+
 Name = Annotated[str, Strict(), AfterValidator(names.check_name)]
 Agent = Annotated[str, Strict(), AfterValidator(names.check_agent)]
 Label = Annotated[str, Strict(), AfterValidator(names.check_label)]
@@ -148,6 +168,7 @@ Limit = Annotated[int, BeforeValidator(refuse_bool), Field(ge=1, le=1000)]
 Seconds = Annotated[float, BeforeValidator(refuse_bool), Field(ge=0, allow_inf_nan=False, le=10**9)]
 Duration = Annotated[float, BeforeValidator(refuse_bool), Field(gt=0, allow_inf_nan=False, le=10**9)]
 JsonValue = Annotated[Any, PlainValidator(encode_value), WithJsonSchema({})]
+JsonNumber = Annotated[Any, PlainValidator(encode_number), WithJsonSchema({"type": "number"})]
 
 
 class Condition(BaseModel):

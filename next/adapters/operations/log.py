@@ -32,14 +32,15 @@ class Events(BlockingQuery, name="events", group="power", route="GET /events", w
         page = self._read(reader)
         return page if page.events else Wait()
 
-    def give_up(self, elapsed: float) -> EventPage:
-        return self._last
+    def give_up(self, reader: Reader, elapsed: float) -> EventPage:
+        return self._read(reader)
 
     def _read(self, reader: Reader) -> EventPage:
         with reader.snapshot() as view:
             position, digest = self._position(view)
             rows = view.read(sql.EVENTS, {"after": position, "limit": 1000})
         found: list[EventEntry] = []
+        last_at = None  # a transaction has one time
         prefix = namespace_prefix(self.namespace) if self.namespace is not None else ""
         for row in rows:
             if len(found) >= self.limit and row[4] != last_at:
@@ -47,10 +48,7 @@ class Events(BlockingQuery, name="events", group="power", route="GET /events", w
             position, digest, last_at = row[0], row[7], row[4]
             if row[1].startswith(prefix):
                 found.append(entry(row))
-        self._last = EventPage(found, position, f"{position}.{digest[:BOOKMARK_BYTES].hex()}")
-        return self._last
-
-    _last: EventPage
+        return EventPage(found, position, f"{position}.{digest[:BOOKMARK_BYTES].hex()}")
 
     def _position(self, view: Reader) -> tuple[int, bytes]:
         text, _, part = str(self.after).partition(".")

@@ -1,9 +1,8 @@
 """Values: read, write, update, watch."""
 
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import from_json
 
 from holdlog.adapters.engine.port import Reader
@@ -14,6 +13,7 @@ from holdlog.adapters.operations.base import (
     Command,
     Duration,
     Guard,
+    JsonNumber,
     JsonValue,
     Limit,
     Name,
@@ -72,9 +72,14 @@ class Get(Query, name="get", group="state", route="GET /values/{namespace}/{key}
 
 
 class SetValue(
-    Command, name="set", group="state", route="PUT /values/{namespace}/{key}", words="namespace key value", scope="write"
+    Command,
+    name="set",
+    group="state",
+    route="PUT /values/{namespace}/{key}",
+    words="namespace key value",
+    scope="write",
 ):
-    """Write a value if its version is still the one you read with get(): expected_version, 0 if the key must not exist.
+    """Write a value if its version is still the one you read with get: expected_version, 0 if it must not exist.
     Without it the write is unconditional."""
 
     op: ClassVar[str] = "set"
@@ -91,7 +96,12 @@ class SetValue(
 
 
 class Delete(
-    Command, name="delete", group="state", route="DELETE /values/{namespace}/{key}", words="namespace key", scope="write"
+    Command,
+    name="delete",
+    group="state",
+    route="DELETE /values/{namespace}/{key}",
+    words="namespace key",
+    scope="write",
 ):
     """Delete a value. Its history stays, and its versions go on."""
 
@@ -119,7 +129,13 @@ class ClearNamespace(
 
 
 class Update(
-    Command, name="update", group="power", route="PATCH /values/{namespace}/{key}", words="namespace key", scope="write"
+    Command,
+    name="update",
+    group="power",
+    route="PATCH /values/{namespace}/{key}",
+    words="namespace key",
+    scope="write",
+    computes=True,
 ):
     """Let the store compute the new value, so that no change of others is lost: merge (RFC 7396), increment or
     append."""
@@ -131,16 +147,11 @@ class Update(
     updated_by: Agent
     expected_version: Version | None = None
     merge: JsonValue = Field(default=None, description="Object to merge; null removes a member")
-    increment: JsonValue = Field(default=None, description="Number to add")
+    increment: JsonNumber = Field(default=None, description="Number to add")
     append: JsonValue = Field(default=None, description="Item to add to a list")
     unique: bool = Field(default=False, description="Append only what the list does not contain")
     guard: Guard | None = None
     reason: Note | None = None
-
-    @field_validator("increment")
-    @classmethod
-    def _require_number(cls, number: str) -> str:
-        return require_number(number)
 
     @model_validator(mode="after")
     def _require_one(self) -> "Update":
@@ -191,12 +202,7 @@ class MergeStep(_Conditional):
 
 class IncrementStep(_Conditional):
     op: Literal["increment"]
-    by: JsonValue
-
-    @field_validator("by")
-    @classmethod
-    def _require_number(cls, number: str) -> str:
-        return require_number(number)
+    by: JsonNumber
 
     @property
     def value(self) -> Any:
@@ -209,9 +215,7 @@ class AppendStep(_Conditional):
     unique: bool = False
 
 
-Step = Annotated[
-    SetStep | DeleteStep | CheckStep | MergeStep | IncrementStep | AppendStep, Field(discriminator="op")
-]
+Step = Annotated[SetStep | DeleteStep | CheckStep | MergeStep | IncrementStep | AppendStep, Field(discriminator="op")]
 
 
 class Transact(Command, name="transact", group="power", route="POST /transactions", words="operations", scope="write"):
@@ -344,7 +348,7 @@ class Watch(
         gone = deleted(self.namespace, self.key, row)
         return DeletedRecord(self.namespace, self.key, version, gone.deleted_by or "", gone.deleted_at or utc(now))
 
-    def give_up(self, elapsed: float) -> WatchTimeout:
+    def give_up(self, reader: Reader, elapsed: float) -> WatchTimeout:
         return WatchTimeout(self.namespace, self.key, self.since_version, elapsed)
 
 
@@ -371,8 +375,7 @@ def deleted(namespace: str, key: str, row: Any) -> NotFound:
 
 def read_page(view: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
     """The rows of a page, which ends after so many bytes, and whether there are more."""
-    first = prefix if not prefix.endswith(":") else prefix
-    parameters = {"first": first, "end": end_of_range(prefix), "after": after, "now": view.now(), "limit": limit + 1}
+    parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": view.now(), "limit": limit + 1}
     rows: list[Any] = []
     size = 0
     for row in view.read(query, parameters):
@@ -401,12 +404,3 @@ def read_history(reader: Reader, stream: str, before: int, limit: int) -> list[H
 def end_of_log(reader: Reader) -> int:
     rows = reader.read(sql.HEAD, {})
     return int(rows[0][0]) if rows else 0
-
-
-def require_number(text: str) -> str:
-    if text[0] not in "-0123456789":
-        raise ValueError("must be a number")
-    return text
-
-
-Compute = Callable[[Any], Any]

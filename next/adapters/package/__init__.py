@@ -1,4 +1,35 @@
 """holdlog: a coordination store for AI agents. Versioned shared values and claims on resources, kept as a log of
 events."""
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.2.0.dev0"
+
+if TYPE_CHECKING:
+    from holdlog.adapters.python.async_store import AsyncStateStore as AsyncStateStore
+    from holdlog.adapters.python.store import StateStore as StateStore
+    from holdlog.domain.refusals import (
+        ConflictError as ConflictError,
+        FencedError as FencedError,
+        HoldlogError as HoldlogError,
+        InapplicableError as InapplicableError,
+        InvalidError as InvalidError,
+        NotFoundError as NotFoundError,
+        StoreError as StoreError,
+        UnavailableError as UnavailableError,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: a hook must not load pydantic."""
+    if name == "StateStore":
+        from holdlog.adapters.python.store import StateStore as found
+    elif name == "AsyncStateStore":
+        from holdlog.adapters.python.async_store import AsyncStateStore as found
+    elif name.endswith("Error"):
+        from holdlog.domain import refusals
+
+        return getattr(refusals, name)
+    else:
+        raise AttributeError(f"module holdlog has no attribute {name}")
+    return found

@@ -10,6 +10,8 @@ import random
 import secrets
 import struct
 import time
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -96,17 +98,16 @@ class WriteLock:
     def _wait(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         holder = os.pread(self._descriptor, _MARK.size, 0)
-        for attempt in range(1_000_000_000):
+        for attempt in count():
             if attempt < _YIELDS:
                 os.sched_yield()
             elif time.monotonic() > deadline:
                 raise self._refuse(holder)
             else:
                 time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
-            try:
-                return fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
+            with suppress(BlockingIOError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
 
     def _refuse(self, before: bytes) -> UnavailableError:
         """Explain the timeout. Names no holder if the lock changed hands meanwhile."""

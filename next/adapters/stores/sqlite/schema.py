@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import uuid
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -56,11 +56,9 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def prepare_file(path: Path) -> None:
     """Create the store, or check that the file is one. The caller holds the write lock. Raises StoreError, OSError,
     sqlite3.Error."""
-    try:
+    with suppress(FileExistsError):
         # Open only a file that did not exist: closing any other would drop this process's locks on it.
         os.close(open_private(path, os.O_EXCL))
-    except FileExistsError:
-        pass
     with closing(connect(str(path))) as connection:
         if not path.stat().st_size and not _tables(connection):
             create_tables(connection)

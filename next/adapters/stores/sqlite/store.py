@@ -33,9 +33,7 @@ _VALUE: Final = (
     " JOIN events AS e ON e.position = c.position WHERE c.stream = ?"
 )
 _RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
-_REQUEST: Final = (
-    "SELECT position, at, fingerprint, result FROM requests WHERE principal = ? AND request_id = ?"
-)
+_REQUEST: Final = "SELECT position, at, fingerprint, result FROM requests WHERE principal = ? AND request_id = ?"
 _APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)"
 _PUT: Final = (
     "INSERT INTO current VALUES (?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET version = excluded.version,"

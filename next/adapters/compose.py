@@ -1,0 +1,27 @@
+"""Opens stores: the only file that names the classes behind the ports."""
+
+import os
+from pathlib import Path
+
+from holdlog.adapters.engine.engine import MAX_VALUE_BYTES, Engine
+from holdlog.adapters.engine.port import Store
+from holdlog.adapters.stores.sqlite.store import SqliteStore
+from holdlog.domain.refusals import StoreError
+
+
+def open_engine(place: str | os.PathLike[str], max_value_bytes: int = MAX_VALUE_BYTES) -> Engine:
+    """Open or create the store at a path, `:memory:` or a PostgreSQL URL. Raises StoreError, UnavailableError."""
+    return Engine(_open_store(os.fspath(place)), max_value_bytes)
+
+
+def _open_store(place: str) -> Store:
+    if place == ":memory:":
+        return SqliteStore(None)
+    scheme, separator, _ = place.partition("://")
+    if not separator:
+        return SqliteStore(Path(place).absolute())
+    if scheme not in ("postgresql", "postgres"):
+        raise StoreError("this URL is of an unknown kind; pass a path, or postgresql://user@host/database")
+    from holdlog.adapters.stores.postgres.store import PostgresStore
+
+    return PostgresStore(place)

@@ -1,0 +1,138 @@
+"""The library for threads. Written by `make generate` from the operations; do not edit."""
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from holdlog.adapters.operations import log, values
+from holdlog.adapters.python.base import NOT_GIVEN, BlockingHandle
+from holdlog.domain import results
+
+
+class StateStore(BlockingHandle):
+    """Versioned JSON values and claims on resources, shared by agents in many processes and kept as a log of events.
+
+    Thread-safe. Closes itself as a context manager.
+    Each method raises InvalidError for an invalid argument, and UnavailableError if the store cannot handle the call
+    now.
+    """
+
+    def events(
+        self, after: int | str = 0, *, namespace: str | None = None, limit: int = 100, wait_seconds: float = 0
+    ) -> results.EventPage:
+        """Read the log: all events after a position or bookmark, in order."""
+        result: results.EventPage = self._wait(log.Events, locals())
+        return result
+
+    def get(self, namespace: str, key: str) -> results.StateRecord:
+        """Read a value and its version, which set() takes as expected_version."""
+        result: results.StateRecord = self._ask(values.Get, locals())
+        return result
+
+    def set(
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        *,
+        updated_by: str,
+        expected_version: int | None = None,
+        ttl_seconds: float | None = None,
+        guard: Sequence[Mapping[str, Any]] | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> results.SetResult:
+        """Write a value if its version is still the one you read with get: expected_version, 0 if it must not exist.
+        Without it the write is unconditional."""
+        result: results.SetResult = self._run(values.SetValue, locals())
+        return result
+
+    def delete(
+        self,
+        namespace: str,
+        key: str,
+        *,
+        deleted_by: str,
+        expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> results.DeleteResult:
+        """Delete a value. Its history stays, and its versions go on."""
+        result: results.DeleteResult = self._run(values.Delete, locals())
+        return result
+
+    def clear_namespace(
+        self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
+    ) -> results.ClearResult:
+        """Delete all values of a namespace in one transaction, whatever their versions."""
+        result: results.ClearResult = self._run(values.ClearNamespace, locals())
+        return result
+
+    def update(
+        self,
+        namespace: str,
+        key: str,
+        function: Callable[[Any], Any] | None = None,
+        *,
+        updated_by: str,
+        expected_version: int | None = None,
+        merge: Any = NOT_GIVEN,
+        increment: Any = NOT_GIVEN,
+        append: Any = NOT_GIVEN,
+        unique: bool = False,
+        guard: Sequence[Mapping[str, Any]] | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> results.UpdateResult:
+        """Let the store compute the new value, so that no change of others is lost: merge (RFC 7396), increment or
+        append."""
+        result: results.UpdateResult = self._update(values.Update, locals())
+        return result
+
+    def transact(
+        self,
+        operations: Sequence[Mapping[str, Any]],
+        *,
+        updated_by: str,
+        guard: Sequence[Mapping[str, Any]] | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> results.TransactionResult:
+        """Run several operations on values in one transaction: all of them or none."""
+        result: results.TransactionResult = self._run(values.Transact, locals())
+        return result
+
+    def list(
+        self,
+        namespace: str | None = None,
+        *,
+        prefix: str = "",
+        limit: int = 1000,
+        after_key: str | None = None,
+        deleted: bool = False,
+    ) -> results.RecordPage | results.NamespacePage:
+        """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces."""
+        result: results.RecordPage | results.NamespacePage = self._ask(values.List, locals())
+        return result
+
+    def history(
+        self, namespace: str, key: str, limit: int = 100, *, before_version: int | None = None
+    ) -> builtins.list[results.HistoryEntry]:
+        """List the versions of a key, the newest first."""
+        result: builtins.list[results.HistoryEntry] = (self._ask(values.ReadHistory, locals())).history
+        return result
+
+    def export_namespace(
+        self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
+    ) -> results.Export:
+        """Export the values of a namespace with their histories, in pages."""
+        result: results.Export = self._ask(values.ExportNamespace, locals())
+        return result
+
+    def watch(
+        self, namespace: str, key: str, since_version: int, *, timeout_seconds: float = 10
+    ) -> results.StateRecord | results.DeletedRecord | results.WatchTimeout:
+        """Wait until a value changes from since_version, and return it."""
+        result: results.StateRecord | results.DeletedRecord | results.WatchTimeout = self._wait(values.Watch, locals())
+        return result

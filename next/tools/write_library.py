@@ -1,0 +1,114 @@
+"""Write the two classes of the library from the operations: `make generate`."""
+
+import re
+import textwrap
+import types
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from holdlog.adapters.operations import base, log, values
+
+MODULES = (log, values)
+FOLDER = Path(__file__).parents[1] / "adapters" / "python"
+HEAD = '''"""The library {purpose}. Written by `make generate` from the operations; do not edit."""
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from holdlog.adapters.operations import {modules}
+from holdlog.adapters.python.base import NOT_GIVEN, {base}
+from holdlog.domain import results
+
+
+class {name}({base}):
+    """Versioned JSON values and claims on resources, shared by agents in many processes and kept as a log of events.
+
+    {usage}
+    Each method raises InvalidError for an invalid argument, and UnavailableError if the store cannot handle the call
+    now.
+    """
+'''
+
+
+def show(kind: Any) -> str:
+    """The annotation of an argument, as callers pass it."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return show(arguments[0])
+    if origin in (Union, types.UnionType):
+        if all(isinstance(it, type) and issubclass(it, BaseModel) for it in arguments):
+            return "Mapping[str, Any]"
+        return " | ".join(map(show, arguments))
+    if origin is list:
+        return f"Sequence[{show(arguments[0])}]"
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "Mapping[str, Any]"
+    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
+
+
+def show_argument(name: str, field: FieldInfo) -> str:
+    kind = show(field.annotation)
+    if field.is_required():
+        return f"{name}: {kind}"
+    return f"{name}: {kind} = {'NOT_GIVEN' if kind == 'Any' else repr(field.default)}"
+
+
+def show_result(operation: type[base.Operation]) -> str:
+    """What a method returns: what is raised as a refusal is left out."""
+    if operation.returns:
+        kind = str(operation.results[0].__annotations__[operation.returns])
+        return "builtins." + re.sub(r"[a-z_.]+\.results\.", "results.", kind)
+    kinds = [it for it in operation.results if it.__name__ not in ("Conflict", "Fenced", "NotFound")]
+    return " | ".join(f"results.{it.__name__}" for it in kinds)
+
+
+def write_method(operation: type[base.Operation], awaits: str) -> str:
+    fields = operation.model_fields
+    positional = [show_argument(it, fields[it]) for it in operation.words]
+    if operation.computes:
+        positional.append("function: Callable[[Any], Any] | None = None")
+    named = [show_argument(name, field) for name, field in fields.items() if name not in operation.words]
+    is_command = issubclass(operation, base.Command)
+    if is_command:
+        named.append("request_id: str | None = None")
+    parameters = ", ".join(["self", *positional, *(["*", *named] if named else [])])
+    call = "_run" if is_command else "_wait" if issubclass(operation, base.BlockingQuery) else "_ask"
+    call = "_update" if operation.computes else call
+    expression = f"self.{call}({operation.__module__.rpartition('.')[2]}.{operation.__name__}, locals())"
+    expression = f"await {expression}" if awaits else expression
+    expression = f"({expression}).{operation.returns}" if operation.returns else expression
+    doc = textwrap.indent(textwrap.fill(" ".join((operation.__doc__ or "").split()), 108), " " * 8).strip()
+    return (
+        f"\n    {awaits}def {operation.name}({parameters}) -> {show_result(operation)}:\n"
+        f'        """{doc}"""\n        result: {show_result(operation)} = {expression}\n        return result\n'
+    )
+
+
+def write_class(name: str, purpose: str, usage: str, parent: str, awaits: str) -> str:
+    modules = ", ".join(it.__name__.rpartition(".")[2] for it in MODULES)
+    head = HEAD.format(purpose=purpose, modules=modules, base=parent, name=name, usage=usage)
+    return head + "".join(write_method(it, awaits) for it in base.OPERATIONS.values())
+
+
+def write_files() -> dict[Path, str]:
+    """The two files, not formatted."""
+    usage = "Thread-safe. Closes itself as a context manager."
+    return {
+        FOLDER / "store.py": write_class("StateStore", "for threads", usage, "BlockingHandle", ""),
+        FOLDER / "async_store.py": write_class(
+            "AsyncStateStore",
+            "for coroutines",
+            "As StateStore, for coroutines of any event loops.",
+            "AwaitableHandle",
+            "async ",
+        ),
+    }
+
+
+if __name__ == "__main__":
+    for path, text in write_files().items():
+        path.write_text(text)
