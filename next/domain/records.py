@@ -3,6 +3,7 @@
 import json
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from holdlog.domain.claims.fencing import require_guard
 from holdlog.domain.names import namespace_prefix, split_stream, value_stream
 from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError
 from holdlog.domain.results import (
@@ -33,6 +34,7 @@ class ValueWritten(NamedTuple):
     expires_at: int | None = None
     based_on: int | None = None
     forced: bool = False
+    guard: list[dict[str, Any]] | None = None
 
 
 class ValueDeleted(NamedTuple):
@@ -41,6 +43,7 @@ class ValueDeleted(NamedTuple):
     by: str
     reason: str | None = None
     based_on: int | None = None
+    guard: list[dict[str, Any]] | None = None
 
 
 class ValueExpired(NamedTuple):
@@ -86,34 +89,38 @@ def read_namespace(command: Any) -> Reads:
 
 def write(command: Any, state: State, moment: Moment) -> Decision:
     """Write a value. Raises ConflictError, InvalidError."""
-    before = current(state, command, moment)
-    events = change(command, before, command.updated_by, command.reason, moment)
-    version, previous = before.record.version + 1, before.record.version if before.record.exists else None
-    result = SetResult(command.namespace, command.key, version, previous, moment.position + len(events))
-    return Decision(events, result)
+    cause = Cause(command.updated_by, command.reason, require_guard(command, state, moment) if command.guard else None)
+    record, expiry = current(state, command, moment)
+    events = change(command, record, expiry, cause, moment)
+    previous = record.version if record.exists else None
+    position = moment.position + len(events)
+    result = SetResult(command.namespace, command.key, record.version + 1, previous, position)
+    return events, result
 
 
 def update(command: Any, state: State, moment: Moment) -> Decision:
     """Compute a value from the current one. Raises ConflictError, InapplicableError, InvalidError."""
-    before = current(state, command, moment)
-    events = change(command, before, command.updated_by, command.reason, moment)
-    value = events[-1].value if events else before.record.value
+    cause = Cause(command.updated_by, command.reason, require_guard(command, state, moment) if command.guard else None)
+    record, expiry = current(state, command, moment)
+    events = change(command, record, expiry, cause, moment)
+    value = events[-1].value if events else record.value
     assert value is not None
-    version = before.record.version + bool(events)
-    previous = before.record.version if before.record.exists else None
-    position = moment.position + len(events) if events else before.record.position
+    version = record.version + bool(events)
+    previous = record.version if record.exists else None
+    position = moment.position + len(events) if events else record.position
     result = UpdateResult(command.namespace, command.key, json.loads(value), version, previous, position)
-    return Decision(events, result)
+    return events, result
 
 
 def delete(command: Any, state: State, moment: Moment) -> Decision:
     """Delete a value. Raises NotFoundError, ConflictError."""
-    before = current(state, command, moment)
-    events = change(command, before, command.deleted_by, command.reason, moment)
-    version = before.record.version
+    cause = Cause(command.deleted_by, command.reason, require_guard(command, state, moment) if command.guard else None)
+    record, expiry = current(state, command, moment)
+    events = change(command, record, expiry, cause, moment)
+    version = record.version
     position = moment.position + len(events)
     result = DeleteResult(command.namespace, command.key, command.deleted_by, version, version + 1, position)
-    return Decision(events, result)
+    return events, result
 
 
 def clear(command: Any, state: State, moment: Moment) -> Decision:
@@ -124,40 +131,39 @@ def clear(command: Any, state: State, moment: Moment) -> Decision:
     events: list[Any] = [ValueDeleted(stream, command.deleted_by, command.reason) for stream in live]
     keys = [split_stream(stream)[1] for stream in live]
     position = moment.position + len(events)
-    return Decision(events, ClearResult(command.namespace, len(keys), keys, command.deleted_by, position))
+    return (events, ClearResult(command.namespace, len(keys), keys, command.deleted_by, position))
 
 
 def transact(command: Any, state: State, moment: Moment) -> Decision:
     """Run operations one after the other, all or none. Raises what each of them raises, with its index."""
+    cause = Cause(command.updated_by, command.reason, require_guard(command, state, moment) if command.guard else None)
     events: list[Any] = []
     results: list[Step] = []
     records: dict[str, Record] = {}
     work = 0
     for index, step in enumerate(command.operations):
         try:
-            before = current(state, step, moment, records)
+            record, expiry = current(state, step, moment, records)
             if step.op in COMPUTED:
-                work += len(before.record.value or "") + len(step.value)
+                work += len(record.value or "") + len(step.value)
                 if work > MAX_WORK:
                     raise InvalidError("operations: this takes too much work in the store; split it")
-            changed = change(step, before, command.updated_by, command.reason, moment)
+            changed = change(step, record, expiry, cause, moment)
         except HoldlogError as refusal:
             refusal.operation = index
             if isinstance(refusal, ConflictError):
                 refusal.detail = refusal.detail._replace(operation=index)
-                if not refusal.position and before.record.value is not None:  # an earlier operation wrote it
-                    value = json.loads(before.record.value)
+                if not refusal.position and record.value is not None:  # an earlier operation wrote it
+                    value = json.loads(record.value)
                     refusal.detail = refusal.detail._replace(actual_value=value, actual_updated_by=command.updated_by)
             raise
-        record = before.record
-        for event in changed[len(before.events) :]:
+        for event in changed[len(expiry) :]:
             record = evolve(record, event, 0)
         records[record.stream] = record
         events += changed
-        version = record.version if record.exists or changed else 0
         value = json.loads(record.value) if step.op in COMPUTED and record.value else None
-        results.append(Step(step.namespace, step.key, version, value))
-    return Decision(events, TransactionResult(results, moment.position + len(events)))
+        results.append(Step(step.namespace, step.key, record.version, value))
+    return (events, TransactionResult(results, moment.position + len(events)))
 
 
 def evolve(record: Record, event: ValueEvent, position: int) -> Record:
@@ -175,39 +181,47 @@ COMPUTED: Final = frozenset({"merge", "increment", "append"})
 """Operations that need the current value."""
 
 
-class Before(NamedTuple):
+class Cause(NamedTuple):
+    """Who changes values, why, and relying on which claims."""
+
+    by: str
+    reason: str | None
+    guard: list[dict[str, Any]] | None
+
+
+def current(
+    state: State, command: Any, moment: Moment, changed: dict[str, Record] | None = None
+) -> tuple[Record, list[Any]]:
     """A record as a write finds it, and the event that records its expiry, if it had expired unrecorded."""
-
-    record: Record
-    events: list[Any]
-
-
-def current(state: State, command: Any, moment: Moment, changed: dict[str, Record] | None = None) -> Before:
     stream = value_stream(command.namespace, command.key)
     record = changed[stream] if changed and stream in changed else state.records[stream]
     if record.expires_at is None or not is_due(record, moment.at):
-        return Before(record, [])
+        return record, []
     expired = ValueExpired(stream, None, record.expires_at)
-    return Before(evolve(record, expired, record.position), [expired])
+    return evolve(record, expired, record.position), [expired]
 
 
-def change(step: Any, before: Before, by: str, reason: str | None, moment: Moment) -> list[Any]:
+def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: Moment) -> list[Any]:
     """The events of one operation on one value; none if it changes nothing."""
-    record, events = before
     if step.op == "delete" and not record.exists:
         raise NotFoundError(NotFound(step.namespace, step.key), record.position)
-    require_version(step, record)
+    if step.expected_version is not None:
+        require_version(step, record)
     if step.op == "check":
         return []
     if step.op == "delete":
-        return [*events, ValueDeleted(record.stream, by, reason, step.expected_version)]
-    expires_at = moment.after(step.ttl_seconds) if step.op == "set" else record.expires_at
-    value = step.value if step.op == "set" else compute(step, record)
+        return [*expiry, ValueDeleted(record.stream, cause.by, cause.reason, step.expected_version, cause.guard)]
+    if step.op == "set":
+        value, expires_at = step.value, moment.after(step.ttl_seconds) if step.ttl_seconds else None
+    else:
+        value, expires_at = compute(step, record), record.expires_at
     if value is record.value and record.exists:
         return []
-    require_size(value, moment.max_value_bytes)
+    if len(value) * 4 > moment.max_value_bytes:
+        require_size(value, moment.max_value_bytes)
     forced = record.exists and step.expected_version is None and step.op not in COMPUTED
-    return [*events, ValueWritten(record.stream, by, value, reason, expires_at, step.expected_version, forced)]
+    basis = (step.expected_version, forced, cause.guard)
+    return [*expiry, ValueWritten(record.stream, cause.by, value, cause.reason, expires_at, *basis)]
 
 
 def compute(step: Any, record: Record) -> Json:
@@ -223,7 +237,7 @@ def compute(step: Any, record: Record) -> Json:
 
 def require_version(step: Any, record: Record) -> None:
     actual = record.version if record.exists else 0
-    if step.expected_version is not None and step.expected_version != actual:
+    if step.expected_version != actual:
         detail = Conflict(step.namespace, step.key, step.expected_version, actual, None)
         raise ConflictError(detail, record.position)
 

@@ -97,6 +97,10 @@ class UnavailableError(HoldlogError):
         self.in_doubt = in_doubt
 
 
+class LostError(UnavailableError):
+    """The connection to the database was lost and nothing was written: the engine runs the commands again."""
+
+
 class StoreError(HoldlogError):
     """The store cannot be opened or understood; the message is one line with what to do."""
 

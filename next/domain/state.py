@@ -55,8 +55,5 @@ class State(NamedTuple):
     records: dict[str, Record]
 
 
-class Decision(NamedTuple):
-    """The events that a command causes, and its result."""
-
-    events: list[Any]
-    result: Any
+Decision = tuple[list[Any], Any]
+"""The events that a command causes, and its result."""

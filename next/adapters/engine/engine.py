@@ -17,15 +17,17 @@ from typing import Any, Final, Protocol
 
 from holdlog.adapters.engine.port import Batch, Request, Store
 from holdlog.adapters.engine.waiting import Wait, Waiters
-from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event, hash_payload
+from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event
 from holdlog.adapters.stores.sql import EVENT
-from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError, ValueRefusal
+from holdlog.domain.refusals import HoldlogError, InvalidError, LostError, StoreError, UnavailableError, ValueRefusal
 from holdlog.domain.results import utc
 from holdlog.domain.state import Caller, Decision, Moment, Reads, State
 from holdlog.projections.fold import fold
 
 MAX_BATCH: Final = 256
 MAX_WAITING: Final = 10_000
+ATTEMPTS: Final = 5
+"""How often a transaction runs that loses its connection."""
 COMMIT_SECONDS: Final = 5.0
 """How long a command waits for the write lock."""
 MAX_VALUE_BYTES: Final = 262_144
@@ -78,7 +80,8 @@ class Engine:
     def run(self, command: Command, caller: Caller) -> Any:
         """Run the command and return its result once it is durable. Raises the refusal."""
         job = Job(command, caller)
-        self._require_open()
+        if self._closed is not None or self._process != os.getpid():
+            raise self._refuse()
         if self._busy.acquire(blocking=False):
             self._queue.append(job)
             try:
@@ -96,7 +99,8 @@ class Engine:
 
     def submit(self, command: Command, caller: Caller, loop: Any, future: Any) -> Job:
         """Run the command in the writer thread, which sets the future in its event loop."""
-        self._require_open()
+        if self._closed is not None or self._process != os.getpid():
+            raise self._refuse()
         job = Job(command, caller)
         job.loop, job.future = loop, future
         self._enqueue(job)
@@ -112,7 +116,8 @@ class Engine:
 
     def ask(self, query: Any) -> Any:
         """The result of a query."""
-        self._require_open()
+        if self._closed is not None or self._process != os.getpid():
+            raise self._refuse()
         return query.read(self.store)
 
     def seconds_until(self, wait: Wait, left: float) -> float:
@@ -133,7 +138,7 @@ class Engine:
         """Finish what runs, refuse what waits, and close the store."""
         if self._closed is not None or self._process != os.getpid():
             return
-        self._closed = StoreError("the store is closed")
+        self._closed = self._refuse()
         self._wake.set()
         if self._writer is not None:
             self._writer.join()
@@ -145,15 +150,14 @@ class Engine:
 
     # --- queue
 
-    def _require_open(self) -> None:
+    def _refuse(self) -> StoreError:
         if self._process != os.getpid():
-            raise StoreError("this store was opened before a fork; open it again in the child process")
-        if self._closed is not None:
-            raise self._closed
-        if len(self._queue) >= MAX_WAITING:
-            raise UnavailableError(f"{MAX_WAITING} commands are already waiting; try again")
+            return StoreError("this store was opened before a fork; open it again in the child process")
+        return StoreError("the store is closed")
 
     def _enqueue(self, job: Job) -> None:
+        if len(self._queue) >= MAX_WAITING:
+            raise UnavailableError(f"{MAX_WAITING} commands are already waiting; try again")
         self._queue.append(job)
         self._wake_writer()
 
@@ -201,7 +205,14 @@ class Engine:
         except IndexError:
             pass
         try:
-            self._commit(jobs)
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    self._commit(jobs)
+                    break
+                except LostError:
+                    if attempt == ATTEMPTS:
+                        raise
+                    time.sleep(0.02 * attempt)
         except HoldlogError as error:
             self._fail(jobs, error)
         except Exception as error:
@@ -213,20 +224,29 @@ class Engine:
         return len(jobs)
 
     def _commit(self, jobs: Sequence[Job]) -> None:
-        requests = [_key(job.caller) for job in jobs if job.caller.request_id is not None]
-        batch = self.store.begin([job.command.reads() for job in jobs], requests, COMMIT_SECONDS)
+        reads, requests = [], []
+        for job in jobs:
+            reads.append(job.command.reads())
+            if job.caller.request_id is not None:
+                requests.append(_key(job.caller))
+        batch = self.store.begin(reads, requests, COMMIT_SECONDS)
         try:
             for job in jobs:
+                job.error = None
                 self._decide(job, batch)
         except BaseException:
             self.store.abort()
             raise
         if batch.rows or batch.remembered:
             self.store.commit(batch)
-            self.waiters.notify({row[1] for row in batch.rows})
+            if self.waiters.by_topic:
+                self.waiters.wake(row[1] for row in batch.rows)
         else:
             self.store.abort()
-        _resolve(jobs)
+        if len(jobs) == 1 and jobs[0].loop is jobs[0].baton:  # the caller commits in its own thread
+            jobs[0].done = True
+        else:
+            _resolve(jobs)
 
     def _commit_each(self, jobs: Sequence[Job], error: Exception) -> None:
         """After an unexpected error, find the command that causes it."""
@@ -270,16 +290,11 @@ class Engine:
         version = batch.state.records[event.stream].version
         topic = type(event).__name__
         meta, payload = encode_event(event, caller)
-        salt = self._take_salt()
-        hashed = hash_payload(payload, salt)
+        self._salts = self._salts or os.urandom(_SALTS)  # few system calls; the buffer belongs to who commits
+        salt, self._salts = self._salts[:SALT_BYTES], self._salts[SALT_BYTES:]
+        hashed = sha256(salt + payload.encode()).digest()
         digest = digest_event(previous, position, event.stream, version, topic, batch.at, meta, hashed)
         batch.rows.append((position, event.stream, version, topic, batch.at, meta, payload, salt, digest))
-
-    def _take_salt(self) -> bytes:
-        """16 random bytes. Few system calls: the buffer belongs to the thread that commits."""
-        salts = self._salts or os.urandom(_SALTS)
-        self._salts = salts[SALT_BYTES:]
-        return salts[:SALT_BYTES]
 
     def _recall(self, command: Any, earlier: Request) -> Any:
         if earlier.fingerprint != fingerprint(command):

@@ -29,11 +29,12 @@ class Batch:
 
     __slots__ = ("at", "head", "remembered", "requests", "rows", "state")
 
-    def __init__(self, head: Head, at: int, state: State, requests: dict[tuple[str, str], Request]) -> None:
+    def __init__(self, head: Head, at: int, state: State) -> None:
         self.head = head
         self.at = max(at, head.at)
         self.state = state
-        self.requests = requests
+        self.requests: dict[tuple[str, str], Request] = {}
+        """By principal and request id."""
         self.remembered: list[tuple[str, str]] = []
         """Keys of `requests` that this transaction adds."""
         self.rows: list[Any] = []
@@ -51,7 +52,8 @@ class Store(Protocol):
         `abort`."""
 
     def commit(self, batch: Batch) -> None:
-        """Write the rows of the batch and what it changed in the views, durably, and release the write lock."""
+        """Write the rows of the batch and what it changed in the views, durably; release the write lock and wake other
+        processes."""
 
     def abort(self) -> None:
         """Undo and release whatever this thread has begun."""
@@ -67,9 +69,6 @@ class Store(Protocol):
 
     def listen(self, wake: Callable[[], None]) -> "AbstractContextManager[None]":
         """Call `wake` after commits of other processes, and if notifications may have been lost."""
-
-    def notify(self) -> None:
-        """Wake the processes that listen."""
 
     def close(self) -> None:
         """Release everything. Waits for the transaction that runs."""

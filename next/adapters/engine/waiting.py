@@ -28,7 +28,7 @@ class Waiters:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._by_topic: dict[str, list[Callable[[], None]]] = {}
+        self.by_topic: dict[str, list[Callable[[], None]]] = {}
         self._position = 0
         self._listening: Any = None
         self._closed = False
@@ -37,7 +37,7 @@ class Waiters:
     def subscribed(self, topic: str, wake: Callable[[], None]) -> Iterator[None]:
         """Call `wake`, in any thread, after each event of the topic."""
         with self._lock:
-            self._by_topic.setdefault(topic, []).append(wake)
+            self.by_topic.setdefault(topic, []).append(wake)
             if self._listening is None and not self._closed:
                 self._position = self._read_position()
                 self._listening = self._store.listen(self._follow)
@@ -46,16 +46,10 @@ class Waiters:
             yield
         finally:
             with self._lock:
-                wakes = self._by_topic[topic]
+                wakes = self.by_topic[topic]
                 wakes.remove(wake)
                 if not wakes:
-                    del self._by_topic[topic]
-
-    def notify(self, streams: Iterable[str]) -> None:
-        """Wake those who wait for one of the streams, here and in other processes."""
-        if self._by_topic:
-            self._wake(streams)
-        self._store.notify()
+                    del self.by_topic[topic]
 
     def close(self) -> None:
         """Wake everybody, and stop the thread."""
@@ -68,7 +62,7 @@ class Waiters:
 
     def _follow(self) -> None:
         """Another process may have committed."""
-        if not self._by_topic:
+        if not self.by_topic:
             return
         try:
             rows = self._store.read(STREAMS_SINCE, {"after": self._position})
@@ -77,21 +71,22 @@ class Waiters:
             return
         if rows:
             self._position = rows[-1][0]
-            self._wake({stream for _, stream in rows})
+            self.wake({stream for _, stream in rows})
 
-    def _wake(self, streams: Iterable[str]) -> None:
+    def wake(self, streams: Iterable[str]) -> None:
+        """Wake those who wait for one of the streams."""
         topics = {ALL}
         for stream in streams:
             topics |= {stream, stream[: stream.index(":") + 1]}
         with self._lock:
-            wakes = [wake for topic in topics for wake in self._by_topic.get(topic, ())]
+            wakes = [wake for topic in topics for wake in self.by_topic.get(topic, ())]
         for wake in wakes:
             with suppress(RuntimeError):  # its event loop is closed
                 wake()
 
     def _wake_all(self) -> None:
         with self._lock:
-            wakes = [wake for topic in self._by_topic.values() for wake in topic]
+            wakes = [wake for topic in self.by_topic.values() for wake in topic]
         for wake in wakes:
             with suppress(RuntimeError):
                 wake()

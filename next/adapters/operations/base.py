@@ -140,12 +140,12 @@ def encode_value(value: Any) -> Json:
     are no text, lone surrogates, other objects, more than 100 levels."""
     try:
         text = to_json(value)
-        if from_json(text) != value:
+        if from_json(text, allow_inf_nan=False) != value:
             raise ValueError
     except (ValueError, PydanticSerializationError):
         raise ValueError("must be JSON: null, true, false, a finite number, a text, a list or an object") from None
     result = Json(text.decode())
-    if count_levels(result) > MAX_NESTING:
+    if len(result) > 2 * MAX_NESTING and count_levels(result) > MAX_NESTING:
         raise ValueError(f"may have at most {MAX_NESTING} levels of nesting")
     return result
 

@@ -49,8 +49,9 @@ from holdlog.domain.results import (
     utc,
 )
 
-PAGE_BYTES: Final = 1_000_000
-"""Text of the values on a page; a page has at least one."""
+NO_LIMIT: Final = 2**62
+PAGE_CHARACTERS: Final = 500_000
+"""Text of the values on a page, which has at least one value."""
 
 
 class Get(Query, name="get", group="state", route="GET /values/{namespace}/{key}", words="namespace key"):
@@ -309,7 +310,7 @@ class ExportNamespace(
 
     def _export(self, view: Reader, row: Any) -> ExportedRecord:
         shown = record(row, view.now())
-        history = read_history(view, row[0], 2**63 - 1, -1)
+        history = read_history(view, row[0], 2**63 - 1, NO_LIMIT)
         return ExportedRecord(shown.key, shown.value, shown.version, shown.updated_by, shown.updated_at, history)
 
 
@@ -374,13 +375,13 @@ def deleted(namespace: str, key: str, row: Any) -> NotFound:
 
 
 def read_page(view: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
-    """The rows of a page, which ends after so many bytes, and whether there are more."""
+    """The rows of a page, which also ends after so many characters, and whether there are more."""
     parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": view.now(), "limit": limit + 1}
     rows: list[Any] = []
     size = 0
     for row in view.read(query, parameters):
         size += len(row[4] or "")
-        if rows and (len(rows) == limit or size > PAGE_BYTES):
+        if rows and (len(rows) == limit or size > PAGE_CHARACTERS):
             return rows, True
         rows.append(row)
     return rows, False

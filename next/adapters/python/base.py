@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import secrets
 import threading
 import time
@@ -25,6 +26,8 @@ NOT_GIVEN: Final[Any] = object()
 """Default of arguments for which None is a value."""
 ATTEMPTS: Final = 20
 """How often update() computes again because another wrote meanwhile."""
+PAUSE: Final = 0.002
+"""Seconds, times the number of the attempt, so that callers do not disturb each other for ever."""
 _POOL_THREADS: Final = 4
 
 
@@ -40,11 +43,7 @@ class Handle:
         self._caller = Caller(session or secrets.token_hex(8), correlation_id=correlation_id)
         self._finalizer = weakref.finalize(self, Engine.close, self._engine)
 
-    def _call_as(self, arguments: dict[str, Any]) -> Caller:
-        """Who calls; leaves the arguments of the operation alone."""
-        del arguments["self"]
-        if (request_id := arguments.pop("request_id")) is None:
-            return self._caller
+    def _call_as(self, request_id: Any) -> Caller:
         try:
             return self._caller._replace(request_id=check_label(request_id))
         except (TypeError, ValueError) as error:
@@ -66,7 +65,9 @@ class BlockingHandle(Handle):
 
     def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         """`arguments`: the local names of a method, among them `self` and `request_id`."""
-        caller = self._call_as(arguments)
+        del arguments["self"]
+        request_id = arguments.pop("request_id")
+        caller = self._caller if request_id is None else self._call_as(request_id)
         return self._engine.run(kind.parse(arguments), caller)
 
     def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
@@ -124,6 +125,7 @@ class BlockingHandle(Handle):
             except ConflictError:
                 if attempt == ATTEMPTS - 1:
                     raise
+                time.sleep(random.uniform(0, PAUSE * attempt))
             else:
                 return UpdateResult(namespace, key, new, done.version, done.previous_version, done.position)
         raise AssertionError
@@ -147,7 +149,9 @@ class AwaitableHandle(Handle):
         await self.close()
 
     async def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        caller = self._call_as(arguments)
+        del arguments["self"]
+        request_id = arguments.pop("request_id")
+        caller = self._caller if request_id is None else self._call_as(request_id)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         command = kind.parse(arguments)
@@ -231,6 +235,7 @@ class AwaitableHandle(Handle):
             except ConflictError:
                 if attempt == ATTEMPTS - 1:
                     raise
+                await asyncio.sleep(random.uniform(0, PAUSE * attempt))
             else:
                 return UpdateResult(namespace, key, new, done.version, done.previous_version, done.position)
         raise AssertionError

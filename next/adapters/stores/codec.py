@@ -15,6 +15,7 @@ FIRST_DIGEST: Final = bytes(32)
 """What the first event of a log follows."""
 TOPICS: Final[dict[str, Any]] = {kind.__name__: kind for kind in (ValueWritten, ValueDeleted, ValueExpired)}
 """Closed: an unknown topic is an error, never an import."""
+_dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
 
 
@@ -37,14 +38,20 @@ class Row(NamedTuple):
 def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
     """Envelope and payload of an event. The payload has the fields that people write texts into."""
     content = event.content
-    meta, payload = [], []
+    meta, payload = "", ""
     for name, value in zip(event._fields, event, strict=True):
         if value is None or value is False or name == "stream":
             continue
-        text = value if type(value) is Json else quote(value) if type(value) is str else _dump(value)
-        (payload if name in content else meta).append(f'"{name}":{text}')
-    meta += [f'"{name}":{quote(value)}' for name, value in zip(_ABOUT_CALLER, caller, strict=True) if value]
-    return f"{{{','.join(meta)}}}", f"{{{','.join(payload)}}}"
+        kind = type(value)
+        text = value if kind is Json or kind is int else quote(value) if kind is str else _dump(value)
+        if name in content:
+            payload += f',"{name}":{text}'
+        else:
+            meta += f',"{name}":{text}'
+    for name, value in zip(_ABOUT_CALLER, caller, strict=True):
+        if value:
+            meta += f',"{name}":{quote(value)}'
+    return f"{{{meta[1:]}}}", f"{{{payload[1:]}}}"
 
 
 def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any:
@@ -68,7 +75,3 @@ def digest_event(
     """The digest of an event. Two levels, so that an extract that leaves out events is verified by their hashes."""
     header = f"{position}\n{stream}\n{version}\n{topic}\n{at}\n{meta}\n"
     return sha256(previous + sha256(header.encode() + payload_hash).digest()).digest()
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

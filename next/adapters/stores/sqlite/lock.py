@@ -38,7 +38,8 @@ class WriteLock:
         self._path = path
         self._descriptor = open_private(path)
         self._mark = _MARK.pack(os.getpid(), secrets.token_bytes(12))
-        self._slots = bytes(SLOTS * _SLOT.size)
+        self._slots = b""
+        self.has_waiters = False
         self._slot = -1
         self._port = 0
 
@@ -51,6 +52,7 @@ class WriteLock:
             self._wait(timeout)
         content = os.pread(self._descriptor, _BYTES, 0)
         self._slots = content[_MARK.size :]
+        self.has_waiters = any(self._slots)
         if content.startswith(self._mark):
             return True
         os.pwrite(self._descriptor, self._mark, 0)
@@ -71,8 +73,6 @@ class WriteLock:
 
     def ports(self) -> list[int]:
         """The ports at which others waited when the lock was last taken."""
-        if not any(self._slots):
-            return []
         return [port for _, port in _SLOT.iter_unpack(self._slots) if port and port != self._port]
 
     def enter(self, port: int) -> None:

@@ -15,6 +15,7 @@ from holdlog.adapters.engine.port import Batch, Head, Request
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.sql import HEAD
 from holdlog.adapters.stores.sqlite.lock import WriteLock
+from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
 from holdlog.adapters.stores.sqlite.schema import connect, create_tables, prepare_file, require_schema
 from holdlog.domain.names import end_of_range
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
@@ -57,7 +58,7 @@ class SqliteStore:
         """Memory has one connection, which readers must not use within a transaction of the writer."""
         self._locked = False
         self._identity: tuple[int, int] | None = None
-        self._checked = 0.0
+        self._next_check = 0.0
         try:
             if path is None:
                 self._writer = connect(":memory:")
@@ -80,21 +81,25 @@ class SqliteStore:
     # --- writes
 
     def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
-        self._require_same_file()
         if self._lock is None:
             self._memory.acquire()
         elif not self._lock.acquire(timeout):
             self._head = None
         self._locked = True
         try:
+            if time.monotonic() > self._next_check:
+                self._require_same_file()
             self._cursor.execute("BEGIN IMMEDIATE")
             if self._head is None:
                 self._head = self._read_head()
             records: dict[str, Record] = {}
             for read in reads:
                 self._load(read, records)
-            remembered = {key: Request(*row) for key in requests for row in self._cursor.execute(_REQUEST, key)}
-            return Batch(self._head, self.now(), State(records), remembered)
+            batch = Batch(self._head, time.time_ns() // 1000, State(records))
+            for key in requests:
+                for row in self._cursor.execute(_REQUEST, key):
+                    batch.requests[key] = Request(*row)
+            return batch
         except sqlite3.Error as error:
             self.abort()
             raise _refuse(error) from error
@@ -124,7 +129,13 @@ class SqliteStore:
         if batch.rows:
             last = batch.rows[-1]
             self._head = Head(last[0], last[-1], last[4])
-        self._unlock()
+        self._locked = False
+        if self._lock is None:
+            self._memory.release()
+        else:
+            self._lock.release()
+            if self._lock.has_waiters:
+                send_datagrams(self._lock.ports())
 
     def abort(self) -> None:
         """Undo and release whatever this thread has begun."""
@@ -199,7 +210,8 @@ class SqliteStore:
         return time.time_ns() // 1000
 
     def _take_reader(self) -> sqlite3.Connection:
-        self._require_same_file()
+        if time.monotonic() > self._next_check:
+            self._require_same_file()
         try:
             return self._idle.pop()
         except IndexError:
@@ -207,9 +219,9 @@ class SqliteStore:
 
     def _require_same_file(self) -> None:
         """Raise UnavailableError if the file was replaced, for example by a backup copied back."""
-        if self._lock is None or (now := time.monotonic()) < self._checked + CHECK_FILE_EVERY:
+        if self._lock is None:
             return
-        self._checked = now
+        self._next_check = time.monotonic() + CHECK_FILE_EVERY
         self._lock.require_same_file()
         if _identify(self._path) != self._identity:
             raise UnavailableError(f"{self._path} was removed or replaced; restart this process to open the new file")
@@ -218,19 +230,11 @@ class SqliteStore:
 
     @contextmanager
     def listen(self, wake: Callable[[], None]) -> Iterator[None]:
-        from holdlog.adapters.stores.sqlite.notifications import Listener
-
         if self._lock is None:
             yield
             return
         with Listener(self._lock, connect(self._path), wake).running():
             yield
-
-    def notify(self) -> None:
-        if self._lock is not None and (ports := self._lock.ports()):
-            from holdlog.adapters.stores.sqlite.notifications import send_datagrams
-
-            send_datagrams(ports)
 
     def close(self) -> None:
         """Close all connections under the write lock: closing the last one moves the write-ahead log into the file."""

@@ -1,0 +1,142 @@
+"""Connections to PostgreSQL: where the store is, settings, deadlines, errors."""
+
+import time
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import psycopg
+from psycopg import errors, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+
+SCHEMA: Final = "holdlog"
+"""The schema of a URL that names none with `?schema=`."""
+MAX_SCHEMA: Final = 50
+"""Bytes; PostgreSQL allows 63, and our names of channels append to it."""
+SILENT_SECONDS: Final = 30.0
+"""After so long without an answer a connection counts as lost. Longer than any wait that the store asks for."""
+_NETWORK: Final = {"tcp_user_timeout": 5_000, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+"""Unless the URL says otherwise: by the system's defaults, callers would wait a quarter of an hour for a network."""
+OPTIONS: Final[dict[str, Any]] = {
+    "autocommit": True,
+    "connect_timeout": 5,
+    "application_name": "holdlog",
+    "client_encoding": "utf8",
+}
+_SETTINGS: Final = """SET search_path = {schema}; SET synchronous_commit = on; SET standard_conforming_strings = on;
+SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; SET jit = off;
+SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off;
+SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
+SET default_transaction_isolation = 'read committed'"""
+"""Plans are kept, and use the keys even if they were made while the tables were small. The database notices within
+20 s that a host is gone, and ends the transaction of a stopped process after 10 s."""
+
+
+class Target(NamedTuple):
+    """A database, as libpq takes it, and a schema."""
+
+    url: str
+    schema: str
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """Raises OperationalError and closes itself if the database is silent for `silence` seconds: stopped, or behind a
+    network that drops packets, which libpq alone does not notice."""
+
+    silence = SILENT_SECONDS
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        return super().wait(self._bounded(gen), *args, **kwargs)
+
+    def _bounded(self, waits: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        deadline = time.monotonic() + self.silence
+        try:
+            request = next(waits)
+            while True:
+                began = time.monotonic()
+                ready = yield request  # for a tenth of a second at most
+                now = time.monotonic()
+                if ready:
+                    deadline = now + self.silence
+                elif now - began > 1:  # this process was stopped
+                    deadline += now - began
+                elif now >= deadline:
+                    self.close()
+                    raise psycopg.OperationalError(f"the database did not respond for {self.silence:g} s")
+                request = waits.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
+def parse_url(url: str) -> Target:
+    """Split a URL. Raises StoreError, which never shows the URL: it may contain a password."""
+    try:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        schema = options.pop("schema", SCHEMA)
+        plain = parts._replace(query=urlencode(options)).geturl()
+        conninfo_to_dict(plain)
+    except (ValueError, psycopg.ProgrammingError):
+        raise StoreError(
+            "the URL cannot be parsed; write postgresql://user@host:5432/database?schema=name, with %40 for @, %3A for"
+            " : and %2F for / in names and passwords"
+        ) from None
+    if not schema or schema != schema.strip() or "\0" in schema or len(schema.encode()) > MAX_SCHEMA:
+        raise StoreError(f"schema: must have 1 to {MAX_SCHEMA} bytes, and no blank at its ends")
+    return Target(plain, schema)
+
+
+def connect(target: Target) -> Connection:
+    """A connection in the store's schema, which commits each statement of its own. Raises psycopg.Error."""
+    connection = Connection.connect(name_server(target), **OPTIONS)
+    configure(connection, target)
+    return connection
+
+
+def name_server(target: Target) -> str:
+    """Where libpq connects to."""
+    return make_conninfo("", **{**_NETWORK, **conninfo_to_dict(target.url)})
+
+
+def configure(connection: Connection, target: Target) -> None:
+    connection.execute(sql.SQL(_SETTINGS).format(schema=sql.Identifier(target.schema)))
+
+
+def quote(text: str) -> str:
+    """A literal of SQL. Raises ValueError for NUL, which PostgreSQL cannot store."""
+    if "\0" in text:
+        raise ValueError("a text with NUL")
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quote_all(texts: Any, kind: str) -> str:
+    """An array literal."""
+    return f"ARRAY[{','.join(map(quote, texts))}]::{kind}[]"
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether the connection is gone."""
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not isinstance(
+        error, errors.LockNotAvailable | errors.QueryCanceled | errors.DiskFull | errors.OutOfMemory
+    )
+
+
+def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
+    """The refusal for an error of the database: its first line, as details may contain stored values."""
+    text = (error.diag.message_primary or str(error).strip() or type(error).__name__).splitlines()[0]
+    match error:
+        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
+            return StoreError(f"the database refused the login: {text}")
+        case errors.InvalidCatalogName():
+            return StoreError(f"{text}; create it, or use another database")
+        case errors.InsufficientPrivilege():
+            return StoreError(f"the database refused: {text}; grant the right to the role, or use another role")
+        case errors.ReadOnlySqlTransaction():
+            return UnavailableError(f"the database is read-only; use its primary: {text}")
+        case errors.UndefinedTable() | errors.InvalidSchemaName():
+            return StoreError(f"the store's tables are missing: {text}; run `holdlog doctor`")
+        case errors.LockNotAvailable():
+            return UnavailableError("another session holds a lock on the store; try again")
+    return UnavailableError(f"the database reported an error: {text}", in_doubt=in_doubt)

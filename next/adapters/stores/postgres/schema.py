@@ -1,0 +1,81 @@
+"""The tables in PostgreSQL, and the statements that every writing connection prepares."""
+
+import uuid
+import zlib
+from typing import Any, Final
+
+from psycopg import sql
+
+from holdlog.adapters.stores.postgres.connection import Connection
+from holdlog.adapters.stores.sql import SCHEMA
+from holdlog.domain.refusals import StoreError
+
+_TABLES: Final = """
+CREATE TABLE events (position BIGINT PRIMARY KEY, stream TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL,
+    topic TEXT NOT NULL, at BIGINT NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BYTEA, payload_hash BYTEA,
+    digest BYTEA NOT NULL, UNIQUE (stream, version));
+CREATE TABLE current (stream TEXT COLLATE "C" PRIMARY KEY, version BIGINT NOT NULL, position BIGINT NOT NULL,
+    exists_now SMALLINT NOT NULL, expires_at BIGINT);
+CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position BIGINT NOT NULL,
+    at BIGINT NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (principal, request_id));
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE VIEW current_values AS SELECT
+    replace(replace(substr(split_part(c.stream, '/', 1), 8), '%2F', '/'), '%25', '%') AS namespace,
+    substr(c.stream, strpos(c.stream, '/') + 1) AS key, c.version AS version,
+    e.payload::json -> 'value' AS value, e.meta::json ->> 'by' AS updated_by, e.at AS updated_at
+    FROM current AS c JOIN events AS e ON e.position = c.position WHERE c.exists_now = 1
+"""
+
+_RECORD: Final = "json_build_array(c.stream, c.version, c.position, c.exists_now, c.expires_at"
+PREPARE: Final = f"""
+PREPARE look (text[], text[], text[], text[], text[], text[]) AS SELECT
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, head.position, head.digest, head.at,
+    (SELECT value FROM meta WHERE name = 'schema'),
+    (SELECT json_agg({_RECORD})) FROM current AS c WHERE c.stream = ANY ($1)),
+    (SELECT json_agg({_RECORD}, e.payload)) FROM current AS c JOIN events AS e ON e.position = c.position
+        WHERE c.stream = ANY ($2)),
+    (SELECT json_agg({_RECORD})) FROM unnest($3, $4) AS range (first, last)
+        JOIN current AS c ON c.stream >= range.first AND c.stream < range.last),
+    (SELECT json_agg(json_build_array(r.principal, r.request_id, r.position, r.at, r.fingerprint, r.result))
+        FROM unnest($5, $6) AS asked (principal, request_id) JOIN requests AS r USING (principal, request_id))
+    FROM (SELECT) AS one LEFT JOIN (SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1) AS head
+    ON true;
+PREPARE append (text[], text[], text[], text[], text[], text[], text[], text[], text[]) AS INSERT INTO events
+    SELECT p::bigint, s, v::bigint, t, a::bigint, m, c, decode(x, 'hex'), NULL, decode(d, 'hex')
+    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9) AS new (p, s, v, t, a, m, c, x, d);
+PREPARE put (text[], text[], text[], text[], text[]) AS INSERT INTO current
+    SELECT s, v::bigint, p::bigint, x::smallint, nullif(e, '')::bigint
+    FROM unnest($1, $2, $3, $4, $5) AS new (s, v, p, x, e)
+    ON CONFLICT (stream) DO UPDATE SET version = excluded.version, position = excluded.position,
+    exists_now = excluded.exists_now, expires_at = excluded.expires_at;
+PREPARE remember (text[], text[], text[], text[], text[], text[]) AS INSERT INTO requests
+    SELECT p, r, n::bigint, a::bigint, f, t FROM unnest($1, $2, $3, $4, $5, $6) AS new (p, r, n, a, f, t)
+"""
+
+
+def create_store(connection: Connection, schema: str) -> None:
+    """Create the tables, if they are missing, and check that they are those of a store. Raises StoreError,
+    psycopg.Error."""
+    if connection.info.parameter_status("server_encoding") != "UTF8":
+        raise StoreError("the database has another encoding than UTF8; create one with UTF8")
+    with connection.transaction():
+        # Concurrent DDL is not safe: one process at a time.
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (zlib.crc32(f"holdlog {schema}".encode()),))
+        query = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+        tables = {name for (name,) in connection.execute(query, (schema,))}
+        if not tables:
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+            connection.execute(_TABLES)
+            rows = (str(uuid.uuid4()), str(SCHEMA))
+            connection.execute("INSERT INTO meta VALUES ('id', %s), ('schema', %s)", rows)
+            return
+        if not {"meta", "events", "current"} <= tables:
+            known = "is a store of holdlog 0.1" if "stored_events" in tables else "has tables that are not holdlog's"
+            raise StoreError(f"the schema {schema} {known}; use another ?schema=")
+        row: Any = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        require_schema(row[0] if row else None)
+
+
+def require_schema(number: str | None) -> None:
+    if number != str(SCHEMA):
+        raise StoreError(f"the store has schema {number}, and this holdlog {SCHEMA}; update holdlog")
