@@ -26,7 +26,6 @@ class ValueWritten(NamedTuple):
     """`based_on`: the version that the writer named, 0 if there was none; `forced`: it replaced a value without
     naming a version. `expires_at`: microseconds since 1970."""
 
-    content = ("value", "reason")
     stream: str
     by: str
     value: Json
@@ -38,7 +37,6 @@ class ValueWritten(NamedTuple):
 
 
 class ValueDeleted(NamedTuple):
-    content = ("reason",)
     stream: str
     by: str
     reason: str | None = None
@@ -49,7 +47,6 @@ class ValueDeleted(NamedTuple):
 class ValueExpired(NamedTuple):
     """Recorded by the first write after `expires_at`. `by`: who had written the value, if that was known."""
 
-    content = ()
     stream: str
     by: str | None
     expires_at: int

@@ -1,7 +1,7 @@
 """What commands and queries return. Standard library only.
 
 A field that has the default None is absent: it is left out of JSON. A field without a default is always there, also if
-it is null. Times are UTC; durations are seconds.
+it is null. `status` comes first in JSON. Times are UTC; durations are seconds.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -18,45 +18,45 @@ def utc(microseconds: int) -> datetime:
 class SetResult(NamedTuple):
     """A value was written. `previous_version`: None if it did not exist."""
 
-    status = "ok"
     namespace: str
     key: str
     version: int
     previous_version: int | None
     position: int
+    status: Literal["ok"] = "ok"
 
 
 class UpdateResult(NamedTuple):
     """The store computed and wrote a value. `version` is unchanged if the value is."""
 
-    status = "ok"
     namespace: str
     key: str
     value: Any
     version: int
     previous_version: int | None
     position: int
+    status: Literal["ok"] = "ok"
 
 
 class DeleteResult(NamedTuple):
     """`deleted_version`: what was deleted; `version`: that of the deletion."""
 
-    status = "ok"
     namespace: str
     key: str
     deleted_by: str
     deleted_version: int
     version: int
     position: int
+    status: Literal["ok"] = "ok"
 
 
 class ClearResult(NamedTuple):
-    status = "ok"
     namespace: str
     deleted_count: int
     deleted_keys: list[str]
     deleted_by: str
     position: int
+    status: Literal["ok"] = "ok"
 
 
 class Step(NamedTuple):
@@ -69,15 +69,14 @@ class Step(NamedTuple):
 
 
 class TransactionResult(NamedTuple):
-    status = "ok"
     results: list[Step]
     position: int
+    status: Literal["ok"] = "ok"
 
 
 class StateRecord(NamedTuple):
     """A current value."""
 
-    status = "ok"
     namespace: str
     key: str
     value: Any
@@ -87,29 +86,30 @@ class StateRecord(NamedTuple):
     expires_at: datetime | None = None
     expires_in_seconds: float | None = None
     principal: str | None = None
+    status: Literal["ok"] = "ok"
 
 
 class RecordPage(NamedTuple):
     """Some values of a namespace, in order of their keys; `next_after`: pass it as `after_key` to get the next."""
 
-    status = "ok"
     namespace: str
-    count: int
+    count: int  # type: ignore[assignment]  # tuple's method is of no use here
     records: list[StateRecord]
     position: int
     next_after: str | None = None
+    status: Literal["ok"] = "ok"
 
 
 class NamespaceCount(NamedTuple):
     namespace: str
-    count: int
+    count: int  # type: ignore[assignment]  # tuple's method is of no use here
 
 
 class NamespacePage(NamedTuple):
-    status = "ok"
     namespaces: list[NamespaceCount]
     position: int
     next_after: str | None = None
+    status: Literal["ok"] = "ok"
 
 
 class HistoryEntry(NamedTuple):
@@ -131,11 +131,11 @@ class HistoryEntry(NamedTuple):
 class History(NamedTuple):
     """Versions of a key, the newest first."""
 
-    status = "ok"
     namespace: str
     key: str
     history: list[HistoryEntry]
     next_before: int | None = None
+    status: Literal["ok"] = "ok"
 
 
 class ExportedRecord(NamedTuple):
@@ -150,7 +150,6 @@ class ExportedRecord(NamedTuple):
 class Export(NamedTuple):
     """Values of a namespace with their histories."""
 
-    status = "ok"
     namespace: str
     exported_at: datetime
     record_count: int
@@ -158,33 +157,32 @@ class Export(NamedTuple):
     records: list[ExportedRecord]
     position: int
     next_after: str | None = None
+    status: Literal["ok"] = "ok"
 
 
 class DeletedRecord(NamedTuple):
     """What `watch` returns if the value was deleted or expired."""
 
-    status = "deleted"
     namespace: str
     key: str
     version: int
     deleted_by: str
     deleted_at: datetime
-
-
-def _is_refusal(result: Any) -> bool:
-    return False
+    status: Literal["deleted"] = "deleted"
 
 
 class WatchTimeout(NamedTuple):
     """The value did not change in time."""
 
-    status = "timeout"
     namespace: str
     key: str
     since_version: int
     elapsed_seconds: float
     hint: str = "Nothing changed yet. Call watch again with the same since_version."
-    __bool__ = _is_refusal
+    status: Literal["timeout"] = "timeout"
+
+    def __bool__(self) -> bool:
+        return False
 
 
 class EventEntry(NamedTuple):
@@ -210,17 +208,16 @@ class EventPage(NamedTuple):
     """A page never splits the events of one transaction. `bookmark`: where the next one begins, with a part of the
     digest of the event before it."""
 
-    status = "ok"
     events: list[EventEntry]
     next_position: int
     bookmark: str
+    status: Literal["ok"] = "ok"
 
 
 class Conflict(NamedTuple):
     """The version is not the expected one. `actual_version` 0: there is no value now; author and time are those of
     its deletion."""
 
-    status = "conflict"
     namespace: str
     key: str
     expected_version: int
@@ -229,6 +226,7 @@ class Conflict(NamedTuple):
     actual_updated_by: str | None = None
     actual_updated_at: datetime | None = None
     operation: int | None = None
+    status: Literal["conflict"] = "conflict"
 
     @property
     def hint(self) -> str:
@@ -240,21 +238,21 @@ class Conflict(NamedTuple):
 class NotFound(NamedTuple):
     """There is no such value. `version`, `deleted_by`, `deleted_at`: if there was one."""
 
-    status = "not_found"
     namespace: str
     key: str
     version: int | None = None
     deleted_by: str | None = None
     deleted_at: datetime | None = None
     hint: str = "Call list to see the keys of this namespace."
+    status: Literal["not_found"] = "not_found"
 
 
 class Fenced(NamedTuple):
     """The write relied on a claim that its writer does not hold."""
 
-    status = "fenced"
     resource: str
     version: int
     current_version: int | None = None
     held_by: str | None = None
     hint: str = "Your claim ended. Call claim again, read the values again, and pass the new version."
+    status: Literal["fenced"] = "fenced"

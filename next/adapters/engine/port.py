@@ -1,10 +1,10 @@
 """What a store is. There are two: a SQLite file (or memory), and a schema of PostgreSQL."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from holdlog.domain.state import Caller, Reads, State
+from holdlog.domain.state import Reads, State
 
 
 class Head(NamedTuple):
@@ -41,7 +41,20 @@ class Batch:
         """New rows of the table `events`."""
 
 
-class Store(Protocol):
+class Reader(Protocol):
+    """Where queries read: the store, or a snapshot of it."""
+
+    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
+        """The rows of one of the queries in stores/sql.py."""
+
+    def now(self) -> int:
+        """The clock by which values expire: microseconds since 1970."""
+
+    def snapshot(self) -> "AbstractContextManager[Reader]":
+        """A reader of one state of the store, for several queries."""
+
+
+class Store(Reader, Protocol):
     """The log with its views. Raises UnavailableError and StoreError from each method."""
 
     is_local: bool
@@ -58,28 +71,8 @@ class Store(Protocol):
     def abort(self) -> None:
         """Undo and release whatever this thread has begun."""
 
-    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
-        """The rows of one of the queries in stores/sql.py."""
-
-    def snapshot(self) -> "AbstractContextManager[Reader]":
-        """A reader of one state of the store, for several queries."""
-
-    def now(self) -> int:
-        """The clock by which values expire: microseconds since 1970."""
-
     def listen(self, wake: Callable[[], None]) -> "AbstractContextManager[None]":
         """Call `wake` after commits of other processes, and if notifications may have been lost."""
 
     def close(self) -> None:
         """Release everything. Waits for the transaction that runs."""
-
-
-class Reader(Protocol):
-    """Where queries read."""
-
-    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]: ...
-
-    def now(self) -> int: ...
-
-
-__all__ = ["Batch", "Caller", "Head", "Iterator", "Reader", "Request", "Store"]

@@ -51,7 +51,7 @@ class Operation(BaseModel):
         super().__init_subclass__()
 
     @classmethod
-    def __pydantic_init_subclass__(
+    def __pydantic_init_subclass__(  # type: ignore[override]
         cls,
         name: str = "",
         group: str = "",
@@ -71,9 +71,10 @@ class Operation(BaseModel):
     def parse(cls, arguments: dict[str, Any]) -> Self:
         """Check the arguments. Raises InvalidError, which names the argument and never its value."""
         try:
-            return cls.__pydantic_validator__.validate_python(arguments)
+            operation: Self = cls.__pydantic_validator__.validate_python(arguments)
         except ValidationError as error:
             raise describe(error) from None
+        return operation
 
 
 class Command(Operation):

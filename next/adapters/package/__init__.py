@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     """Import on first use: a hook must not load pydantic."""
     if name == "StateStore":
-        from holdlog.adapters.python.store import StateStore as found
-    elif name == "AsyncStateStore":
-        from holdlog.adapters.python.async_store import AsyncStateStore as found
-    elif name.endswith("Error"):
+        from holdlog.adapters.python.store import StateStore
+
+        return StateStore
+    if name == "AsyncStateStore":
+        from holdlog.adapters.python.async_store import AsyncStateStore
+
+        return AsyncStateStore
+    if name.endswith("Error"):
         from holdlog.domain import refusals
 
         return getattr(refusals, name)
-    else:
-        raise AttributeError(f"module holdlog has no attribute {name}")
-    return found
+    raise AttributeError(f"module holdlog has no attribute {name}")

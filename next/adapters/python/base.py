@@ -181,8 +181,12 @@ class AwaitableHandle(Handle):
             return result
         loop = asyncio.get_running_loop()
         event = asyncio.Event()
+
+        def notify() -> None:
+            loop.call_soon_threadsafe(event.set)
+
         began = loop.time()
-        with self._engine.waiters.subscribed(query.topic(), lambda: loop.call_soon_threadsafe(event.set)):
+        with self._engine.waiters.subscribed(query.topic(), notify):
             while isinstance(result := await self._read(query), Wait):
                 elapsed = loop.time() - began
                 if elapsed >= query.seconds():

@@ -13,7 +13,13 @@ from holdlog.domain.values import Json
 SALT_BYTES: Final = 16
 FIRST_DIGEST: Final = bytes(32)
 """What the first event of a log follows."""
-TOPICS: Final[dict[str, Any]] = {kind.__name__: kind for kind in (ValueWritten, ValueDeleted, ValueExpired)}
+CONTENT: Final[dict[Any, tuple[str, ...]]] = {
+    ValueWritten: ("value", "reason"),
+    ValueDeleted: ("reason",),
+    ValueExpired: (),
+}
+"""All kinds of events, and their fields that people write texts into: only these can be redacted."""
+TOPICS: Final[dict[str, Any]] = {kind.__name__: kind for kind in CONTENT}
 """Closed: an unknown topic is an error, never an import."""
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
@@ -37,7 +43,7 @@ class Row(NamedTuple):
 
 def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
     """Envelope and payload of an event. The payload has the fields that people write texts into."""
-    content = event.content
+    content = CONTENT[type(event)]
     meta, payload = "", ""
     for name, value in zip(event._fields, event, strict=True):
         if value is None or value is False or name == "stream":
@@ -59,7 +65,7 @@ def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any
     if (kind := TOPICS.get(topic)) is None:
         raise StoreError(f"the log has an event of the unknown kind {topic[:60]}; update holdlog")
     fields = json.loads(meta) | (json.loads(payload) if payload is not None else {})
-    if "value" in kind.content:
+    if "value" in CONTENT[kind]:
         fields["value"] = Json(_dump(fields["value"])) if payload is not None else Json("null")
     return kind(stream=stream, **{name: fields[name] for name in kind._fields if name in fields})
 

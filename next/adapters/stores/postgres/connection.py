@@ -139,4 +139,5 @@ def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
             return StoreError(f"the store's tables are missing: {text}; run `holdlog doctor`")
         case errors.LockNotAvailable():
             return UnavailableError("another session holds a lock on the store; try again")
-    return UnavailableError(f"the database reported an error: {text}", in_doubt=in_doubt)
+        case _:
+            return UnavailableError(f"the database reported an error: {text}", in_doubt=in_doubt)

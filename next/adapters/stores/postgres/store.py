@@ -14,7 +14,7 @@ from typing import Any, Final
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from holdlog.adapters.engine.port import Batch, Head, Request
+from holdlog.adapters.engine.port import Batch, Head, Reader, Request
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.postgres.connection import (
     OPTIONS,
@@ -33,7 +33,7 @@ from holdlog.adapters.stores.postgres.schema import PREPARE, create_store, requi
 from holdlog.domain.names import end_of_range
 from holdlog.domain.refusals import LostError
 from holdlog.domain.state import Reads, Record, State
-from holdlog.domain.values import Json, encode
+from holdlog.domain.values import encode
 
 READERS: Final = 4
 RESOLVE_SECONDS: Final = 15.0
@@ -67,7 +67,8 @@ class PostgresStore:
         try:
             with connect(self._target) as connection:
                 create_store(connection, self._target.schema)
-                self._set_clock(connection.execute(_NOW).fetchone()[0])
+                for (now,) in connection.execute(_NOW):
+                    self._set_clock(now)
         except psycopg.Error as error:
             raise refuse(error) from error
         self._pool.open()
@@ -181,7 +182,7 @@ class PostgresStore:
             return connection.execute(_translate(query), parameters).fetchall()
 
     @contextmanager
-    def snapshot(self) -> Iterator["PostgresSnapshot"]:
+    def snapshot(self) -> Iterator[Reader]:
         try:
             with self._pool.connection() as connection:
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -225,13 +226,18 @@ class PostgresSnapshot:
     def now(self) -> int:
         return self._now
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Reader]:
+        yield self
+
 
 def _records(reads: Sequence[Reads], records: Any, values: Any, ranges: Any) -> dict[str, Record]:
     found = {stream: Record(stream) for read in reads for stream in (*read.streams, *read.values)}
     for row in (*ranges, *records):
         found[row[0]] = Record(*row)
-    for *row, payload in values:
-        found[row[0]] = Record(*row, Json(encode(json.loads(payload)["value"])) if row[3] else None)
+    for stream, version, position, exists, expires_at, payload in values:
+        value = encode(json.loads(payload)["value"]) if exists else None
+        found[stream] = Record(stream, version, position, exists, expires_at, value)
     return found
 
 

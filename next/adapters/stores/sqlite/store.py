@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from holdlog.adapters.engine.port import Batch, Head, Request
+from holdlog.adapters.engine.port import Batch, Head, Reader, Request
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.sql import HEAD
 from holdlog.adapters.stores.sqlite.lock import WriteLock
@@ -164,7 +164,8 @@ class SqliteStore:
                 records[stream] = Record(stream)
             else:
                 value = Json(encode(json.loads(row[4])["value"])) if row[2] else None
-                records[stream] = Record(stream, *row[:4], value)
+                version, position, exists, expires_at, _ = row
+                records[stream] = Record(stream, version, position, exists, expires_at, value)
         for prefix in read.prefixes:
             for row in execute(_RANGE, (prefix, end_of_range(prefix))):
                 records.setdefault(row[0], Record(*row))
@@ -190,7 +191,7 @@ class SqliteStore:
             self._idle.append(connection)
 
     @contextmanager
-    def snapshot(self) -> Iterator["SqliteSnapshot"]:
+    def snapshot(self) -> Iterator[Reader]:
         if self._lock is None:
             with self._memory:
                 yield SqliteSnapshot(self._writer, self.now())
@@ -263,6 +264,10 @@ class SqliteSnapshot:
 
     def now(self) -> int:
         return self._now
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Reader]:
+        yield self
 
 
 def _identify(path: str) -> tuple[int, int] | None:
