@@ -1,7 +1,6 @@
 """JSON values as texts, and the values that updates compute in the store, while all other writers wait."""
 
 import json
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from math import isinf
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ MAX_WORK: Final = 10_000_000
 """Bytes of values that the updates of one transaction may parse: about 0.2 s."""
 
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_EXACT: Final = Context(prec=10_000, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_EXACT_DIGITS: Final = 10_000
 """Enough digits for the exact sum of any two JSON numbers."""
 _LARGEST_EXACT: Final = 2**53
 """Above it, a decimal number cannot have every whole value (IEEE 754 binary64)."""
@@ -57,7 +56,9 @@ def increment(value: Json, by: Json) -> Json:
         if abs(total) >= 10**MAX_DIGITS:
             raise InapplicableError(f"the result would have more than {MAX_DIGITS} digits")
         return Json(total)
-    exact = _EXACT.add(Decimal(value), Decimal(by))
+    from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal  # a hook never needs it
+
+    exact = Context(prec=_EXACT_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX).add(Decimal(value), Decimal(by))
     rounded = float(exact)
     if isinf(rounded):
         raise InapplicableError("the result is too large for a decimal number")

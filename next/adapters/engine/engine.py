@@ -142,11 +142,13 @@ class Engine:
         self._wake.set()
         if self._writer is not None:
             self._writer.join()
-        with self._busy:
-            self._fail(list(self._queue), self._closed)
-            self._queue.clear()
-            self.waiters.close()
+        is_free = self._busy.acquire(timeout=COMMIT_SECONDS)  # an interrupted thread may have it
+        self._fail(list(self._queue), self._closed)
+        self._queue.clear()
+        self.waiters.close()
+        if is_free:
             self.store.close()
+            self._busy.release()
 
     # --- queue
 
@@ -237,12 +239,9 @@ class Engine:
         except BaseException:
             self.store.abort()
             raise
-        if batch.rows or batch.remembered:
-            self.store.commit(batch)
-            if self.waiters.by_topic:
-                self.waiters.wake(row[1] for row in batch.rows)
-        else:
-            self.store.abort()
+        self.store.commit(batch)
+        if self.waiters.by_topic:
+            self.waiters.wake(row[1] for row in batch.rows)
         if len(jobs) == 1 and jobs[0].loop is jobs[0].baton:  # the caller commits in its own thread
             jobs[0].done = True
         else:

@@ -69,7 +69,7 @@ class Store(Reader, Protocol):
         processes."""
 
     def abort(self) -> None:
-        """Undo and release whatever this thread has begun."""
+        """Undo and release whatever this thread has begun, after an error or an interrupt."""
 
     def listen(self, wake: Callable[[], None]) -> "AbstractContextManager[None]":
         """Call `wake` after commits of other processes, and if notifications may have been lost."""

@@ -1,6 +1,6 @@
 """The tables in PostgreSQL, and the statements that every writing connection prepares."""
 
-import uuid
+import os
 import zlib
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ def create_store(connection: Connection, schema: str) -> None:
         if not tables:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
             connection.execute(_TABLES)
-            rows = (str(uuid.uuid4()), str(SCHEMA))
+            rows = (os.urandom(16).hex(), str(SCHEMA))
             connection.execute("INSERT INTO meta VALUES ('id', %s), ('schema', %s)", rows)
             return
         if not {"meta", "events", "current"} <= tables:

@@ -30,6 +30,7 @@ from holdlog.adapters.stores.postgres.connection import (
 )
 from holdlog.adapters.stores.postgres.listener import Listener
 from holdlog.adapters.stores.postgres.schema import PREPARE, create_store, require_schema
+from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, REMEMBER_FOR
 from holdlog.domain.names import end_of_range
 from holdlog.domain.refusals import LostError
 from holdlog.domain.state import Reads, Record, State
@@ -103,6 +104,8 @@ class PostgresStore:
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]
             text += f"EXECUTE remember({_arrays(requests)}); "
+            if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
+                text += f"{FORGET_REQUESTS.replace(':oldest', str(batch.at - REMEMBER_FOR))}; "
         try:
             self._connection().execute(f"{text}COMMIT")
         except psycopg.Error as error:

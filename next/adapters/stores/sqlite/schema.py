@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import uuid
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
@@ -47,7 +46,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for statement in TABLES:
         connection.execute(statement)
-    connection.execute("INSERT INTO meta VALUES ('id', ?)", (str(uuid.uuid4()),))
+    connection.execute("INSERT INTO meta VALUES ('id', ?)", (os.urandom(16).hex(),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.execute("COMMIT")

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from holdlog.adapters.engine.port import Batch, Head, Reader, Request
 from holdlog.adapters.stores.codec import FIRST_DIGEST
-from holdlog.adapters.stores.sql import HEAD
+from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
 from holdlog.adapters.stores.sqlite.lock import WriteLock
 from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
 from holdlog.adapters.stores.sqlite.schema import connect, create_tables, prepare_file, require_schema
@@ -24,7 +25,6 @@ from holdlog.domain.values import Json, encode
 
 OPEN_TIMEOUT: Final = 10.0
 """Seconds that many processes may need to open a new file at once."""
-IDLE_READERS: Final = 16
 CHECK_FILE_EVERY: Final = 0.1
 """Seconds after which a read or write notices that the file was replaced."""
 
@@ -57,13 +57,15 @@ class SqliteStore:
         self._memory = threading.RLock()
         """Memory has one connection, which readers must not use within a transaction of the writer."""
         self._locked = False
-        self._identity: tuple[int, int] | None = None
+        self.identity: tuple[int, int] | None = None
         self._next_check = 0.0
         try:
             if path is None:
                 self._writer = connect(":memory:")
                 create_tables(self._writer)
             else:
+                if _identify(self._path) in _inherited:
+                    raise StoreError(f"{path} was open when this process was forked; spawn workers, or fork first")
                 self._lock = WriteLock(path.with_name(path.name + ".lock"))
                 self._lock.acquire(OPEN_TIMEOUT)
                 try:
@@ -71,12 +73,13 @@ class SqliteStore:
                     self._writer = connect(self._path)
                 finally:
                     self._lock.release()
-                self._identity = _identify(self._path)
+                self.identity = _identify(self._path)
         except sqlite3.Error as error:
             raise _refuse(error) from error
         except OSError as error:
             raise StoreError(f"{self._path} cannot be opened: {error.strerror}; use another path") from error
         self._cursor = self._writer.cursor()
+        _open_stores.add(self)
 
     # --- writes
 
@@ -115,15 +118,16 @@ class SqliteStore:
                 row = batch.rows[0]
                 execute(_APPEND, row)
                 execute(_PUT, batch.state.records[row[1]][:5])
-            else:
+            elif batch.rows:
                 many(_APPEND, batch.rows)
                 many(_PUT, [batch.state.records[stream][:5] for stream in {row[1] for row in batch.rows}])
             if batch.remembered:
                 many(_REMEMBER, [(*key, *batch.requests[key]) for key in batch.remembered])
+                if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
+                    execute(FORGET_REQUESTS, {"oldest": batch.at - REMEMBER_FOR})
             sure = False
             execute("COMMIT")
         except sqlite3.Error as error:
-            self._head = None
             self.abort()
             raise _refuse(error, in_doubt=not (sure or _failed_before_sync(error))) from error
         if batch.rows:
@@ -138,19 +142,14 @@ class SqliteStore:
                 send_datagrams(self._lock.ports())
 
     def abort(self) -> None:
-        """Undo and release whatever this thread has begun."""
+        """Undo and release whatever this thread has begun, after an error or an interrupt."""
+        self._head = None  # it may have committed
         if self._locked:
             with suppress(sqlite3.Error):
                 if self._writer.in_transaction:
                     self._cursor.execute("ROLLBACK")
-            self._unlock()
-
-    def _unlock(self) -> None:
-        self._locked = False
-        if self._lock is None:
-            self._memory.release()
-        else:
-            self._lock.release()
+            self._locked = False
+            (self._memory if self._lock is None else self._lock).release()
 
     def _load(self, read: Reads, records: dict[str, Record]) -> None:
         execute = self._cursor.execute
@@ -184,11 +183,12 @@ class SqliteStore:
                 return self._writer.execute(query, parameters).fetchall()
         connection = self._take_reader()
         try:
-            return connection.execute(query, parameters).fetchall()
-        except sqlite3.Error as error:
+            rows = connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:  # the connection may have cached a wrong read
+            connection.close()
             raise _refuse(error) from error
-        finally:
-            self._idle.append(connection)
+        self._idle.append(connection)
+        return rows
 
     @contextmanager
     def snapshot(self) -> Iterator[Reader]:
@@ -200,12 +200,15 @@ class SqliteStore:
         try:
             connection.execute("BEGIN")
             yield SqliteSnapshot(connection, self.now())
+            connection.execute("ROLLBACK")
         except sqlite3.Error as error:
+            connection.close()
             raise _refuse(error) from error
-        finally:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
+        except BaseException:
+            connection.execute("ROLLBACK")
             self._idle.append(connection)
+            raise
+        self._idle.append(connection)
 
     def now(self) -> int:
         return time.time_ns() // 1000
@@ -224,7 +227,7 @@ class SqliteStore:
             return
         self._next_check = time.monotonic() + CHECK_FILE_EVERY
         self._lock.require_same_file()
-        if _identify(self._path) != self._identity:
+        if _identify(self._path) != self.identity:
             raise UnavailableError(f"{self._path} was removed or replaced; restart this process to open the new file")
 
     # --- notifications
@@ -268,6 +271,25 @@ class SqliteSnapshot:
     @contextmanager
     def snapshot(self) -> Iterator[Reader]:
         yield self
+
+
+_open_stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
+_inherited: set[tuple[int, int]] = set()
+"""Files that this process may not open, because its parent had them open when it forked."""
+
+
+def _keep_inherited() -> None:
+    """In a forked child: never close the parent's connections. SQLite believes that the child has their locks, and
+    closing one, or opening the file again, could remove a write-ahead log that others use."""
+    import ctypes
+
+    for store in _open_stores:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(store))  # not even the interpreter's exit finalizes it
+        if store.identity is not None:
+            _inherited.add(store.identity)
+
+
+os.register_at_fork(after_in_child=_keep_inherited)
 
 
 def _identify(path: str) -> tuple[int, int] | None:
