@@ -14,6 +14,7 @@ from holdlog.domain.refusals import StoreError
 APPLICATION_ID: Final = 0x686C6F67
 """In the file's header: https://www.sqlite.org/pragma.html#pragma_application_id"""
 
+# Tables with texts that may be redacted have rowids: SQLite leaves parts of them between the rows of others.
 TABLES: Final = (
     """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL,
     topic TEXT NOT NULL, at INTEGER NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BLOB, payload_hash BLOB,
@@ -21,8 +22,7 @@ TABLES: Final = (
     """CREATE TABLE current (stream TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL,
     exists_now INTEGER NOT NULL, expires_at INTEGER) WITHOUT ROWID""",
     """CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position INTEGER NOT NULL,
-    at INTEGER NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (principal, request_id))
-    WITHOUT ROWID""",
+    at INTEGER NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, UNIQUE (principal, request_id))""",
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     """CREATE VIEW current_values AS SELECT
     replace(replace(substr(c.stream, 8, instr(c.stream, '/') - 8), '%2F', '/'), '%25', '%') AS namespace,
