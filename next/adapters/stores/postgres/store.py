@@ -106,8 +106,9 @@ class PostgresStore:
             text += f"EXECUTE remember({_arrays(requests)}); "
             if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
                 text += f"{FORGET_REQUESTS.replace(':oldest', str(batch.at - REMEMBER_FOR))}; "
+        assert self._writer is not None  # and no new one: it would commit outside of the transaction
         try:
-            self._connection().execute(f"{text}COMMIT")
+            self._writer.execute(f"{text}COMMIT")
         except psycopg.Error as error:
             self.abort()
             if not is_lost(error):
