@@ -15,6 +15,7 @@ from holdlog.domain.results import (
     Step,
     TransactionResult,
     UpdateResult,
+    utc,
 )
 from holdlog.domain.state import Decision, Moment, Reads, Record, State
 from holdlog.domain.values import MAX_WORK, Json, append, increment, merge, require_size
@@ -201,7 +202,9 @@ def current(
 def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: Moment) -> list[Any]:
     """The events of one operation on one value; none if it changes nothing."""
     if step.op == "delete" and not record.exists:
-        raise NotFoundError(NotFound(step.namespace, step.key), record.position)
+        expired_at = utc(expiry[0].expires_at) if expiry else None
+        detail = NotFound(step.namespace, step.key, record.version or None, deleted_at=expired_at)
+        raise NotFoundError(detail, record.position)
     if step.expected_version is not None:
         require_version(step, record)
     if step.op == "check":
@@ -235,8 +238,8 @@ def compute(step: Any, record: Record) -> Json:
 def require_version(step: Any, record: Record) -> None:
     actual = record.version if record.exists else 0
     if step.expected_version != actual:
-        detail = Conflict(step.namespace, step.key, step.expected_version, actual, None)
-        raise ConflictError(detail, record.position)
+        conflict = Conflict(step.namespace, step.key, step.expected_version, actual, None)
+        raise ConflictError(conflict, record.position)
 
 
 def is_due(record: Record, at: int) -> bool:

@@ -64,7 +64,7 @@ class NotFoundError(ValueRefusal, LookupError):
         self.position = position
 
     def explain(self, by: str | None, at: datetime, value: Any) -> None:
-        self.detail = self.detail._replace(deleted_by=by, deleted_at=at)
+        self.detail = self.detail._replace(deleted_by=by, deleted_at=self.detail.deleted_at or at)
 
 
 class FencedError(HoldlogError):

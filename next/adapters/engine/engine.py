@@ -161,6 +161,8 @@ class Engine:
         if len(self._queue) >= MAX_WAITING:
             raise UnavailableError(f"{MAX_WAITING} commands are already waiting; try again")
         self._queue.append(job)
+        if self._closed is not None and self.withdraw(job):
+            raise self._closed
         self._wake_writer()
 
     def _wait(self, job: Job) -> None:
@@ -217,6 +219,8 @@ class Engine:
                     time.sleep(0.02 * attempt)
         except HoldlogError as error:
             self._fail(jobs, error)
+            if isinstance(error, UnavailableError) and not error.in_doubt:  # what waits would fail as late, one by one
+                self._fail([self._queue.popleft() for _ in range(len(self._queue))], error)
         except Exception as error:
             self._commit_each(jobs, error)
         except BaseException:  # an interrupt of this thread must not fail the commands of others without an error
