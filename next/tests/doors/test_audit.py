@@ -102,6 +102,7 @@ def test_changed_log_is_found_and_the_first_event_named(db, change):
     assert (done.code, f"position {position}" in done.out) == (1, True), done
 
 
+@pytest.mark.rest
 def test_swapped_payloads_are_found(db):
     (third, fifth) = ask(db, "SELECT payload, salt FROM EVENTS WHERE POSITION IN (3, 5) ORDER BY POSITION")
     for position, (payload, salt) in ((3, fifth), (5, third)):
@@ -110,6 +111,7 @@ def test_swapped_payloads_are_found(db):
     assert (done.code, "position 3" in done.out) == (1, True), done
 
 
+@pytest.mark.rest
 def test_removed_event_whose_successors_were_renumbered_is_found(db):
     ask(db, "DELETE FROM EVENTS WHERE POSITION = 5")
     for position in range(6, EVENTS + 1):
@@ -130,6 +132,7 @@ def test_history_of_another_store_is_found(db, tmp_path):
     assert verify(tmp_path / "other.db", "--checkpoint", db.with_name("checkpoint")).code == 1
 
 
+@pytest.mark.rest
 def test_backup_that_was_copied_back_is_found(db, tmp_path):
     (tmp_path / "backups").mkdir()
     with holdlog.StateStore(db) as store:
@@ -219,12 +222,12 @@ def test_redacted_text_that_is_put_back_is_found(leaked):
 @pytest.mark.parametrize(
     "words",
     [
-        ("record:n/k@9", "--reason", "it leaked"),
+        pytest.param(("record:n/k@9", "--reason", "it leaked"), marks=pytest.mark.rest),
         ("record:n/k@1",),
         ("record:n/k@1", "--reason", f"was {SECRET}"),
         pytest.param(
             ("record:n/k@2", "--reason", "it leaked"),
-            marks=changes_in_02("a current value is written or deleted first"),
+            marks=[pytest.mark.rest, changes_in_02("a current value is written or deleted first")],
         ),
     ],
 )

@@ -295,12 +295,3 @@ def test_no_notification_between_two_handles_is_lost(open_store):
         waiting = in_thread(yours.wait, "a", LONG)
         mine.release("a", agent="ann")
         assert waiting.result().status == "available"
-
-
-def test_server_caps_all_waits_and_says_so(stdio):
-    server = stdio("--max-wait", "0.05")
-    server.call("claim", resource="custom://a", agent="ann")
-    waited = server.call("wait", resource="custom://a", timeout_seconds=3600)
-    claimed = server.call("claim", resource="custom://a", agent="bob", wait_seconds=3600)
-    assert (waited["status"], waited["capped_at_seconds"]) == ("timeout", 0.05)
-    assert (claimed["status"], claimed["queue_position"], claimed["capped_at_seconds"]) == ("busy", 1, 0.05)

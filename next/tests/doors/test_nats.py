@@ -130,6 +130,7 @@ def test_each_event_is_published_once_in_order_and_read_without_gaps(publish, su
     assert subscribe(6) == told  # the rest is read from the log
 
 
+@pytest.mark.rest
 def test_message_of_a_redacted_event_is_deleted(publish, command, db, nats_server):
     secret = "sk-1234567890"
     write(db, 1, secret, 3)
