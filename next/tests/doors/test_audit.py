@@ -345,6 +345,7 @@ def test_backup_of_a_store_in_use_is_one_private_whole_store(db, tmp_path):
 def test_doctor_finds_a_view_that_differs_and_rebuilds_it_from_the_log(db):
     with holdlog.StateStore(db) as store:
         store.claim("src/b.py", agent="ann")
+        store.delete("n", "b", deleted_by="ann")
         before = read(db)
         ask(db, DROP_FROM_VIEW)
         damaged = run("doctor", "--db", db, "--json")

@@ -330,7 +330,8 @@ def test_unusual_name_of_a_real_file_is_granted(server):
 
 
 def test_path_where_nothing_exists_is_granted_with_a_hint(server):
-    for name in ("merge", "feature/login"):
+    assert server.call("claim", resource="x.py, y.py", agent="a")["status"] == "claimed"  # a list of no real files
+    for name in ("merge", "feature/login", "lib/new.py"):
         assert f"custom://{name}" in server.call("claim", resource=name, agent="a")["hint"]
         assert "hint" not in server.call("claim", resource=f"custom://{name}", agent="a")
 
