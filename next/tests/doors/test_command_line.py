@@ -89,9 +89,9 @@ def test_values_are_printed_alone_and_refusals_begin_with_their_status(command):
 
 @rest
 def test_rarer_results_of_values(command):
+    assert command("update", "n", "count", "--increment", "2", *BY).out == "2\n"
     missing = command("get", "n", "none")
     assert (missing.code, missing.err.splitlines()[0]) == (1, "not_found: n/none has no value")
-    assert command("update", "n", "count", "--increment", "2", *BY).out == "2\n"
     assert re.match(rf"v1  write  ann  \d{{4}}-\d\d-\d\d {TIME}  ", command("history", "n", "count").out)
     assert command("set", "n", "k", "text", "--force", *BY, "--ttl-seconds", "3600", "--reason", "why").code == 0
     assert command("get", "n", "k").out.splitlines()[0] == '"text"'
