@@ -185,7 +185,8 @@ def test_wall_clock_that_jumps_by_an_hour_ends_and_revives_no_claim(path, serve,
     other.begin("claim", "live.md", agent="cleo", wait_seconds=45)
     until(lambda: in_queue(path, "live.md") == 1)
     third = serve()
-    for number, hours in enumerate((1, -1, 0, -1, 1)):
+    first = third.call("set", "n", "r", 1, updated_by="ann", request_id="r-1")
+    for number, hours in enumerate((1, -1, 0, -1, 1, 23)):
         faults.turn_wall_clock(hours * HOUR)
         for process in (holder, third):
             for resource, version in (("live.md", live), ("until.md", until_then)):
@@ -193,6 +194,7 @@ def test_wall_clock_that_jumps_by_an_hour_ends_and_revives_no_claim(path, serve,
                 assert (held["status"], held["held_by"], held["version"]) == ("claimed", "ann", version)
             assert process.call("status", "dead.md")["status"] == "available"
         assert third.call("claim", "live.md", agent="dora")["status"] == "busy"
+        assert third.call("set", "n", "r", 1, updated_by="ann", request_id="r-1") == first
         guard = [{"resource": "live.md", "version": live}]
         assert holder.call("set", "n", "k", number, updated_by="ann", guard=guard)["status"] == "ok"
         guard = [{"resource": "dead.md", "version": dead}]

@@ -220,6 +220,13 @@ def test_check_blocks_a_commit_of_another_sessions_file_and_not_of_its_own(root,
     assert (code, "warning: src/b.py: held by claude-" in error) == (0, True), "a person is warned"
 
 
+def test_check_blocks_a_staged_rename_of_a_held_file(root, one):
+    assert one.edit("src/a.py") == ""
+    git(root, "mv", "src/a.py", "moved.py")
+    blocked = run("check", "--staged", "--agent", "bob", cwd=root)
+    assert (blocked.code, "src/a.py: held by claude-" in blocked.err) == (1, True), blocked
+
+
 @rest
 def test_check_of_paths_names_holders_and_writes_nothing(root, one):
     assert one.edit("src/a.py") == ""

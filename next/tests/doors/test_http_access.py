@@ -183,6 +183,7 @@ def test_jwt_of_another_issuer_key_or_time_is_refused(guarded, provider):
         ("claim:*", "GET", "/kv/NAME/none", 403),
         ("write:NAME", "POST", "/kv/NAME/k", 200),
         ("write:NAME", "GET", "/kv/NAME/none", 404),
+        ("write:NAME", "POST", "/kv/NAME-1/k", 403),
         ("read:*", "POST", "/kv/NAME/k", 403),
         ("read:*", "DELETE", "/kv/NAME/k", 403),
         ("write:NAME-*", "POST", "/kv/NAME-1/k", 200),
