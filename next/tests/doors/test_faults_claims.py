@@ -97,7 +97,7 @@ def test_stopped_holder_does_not_revive_what_nobody_claimed_meanwhile(path, serv
 
 @pytest.mark.rest
 @pytest.mark.parametrize(
-    "seconds", [320, pytest.param(65, marks=changes_in_02("60 s after the last beat, not after somebody noticed"))]
+    "seconds", [120, pytest.param(65, marks=changes_in_02("60 s after the last beat, not after somebody noticed"))]
 )
 def test_claim_of_a_killed_process_is_free_after_its_time(path, serve, faults, seconds):
     holder, other = serve(), serve()
