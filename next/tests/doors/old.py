@@ -110,6 +110,13 @@ class _Store:
         result = getattr(past, name)(*words, **more)
         return self._opened.finish(result) if hasattr(result, "__await__") else result
 
+    def events(self, after: Any = 0, **options: Any) -> Any:
+        """Its bookmarks were those of `changes`."""
+        if isinstance(after, str):
+            list(self._opened.changes(after, wait_seconds=0))
+            after = int(after.rpartition(":")[2])
+        return self._opened.events(after, **options)
+
     def blame(self, namespace: str, key: str, at: Any = None) -> Any:
         return self._opened.blame(namespace, key, **_moment("", at))
 

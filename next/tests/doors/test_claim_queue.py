@@ -135,12 +135,20 @@ def test_sharing_waiters_are_granted_together_up_to_one_that_wants_it_alone(stor
     assert calls["eve"].result().status == "claimed"
 
 
+def test_share_waits_for_no_earlier_waiter_for_a_share(store, queue):
+    take(store, "b")
+    queue("a", "bob", mode="shared", also=["b"])
+    take(store, "a", "cleo", mode="shared")
+    assert holders(store) == {"a": ["cleo"], "b": ["ann"]}
+
+
 def test_waiter_for_several_is_granted_when_all_are_free_and_not_before(store, queue):
-    take(store, "a")
+    take(store, "a/")
     take(store, "b", "bob")
     waiting = queue("a", "cleo", also=["b"])
-    store.release("a", agent="ann")
-    assert store.claim("a", agent="dora").held_by == "cleo"  # she waits in her call: nobody overtakes her
+    store.release("a/", agent="ann")
+    for name in ("a", "a/"):  # she waits in her call: nobody overtakes her
+        assert store.claim(name, agent="dora").held_by == "cleo"
     assert store.release("b", agent="bob").granted_to == "cleo"
     assert [it.resource for it in waiting.result().also] == ["b"]
     assert holders(store) == {"a": ["cleo"], "b": ["cleo"]}
