@@ -17,7 +17,7 @@ from psycopg.errors import DeadlockDetected
 import holdlog
 from tests.doors import old
 from tests.support.faults import Faults
-from tests.support.hosts import Session, repository
+from tests.support.hosts import Session, repository, write
 from tests.support.library import Blocking
 from tests.support.mcp import Stdio
 from tests.support.programs import Done, HttpServer, run
@@ -194,6 +194,24 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer
     server = HttpServer(folder / "state.db", "--tools", "all", "--max-wait", "300", env=env, cwd=folder / "work")
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def open_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of `open_stdio`: a repository with a few files, and its store, `state.db`."""
+    folder = tmp_path_factory.mktemp("work")
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    for name in ("src/a.py", "src/b.py", "src/{x}.py", "src/[id].py"):
+        write(folder / name, "x = 1\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def open_stdio(open_folder: Path) -> Iterator[Stdio]:
+    """A stdio server with all tools. Its tests share it (`xdist_group("stdio")`) and use names of their own."""
+    client = Stdio("--db", open_folder / "state.db", "--tools", "all", cwd=open_folder)
+    yield client
+    client.kill()
 
 
 @pytest.fixture

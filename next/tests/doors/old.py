@@ -66,8 +66,11 @@ def route(method: str, path: str, options: dict[str, Any]) -> tuple[str, str, di
 
 
 def _redact(stream: str, *more: str) -> tuple[str, ...]:
-    namespace, _, key = stream.removeprefix("record:").partition("/")
-    return "redact", namespace, key, *more
+    return "redact", *stream.removeprefix("record:").split("/", 1), *more
+
+
+def _replayed(*more: str) -> tuple[str, ...]:
+    return ("--from", more[0], "--to", more[1], "--state", *more[2:]) if more[1:] else more
 
 
 _MOMENTS = {"--from": "--since", "--to": "--until"}
@@ -76,7 +79,7 @@ _AUDIT: dict[str, Any] = {
     "export": lambda *more: ("export", *more) if more and more[0][0] != "-" else ("export", "--log", *more),
     "log": lambda *more: ("log", *(_MOMENTS.get(it, it) for it in more)),
     "redact": _redact,
-    "replay": lambda first, last, *more: ("replay", "--from", first, "--to", last, "--state", *more),
+    "replay": lambda *more: ("replay", *_replayed(*more)),
 }
 """Commands about the log, by their first word."""
 
@@ -106,6 +109,13 @@ class _Store:
         name = next((named[it] for it in more if it in named), ("board", "list_records", "get")[len(words)])
         result = getattr(past, name)(*words, **more)
         return self._opened.finish(result) if hasattr(result, "__await__") else result
+
+    def events(self, after: Any = 0, **options: Any) -> Any:
+        """Its bookmarks were those of `changes`."""
+        if isinstance(after, str):
+            list(self._opened.changes(after, wait_seconds=0))
+            after = int(after.rpartition(":")[2])
+        return self._opened.events(after, **options)
 
     def blame(self, namespace: str, key: str, at: Any = None) -> Any:
         return self._opened.blame(namespace, key, **_moment("", at))

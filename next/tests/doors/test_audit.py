@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,18 +17,18 @@ from tests.support.programs import run
 from tests.support.tampering import DROP_FROM_VIEW, ask, files_with
 from tests.support.waiting import until
 
-EVENTS = 12
+EVENTS, FULL = 12, 11
 
 
 def fill(db):
-    """Twelve events of four streams."""
-    with holdlog.StateStore(db) as store:
+    """Twelve events of four streams; FULL has all that an event can have."""
+    with holdlog.StateStore(db, session="s-1") as store:
         for number in range(3):
             for key in ("a", "b", "c"):
                 store.set("n", key, number * 1000, updated_by="ann", reason="more")
-        store.claim("src/a.py", agent="ann")
+        guard = [{"resource": "src/a.py", "version": store.claim("src/a.py", agent="ann").version}]
+        store.set("n", "a", "last", updated_by="ann", reason="done", guard=guard, request_id="r-1")
         store.release("src/a.py", agent="ann")
-        store.set("n", "a", "last", updated_by="ann")
 
 
 def put(db, *values, key="k", **options):
@@ -81,9 +83,18 @@ def test_untouched_log_verifies_up_to_the_checkpoint(db):
     assert verify(db).code == 0
 
 
+def edited(field, text):
+    """0.1 had a column for each field, and the author in the body; 0.2 has all in `meta`."""
+    column = {"by": "state"}.get(field, field) if old.OLD else "meta"
+    change = f"json_set(CAST({column} AS TEXT), '$.{field}', '{text}')" if column in ("state", "meta") else f"'{text}'"
+    kind = "BLOB" if column == "state" else "TEXT"
+    return f"UPDATE EVENTS SET {column} = CAST({change} AS {kind}) WHERE POSITION = {FULL}", FULL
+
+
 CHANGES = {
     "edited payload": ("UPDATE EVENTS SET payload = '7' WHERE POSITION = 5", 5),
     "removed event": ("DELETE FROM EVENTS WHERE POSITION = 5", 5),
+    "edited reason": edited("reason", "less"),
 }
 MORE_CHANGES = {
     "renumbered event": ("UPDATE EVENTS SET VERSION = 9 WHERE POSITION = 8", 8),
@@ -91,6 +102,11 @@ MORE_CHANGES = {
     "edited time": ("UPDATE EVENTS SET at = at + 1 WHERE POSITION = 5", 5),
     "removed first event": ("DELETE FROM EVENTS WHERE POSITION = 1", 1),
     "forged digest": ("UPDATE EVENTS SET digest = zeroblob(32) WHERE POSITION = 6", 6),
+    "edited author": edited("by", "eve"),
+    "edited session": edited("session", "s-2"),
+    "edited request": edited("request_id", "r-2"),
+    "edited guard": edited("guard", "[]"),
+    "edited forced": edited("forced", "0"),
 }
 
 
@@ -102,6 +118,7 @@ def test_changed_log_is_found_and_the_first_event_named(db, change):
     assert (done.code, f"position {position}" in done.out) == (1, True), done
 
 
+@pytest.mark.rest
 def test_swapped_payloads_are_found(db):
     (third, fifth) = ask(db, "SELECT payload, salt FROM EVENTS WHERE POSITION IN (3, 5) ORDER BY POSITION")
     for position, (payload, salt) in ((3, fifth), (5, third)):
@@ -110,6 +127,7 @@ def test_swapped_payloads_are_found(db):
     assert (done.code, "position 3" in done.out) == (1, True), done
 
 
+@pytest.mark.rest
 def test_removed_event_whose_successors_were_renumbered_is_found(db):
     ask(db, "DELETE FROM EVENTS WHERE POSITION = 5")
     for position in range(6, EVENTS + 1):
@@ -130,6 +148,7 @@ def test_history_of_another_store_is_found(db, tmp_path):
     assert verify(tmp_path / "other.db", "--checkpoint", db.with_name("checkpoint")).code == 1
 
 
+@pytest.mark.rest
 def test_backup_that_was_copied_back_is_found(db, tmp_path):
     (tmp_path / "backups").mkdir()
     with holdlog.StateStore(db) as store:
@@ -190,7 +209,8 @@ def test_redacted_text_is_gone_from_every_file_and_the_log_still_verifies(tmp_pa
     db = tmp_path / "leaked" / "state.db"
     db.parent.mkdir(mode=0o700)
     with holdlog.StateStore(db) as store:
-        for value in ({"token": SECRET, "more": "x" * 9000}, "safe", 3):
+        store.update("n", "k", merge={"token": SECRET, "more": "x" * 9000}, updated_by="ann", request_id="r-1")
+        for value in ("safe", 3):
             store.set("n", "k", value, updated_by="ann")
         keep_checkpoint(db)
         assert files_with(db.parent, SECRET)
@@ -207,24 +227,39 @@ def test_redacted_text_is_gone_from_every_file_and_the_log_still_verifies(tmp_pa
 
 
 @pytest.mark.rest
+def test_redacted_text_is_gone_from_the_space_between_rows(leaked):
+    """SQLite leaves text where it divides and joins pages, also if it overwrites what it deletes."""
+    with holdlog.StateStore(leaked, session="s-1") as store:
+        for number in range(20):
+            value = ("" if number % 5 else SECRET) + "x" * (300 + number)
+            store.update("n", "u", merge={"token": value}, updated_by="ann", request_id=f"{-number % 20:02}")
+    for event in ("k@1", "u@1", "u@6", "u@11", "u@16"):
+        assert redact(leaked, f"record:n/{event}", "--reason", "it leaked").code == 0
+    assert files_with(leaked.parent, SECRET) == []
+
+
+@pytest.mark.rest
 def test_redacted_text_that_is_put_back_is_found(leaked):
+    put(leaked, 3)
     keep_checkpoint(leaked)
-    [(salt, payload)] = ask(leaked, "SELECT salt, payload FROM EVENTS WHERE POSITION = 1")
-    assert redact(leaked, "record:n/k@1", "--reason", "it leaked").code == 0
+    [(salt, payload)] = ask(leaked, "SELECT salt, payload FROM EVENTS WHERE POSITION = 2")
+    for version in (1, 2):
+        assert redact(leaked, f"record:n/k@{version}", "--reason", "it leaked").code == 0
+    assert verify(leaked).code == 0
     back = f"payload = '{payload}', salt = x'{bytes(salt).hex()}'"
-    ask(leaked, f"UPDATE EVENTS SET {back}, payload_hash = {'NULL' if old.OLD else 'payload_hash'} WHERE POSITION = 1")
+    ask(leaked, f"UPDATE EVENTS SET {back}, payload_hash = {'NULL' if old.OLD else 'payload_hash'} WHERE POSITION = 2")
     assert verify(leaked).code == 1
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("record:n/k@9", "--reason", "it leaked"),
+        pytest.param(("record:n/k@9", "--reason", "it leaked"), marks=pytest.mark.rest),
         ("record:n/k@1",),
         ("record:n/k@1", "--reason", f"was {SECRET}"),
         pytest.param(
             ("record:n/k@2", "--reason", "it leaked"),
-            marks=changes_in_02("a current value is written or deleted first"),
+            marks=[pytest.mark.rest, changes_in_02("a current value is written or deleted first")],
         ),
     ],
 )
@@ -262,6 +297,11 @@ def test_repeated_request_of_a_redacted_write_does_nothing(leaked):
 @pytest.mark.rest
 @changes_in_02("redact --older-than replaces retention")
 def test_all_former_texts_older_than_an_age_are_redacted(leaked):
+    with holdlog.StateStore(leaked) as store:
+        for number in range(60):
+            value = {"token": SECRET + "x" * (number * 97 % 600)}
+            store.update("n", "u", merge=value, updated_by="ann", request_id=f"{59 - number:02}")
+    put(leaked, "safe", key="u")
     until(lambda: datetime.now(UTC) > read(leaked)[3][-1][2] + timedelta(seconds=1))
     with holdlog.StateStore(leaked) as store:
         store.set("n", "k", "new", updated_by="ann")
@@ -285,6 +325,16 @@ def test_exported_log_is_imported_whole_and_goes_on(db, tmp_path):
     again = run("import", exported, "--db", target)
     assert (again.code != 0, len(again.err.splitlines())) == (True, 1)
     assert read(target)[3][-1][0] == EVENTS + 2
+
+
+@changes_in_02("docs/verify_log.py states the rule of digests on its own")
+def test_export_is_verified_without_holdlog(db, tmp_path):
+    program, log = Path(__file__).parents[2] / "docs/verify_log.py", tmp_path / "log"
+    exported = run("export", "--db", db).out
+    for text, code in ((exported, 0), (exported.replace("done", "less"), 1)):
+        log.write_text(text)
+        words = ("-IS", program, log, "--checkpoint", db.with_name("checkpoint"))
+        assert subprocess.run([sys.executable, *words], capture_output=True, check=False).returncode == code
 
 
 @pytest.mark.rest
@@ -342,6 +392,7 @@ def test_backup_of_a_store_in_use_is_one_private_whole_store(db, tmp_path):
 def test_doctor_finds_a_view_that_differs_and_rebuilds_it_from_the_log(db):
     with holdlog.StateStore(db) as store:
         store.claim("src/b.py", agent="ann")
+        store.delete("n", "b", deleted_by="ann")
         before = read(db)
         ask(db, DROP_FROM_VIEW)
         damaged = run("doctor", "--db", db, "--json")

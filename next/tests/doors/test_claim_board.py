@@ -62,7 +62,7 @@ def test_events_of_a_resource_tell_its_whole_history(store):
         *(("ClaimGranted", "ann"), ("ClaimQueued", "bob"), ("ClaimUnqueued", "bob")),
         *(("ClaimReleased", "ann"), ("ClaimGranted", "ann")),
     ]
-    assert [it.position for it in store.events(resource="other").events] == [4]
+    assert [[it.position for it in store.events(resource=it).events] for it in ("other", "src")] == [[4], [6]]
     assert [it.kind for it in store.events(agent="bob").events] == ["ClaimQueued", "ClaimUnqueued"]
 
 

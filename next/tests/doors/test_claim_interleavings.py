@@ -1,4 +1,5 @@
-"""Concurrent calls of threads and processes, some of them killed: one order must explain all that they saw."""
+"""Concurrent claims of threads and processes, some of them killed: one order must explain all that they saw. Values so
+are in test_faults_processes."""
 
 import json
 import random
@@ -20,35 +21,6 @@ from tests.support.waiting import PATIENCE
 CLIENTS, CALLS = 4, 12
 NOTHING = (0, False, None)
 FREE = (0, None, 0)
-
-
-def read(store):
-    try:
-        record = store.get("n", "k")
-    except holdlog.NotFoundError:
-        return 0, None
-    return record.version, record.value
-
-
-def write(store, what):
-    kind, expected = what[0], what[-1]
-    try:
-        if kind == "write":
-            return "ok", store.set("n", "k", what[1], updated_by="ann", expected_version=expected).version
-        return "ok", store.delete("n", "k", deleted_by="ann", expected_version=expected).version
-    except holdlog.ConflictError as conflict:
-        return "conflict", conflict.detail.actual_version
-    except holdlog.NotFoundError:
-        return ("not_found",)
-
-
-def registers(store, name, chance, call):
-    """Compare-and-set, blind writes, deletions and reads of one key."""
-    for number in range(CALLS):
-        version, _ = call(("read",), lambda: read(store))
-        expected = chance.choice([version, version, version, None])
-        what = ("write", f"{name}-{number}", expected) if chance.random() < 0.8 else ("delete", expected)
-        call(what, lambda what=what: write(store, what))
 
 
 def is_current(store, agent, version):
@@ -79,22 +51,18 @@ def short(response):
     return response.status, getattr(response, "version", None)
 
 
-SCRIPTS = [pytest.param(registers, NOTHING, register, id="value"), pytest.param(locks, FREE, lock, id="claim")]
-
-
-@pytest.mark.parametrize(("script", "initial", "step"), SCRIPTS)
-def test_calls_of_threads_are_linearizable(open_store, kind, script, initial, step):
+def test_claims_of_threads_are_linearizable(open_store, kind):
     """With a store for each thread where it is shared; else all have one."""
     stores = [open_store() for _ in range(CLIENTS if kind in ("file", "postgres") else 1)]
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        require_linearizable((stores * CLIENTS)[:CLIENTS], script, initial, step)
+        require_linearizable((stores * CLIENTS)[:CLIENTS])
     finally:
         sys.setswitchinterval(before)
 
 
-def require_linearizable(stores, script, initial, step):
+def require_linearizable(stores):
     history = []
     start = threading.Barrier(CLIENTS)
 
@@ -106,11 +74,11 @@ def require_linearizable(stores, script, initial, step):
             return response
 
         start.wait(PATIENCE)
-        script(stores[number], f"c{number}", random.Random(number), call)
+        locks(stores[number], f"c{number}", random.Random(number), call)
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(client, range(CLIENTS)))
-    assert linearizable(history, initial, step), history
+    assert linearizable(history, FREE, lock), history
 
 
 # --- processes, of which some are killed
@@ -119,7 +87,7 @@ PROGRAM = """
 import json, random, sys, time
 sys.path.insert(0, {root!r})
 import holdlog
-from tests.doors.test_claim_interleavings import {script}
+from tests.doors.test_claim_interleavings import locks
 store = holdlog.StateStore({place!r})
 def call(what, do):
     print(json.dumps([what, time.monotonic_ns()]), flush=True)
@@ -127,22 +95,19 @@ def call(what, do):
     print(json.dumps([response, time.monotonic_ns()]), flush=True)
     return response
 sys.stdin.readline()
-{script}(store, {name!r}, random.Random({name!r}), call)
+locks(store, {name!r}, random.Random({name!r}), call)
 store.close()
 """
 
 
 @pytest.mark.rest
 @both_stores
-@pytest.mark.parametrize(("script", "initial", "step"), SCRIPTS)
-def test_calls_of_processes_that_are_killed_are_linearizable(request, kind, script, initial, step, pytestconfig):
+def test_claims_of_processes_that_are_killed_are_linearizable(request, kind, pytestconfig):
     place = str(request.getfixturevalue("postgres" if kind == "postgres" else "db"))
     chance = random.Random(kind)
     with ExitStack() as stack:
-        texts = [
-            PROGRAM.format(root=str(pytestconfig.rootpath), script=script.__name__, place=place, name=f"c{number}")
-            for number in range(CLIENTS)
-        ]
+        root = str(pytestconfig.rootpath)
+        texts = [PROGRAM.format(root=root, place=place, name=f"c{number}") for number in range(CLIENTS)]
         programs = [stack.enter_context(process(text)) for text in texts]
         for program in programs:
             program.stdin.write("go\n")
@@ -153,7 +118,7 @@ def test_calls_of_processes_that_are_killed_are_linearizable(request, kind, scri
         ]
         history = [call for reading in readings for call in reading.result()]
     assert sum(call.end is None for call in history) <= CLIENTS
-    assert linearizable(history, initial, step), history
+    assert linearizable(history, FREE, lock), history
 
 
 def transcript(program, lines):

@@ -7,6 +7,7 @@ import pytest
 import holdlog
 from tests.doors.old import changes_in_02
 from tests.support.claims import file_alone, holders, take
+from tests.support.hosts import write
 
 REFUSED = {
     "U+3164": "\u3164", "U+FFA0": "\uffa0", "U+115F": "\u115f", "U+2800": "\u2800", "U+034F": "\u034f",
@@ -108,33 +109,11 @@ def test_name_that_protects_nothing_is_refused_with_what_to_use_instead(store):
         assert take(store, name).resource == name
 
 
-@pytest.fixture
-def server(stdio, tmp_path):
-    """In one of two folders with a few files."""
-    for path in [tmp_path / name / file for name in ("one", "two") for file in ("src/parser.py", "src/b.py", "a.py")]:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+def test_one_path_in_two_worktrees_is_two_resources_that_know_of_each_other(stdio, tmp_path):
+    for name in ("one", "two"):
+        write(tmp_path / name / "a.py", "")
     folders = [word for name in ("one", "two") for word in ("--workspace", f"{name}={tmp_path / name}")]
-    return stdio(*folders, cwd=tmp_path / "one")
-
-
-@changes_in_02("braces and line numbers in words are lists and ranges, too")
-def test_braces_and_line_numbers_in_words_are_refused(server):
-    for name in ("src/{parser,b}.py", "src/b.py (lines 1-5)"):
-        assert "must be" in server.error("claim", resource=name, agent="ann"), name
-
-
-def test_list_or_range_of_real_files_is_refused_and_a_path_where_nothing_is_gets_a_hint(server):
-    for name in ("a.py, src/b.py", "src/parser.py:10-20", "src/parser.py#L10"):
-        assert "must be" in server.error("claim", resource=name, agent="ann"), name
-    assert server.call("claim", resource="x.py, y.py", agent="ann")["status"] == "claimed"  # no such file
-    for name in ("merge", "feature/login", "lib/new.py"):
-        assert f"custom://{name}" in server.call("claim", resource=name, agent="ann")["hint"]
-    for name in ("new.py", "src/new.py", "src/parser.py", "custom://merge"):
-        assert "hint" not in server.call("claim", resource=name, agent="ann"), name
-
-
-def test_one_path_in_two_worktrees_is_two_resources_that_know_of_each_other(server, tmp_path):
+    server = stdio(*folders, cwd=tmp_path / "one")
     first = server.call("claim", resource="a.py", agent="ann")
     again = server.call("claim", resource=str(tmp_path / "one" / "a.py"), agent="ann")
     assert again["status"] == "already_claimed"

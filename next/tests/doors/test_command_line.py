@@ -30,6 +30,7 @@ COMMANDS = {*WORDS.split()}
 JSON_TOO = {"get", "set", "claim", "release", "claims", "history", "log", "doctor", "check"}
 NEW = {"clear"}
 """Commands that 0.1 has not."""
+TIME = r"\d\d:\d\d:\d\d\.\d{3} UTC"
 
 
 def one_line(done: Any, *, code: int = 2) -> bool:
@@ -40,28 +41,28 @@ def one_line(done: Any, *, code: int = 2) -> bool:
 
 
 def test_claims_are_sentences_that_begin_with_their_status(command):
-    time = r"\d\d:\d\d:\d\d\.\d{3} UTC"
     assert command("claim", "custom://a", *ANN) == (0, "claimed custom://a (version 1)\n", "")
-    again = command("claim", "custom://a", *ANN, "--note", "ten more minutes").out
-    assert re.match(rf"already_claimed: you hold custom://a since {time} \(version 1\)\n", again)
     busy = command("claim", "custom://a", *BOB)
     assert (busy.code, busy.out) == (1, "")
     first, advice = busy.err.splitlines()[0], busy.err.splitlines()[-1]
-    assert re.fullmatch(rf"busy: custom://a is held by ann since {time} \(\d+ s\).*", first)
+    assert re.fullmatch(rf"busy: custom://a is held by ann since {TIME} \(\d+ s\).*", first)
     assert "holdlog claim again with --wait 30" in advice
-    assert re.match(rf"claimed: custom://a is held by ann since {time}", command("status", "custom://a").out)
-    timeout = command("wait", "custom://a", "--timeout-seconds", "0")
-    assert (timeout.code, timeout.err[:8]) == (1, "timeout:")
-    assert "holdlog claim custom://a --wait 30" in timeout.err
     assert re.match(r"custom://a  ann  ", command("claims").out)
-    refused = command("release", "custom://a", *BOB)
-    assert (refused.code, refused.err.splitlines()[0]) == (1, "not_holder: custom://a is held by ann")
-    assert "holdlog release custom://a --force --reason TEXT" in refused.err
     assert command("release", "custom://a", *ANN).out == "released custom://a (version 2)\n"
 
 
 @rest
 def test_rarer_results_of_claims_say_what_is_the_case(command):
+    assert command("claim", "custom://h", *ANN).code == 0
+    again = command("claim", "custom://h", *ANN, "--note", "ten more minutes").out
+    assert re.match(rf"already_claimed: you hold custom://h since {TIME} \(version 1\)\n", again)
+    assert re.match(rf"claimed: custom://h is held by ann since {TIME}", command("status", "custom://h").out)
+    timeout = command("wait", "custom://h", "--timeout-seconds", "0")
+    assert (timeout.code, timeout.err[:8]) == (1, "timeout:")
+    assert "holdlog claim custom://h --wait 30" in timeout.err
+    refused = command("release", "custom://h", *BOB)
+    assert (refused.code, refused.err.splitlines()[0]) == (1, "not_holder: custom://h is held by ann")
+    assert "holdlog release custom://h --force --reason TEXT" in refused.err
     assert command("claim", "custom://a", *ANN, "--also", "custom://b").out.count("custom://") == 2
     shared = command("claim", "custom://s", *ANN, "--mode", "shared", "--lease-seconds", "600", "--json").json
     assert 590 < shared["expires_in_seconds"] <= 600
@@ -83,15 +84,15 @@ def test_values_are_printed_alone_and_refusals_begin_with_their_status(command):
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("conflict: n/k is at version 1 by ann, not 0: ")
     assert refused.err.endswith("holdlog set n k VALUE --version 1\n")
-    missing = command("get", "n", "none")
-    assert (missing.code, missing.err.splitlines()[0]) == (1, "not_found: n/none has no value")
     assert re.match(r"k  v1  ann  ", command("list", "n").out)
-    assert re.match(r"v1  write  ann  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC  ", command("history", "n", "k").out)
-    assert command("update", "n", "count", "--increment", "2", *BY).out == "2\n"
 
 
 @rest
 def test_rarer_results_of_values(command):
+    assert command("update", "n", "count", "--increment", "2", *BY).out == "2\n"
+    missing = command("get", "n", "none")
+    assert (missing.code, missing.err.splitlines()[0]) == (1, "not_found: n/none has no value")
+    assert re.match(rf"v1  write  ann  \d{{4}}-\d\d-\d\d {TIME}  ", command("history", "n", "count").out)
     assert command("set", "n", "k", "text", "--force", *BY, "--ttl-seconds", "3600", "--reason", "why").code == 0
     assert command("get", "n", "k").out.splitlines()[0] == '"text"'
     assert command("get", "n", "k", "--json").json["expires_in_seconds"] > 3000
@@ -100,7 +101,7 @@ def test_rarer_results_of_values(command):
     assert command("delete", "n", "k", "--expected-version", "9", "--deleted-by", "ann").code == 1
     assert command("delete", "n", "k", "--expected-version", "1", "--deleted-by", "ann").code == 0
     assert command("get", "n", "k").err.startswith("not_found: n/k was deleted by ann at ")
-    assert re.match("n  0|no values", command("list").out)
+    assert not re.search(r"^n  [2-9]", command("list").out, re.MULTILINE)
 
 
 @changes_in_02("clear is a command")
@@ -116,7 +117,6 @@ def test_json_is_the_result_of_the_tool(command):
     assert (busy.code, busy.err) == (1, "")
     assert busy.json | {"status": "busy", "resource": "custom://a", "held_by": "ann", "version": 1} == busy.json
     assert "holdlog_wait" in busy.json["hint"] or "wait" in busy.json["hint"]
-    assert command("claims", "--json").json["claims"][0]["held_by"] == "ann"
     missing = command("get", "n", "k", "--json")
     assert (missing.code, missing.json["status"]) == (1, "not_found")
 
@@ -233,7 +233,7 @@ def test_by_names_the_agent_of_a_claim(command):
         ("at 999", "999|position"),
         ("diff 5 x", "FROM|TO|MOMENT"),
         ("completion tcsh", "bash"),
-        ("redact n", "STREAM|@|NAME"),
+        ("redact n --reason why", "STREAM|@|NAME|KEY"),
         ("run --claim custom://m", "COMMAND"),
         ("check", "--staged"),
     ],

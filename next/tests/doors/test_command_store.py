@@ -98,7 +98,7 @@ def test_option_comes_before_the_variable_and_both_before_the_repository(tmp_pat
 READS = ["get n k", "list", "history n k", "claims", "status", "status a.py", "log", "verify", "export", "blame n k"]
 
 
-@pytest.mark.parametrize("lines", [READS[:2], pytest.param(READS[2:], marks=rest)], ids=["two", "all"])
+@pytest.mark.parametrize("lines", [READS[:1], pytest.param(READS[1:], marks=rest)], ids=["one", "others"])
 def test_reading_creates_no_store_and_names_the_next_step(lines, command, db):
     for line in lines:
         done = command(*line.split())

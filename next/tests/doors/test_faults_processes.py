@@ -108,23 +108,6 @@ def test_eight_processes_that_start_at_once_make_one_store(db, worker):
     require_sound(db)
 
 
-@pytest.mark.rest
-@pytest.mark.parametrize(("kind", "times"), [("file", 15), ("postgres", 15)], indirect=["kind"])
-def test_claim_is_held_by_one_of_four_processes_at_a_time(open_store, worker, kind, request, times):
-    process = worker("several", 4, "race", place_of(request, kind), times)
-    process.start_together(4)
-    lines = [it for it in process.rest() if "release" in it]
-    assert [it["status"] for it in lines] == ["claimed"] * 4 * times, process.errors
-    assert {it["release"]["status"] for it in lines} == {"released"}
-    turns = {it["version"]: it for it in lines}
-    assert len(turns) == 4 * times
-    for version, it in turns.items():
-        if agent := it["release"].get("granted_to"):
-            following = turns[min(later for later in turns if later > version)]
-            assert agent == f"agent-{following['who']}" != f"agent-{it['who']}"
-    assert len(open_store().history("n", "holder")) == 4 * times
-
-
 # --- processes that are stopped, and locks of others
 
 
@@ -191,16 +174,19 @@ def test_writes_behind_an_endless_lock_are_refused_in_time_while_reads_go_on(db)
         store.set("n", "k", 1, updated_by="ann")
         other.execute("BEGIN IMMEDIATE")
         writing = in_thread(store.set, "n", "k", 2, updated_by="ann")
-        reads = 0
-        while writing.is_running:
-            assert store.get("n", "k").version == 1
-            assert store.wait("src/", 0).status == "available"
-            reads += 1
+        reads = []
+
+        def has_ended():
+            reads.append((store.get("n", "k").version, store.wait("src/", 0).status))
+            return not writing.is_running
+
+        until(has_ended)
+        assert {*reads} == {(1, "available")}
         with pytest.raises(holdlog.UnavailableError) as refusal:
             writing.result()
         assert not refusal.value.in_doubt
-        assert refusal.value.retry_after >= 0
-        assert reads > 10
+        assert refusal.value.retry_after > 0
+        assert len(reads) > 10
         other.execute("ROLLBACK")
         assert store.set("n", "k", 3, updated_by="ann").version == 2
 

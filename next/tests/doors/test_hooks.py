@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import holdlog
 from tests.doors import old
 from tests.doors.old import changes_in_02
 from tests.support.hosts import (
@@ -132,12 +133,17 @@ def command_in(denial: str) -> str:
     return found[1]
 
 
+def is_waited_for(root: Path) -> bool:
+    with holdlog.StateStore(store_of(root)) as store:
+        return bool(store.status("src/a.py").queue_length)
+
+
 def test_command_of_a_denial_queues_for_the_edit_that_then_passes(root, host):
     one, other = Session(root, "s-1"), host("s-2")
     assert one.edit("src/a.py") == ""
     command = command_in(other.edit("src/a.py"))
     queued = in_thread(other.command, command)
-    until(lambda: run("status", "src/a.py", "--json", cwd=root).json["queue_length"])
+    until(lambda: is_waited_for(root))
     one.end()
     assert queued.result().out.startswith("claimed src/a.py")
     assert other.edit("src/a.py") == ""
@@ -233,7 +239,7 @@ def test_holder_is_told_once_who_waits_and_what_it_lost(root, one):
     assert one.edit("src/a.py") == one.edit("src/b.py") == ""
     words = ("claim", "src/a.py", "--agent", "bob", "--session", "b", "--wait-seconds", "50")
     waiter = subprocess.Popen([HOLDLOG, *old.words(*words)], cwd=root, env=environment(), stdout=subprocess.DEVNULL)
-    until(lambda: run("status", "src/a.py", "--json", cwd=root).json["queue_length"])
+    until(lambda: is_waited_for(root))
     assert "waiting for you: bob (src/a.py)" in one.bash("pytest -q")["additionalContext"]
     assert one.bash("pytest -q") == {}
     assert run("release", "src/b.py", "--force", "--reason", "urgent", cwd=root).code == 0

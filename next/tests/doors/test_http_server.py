@@ -83,6 +83,7 @@ def test_first_token_closes_a_server_at_its_next_start(http, command):
 # --- a crash
 
 
+@pytest.mark.rest
 def test_session_outlives_the_crash_of_its_server(http):
     server = http("--tools", "claims,state")
     agent, other = OverHttp(server.url + "/mcp"), OverHttp(server.url + "/mcp")

@@ -1,5 +1,4 @@
-"""The library's changes of many or computed values: transact, update, fencing conditions, request ids. On every kind
-of store."""
+"""The library's changes of many or computed values: transact, update, request ids. On every kind of store."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,7 +6,6 @@ import pytest
 
 import holdlog
 from tests.doors.conftest import both_stores
-from tests.doors.old import changes_in_02
 
 on_file = pytest.mark.parametrize("kind", ["file"], indirect=True)
 
@@ -242,55 +240,6 @@ def test_exception_of_an_update_function_propagates_and_writes_nothing(store):
     assert length(store) == 0
 
 
-# --- fencing conditions
-
-
-def test_guarded_write_needs_the_claim(store):
-    put(store, 1)
-    claim = store.claim("custom://deploy", agent="ann")
-    guard = [{"resource": "custom://deploy", "version": claim.version}]
-    store.set("n", "k", 2, updated_by="ann", guard=guard)
-    assert update(store, increment=1, guard=guard).value == 3
-    assert transact(store, op("increment", by=1), guard=guard).results[0].value == 4
-    store.release("custom://deploy", agent="ann")
-    before = length(store)
-    for write in (
-        lambda: store.set("n", "k", 9, updated_by="ann", guard=guard),
-        lambda: store.delete("n", "k", deleted_by="ann", guard=guard),
-        lambda: update(store, increment=1, guard=guard),
-        lambda: transact(store, op("append", value=1), guard=guard),
-    ):
-        with pytest.raises(holdlog.FencedError) as fenced:
-            write()
-        assert (fenced.value.resource, fenced.value.version) == ("custom://deploy", claim.version)
-    assert length(store) == before
-
-
-def test_claim_acquired_again_keeps_its_old_version_fenced(store):
-    old = store.claim("custom://deploy", agent="ann").version
-    store.release("custom://deploy", agent="ann")
-    new = store.claim("custom://deploy", agent="ann").version
-    assert new > old
-    with pytest.raises(holdlog.FencedError):
-        store.set("n", "k", 1, updated_by="ann", guard=[{"resource": "custom://deploy", "version": old}])
-    store.set("n", "k", 1, updated_by="ann", guard=[{"resource": "custom://deploy", "version": new}])
-
-
-def test_write_under_the_claim_of_another_agent_is_fenced(store):
-    version = store.claim("custom://deploy", agent="ann").version
-    for guard in ([("custom://deploy", version)], [("custom://deploy", version), ("custom://other", 1)]):
-        conditions = [{"resource": resource, "version": it} for resource, it in guard]
-        with pytest.raises(holdlog.FencedError):
-            store.set("n", "k", 1, updated_by="bob", guard=conditions)
-    assert store.list_keys("n") == []
-
-
-def test_fenced_precedes_conflict(store):
-    put(store, 1)
-    with pytest.raises(holdlog.FencedError):
-        put(store, 2, expected_version=9, guard=[{"resource": "custom://x", "version": 1}])
-
-
 # --- request ids
 
 
@@ -316,18 +265,13 @@ def test_repeated_request_returns_its_first_response_and_changes_nothing(store):
         assert (store.get("n", "k").value, store.get("n", "k").version) == (50, written)
 
 
-def test_repeated_claim_returns_its_first_grant(store):
-    first = store.claim("custom://x", agent="ann", request_id="c")
-    again = store.claim("custom://x", agent="ann", request_id="c")
-    assert (again.status, again.version, again.position) == ("claimed", first.version, first.position)
-
-
 def test_request_id_identifies_one_request(store):
     put(store, 1, request_id="r")
     for other in (
         lambda: put(store, 2, request_id="r"),
         lambda: put(store, 1, "other", request_id="r"),
         lambda: put(store, 1, request_id="r", expected_version=0),
+        lambda: update(store, merge=1, request_id="r"),
     ):
         with pytest.raises(holdlog.InvalidError, match="request_id"):
             other()
@@ -346,14 +290,6 @@ def test_repeats_of_many_threads_are_done_once(store):
         done = list(pool.map(lambda _: update(store, increment=1, request_id="r"), range(40)))
     assert {it.version for it in done} == {1}
     assert store.get("n", "k").value == 1
-
-
-@both_stores
-def test_request_repeated_after_a_restart_is_done_once(open_store):
-    first = open_store()
-    done = update(first, increment=1, request_id="r")
-    first.close()
-    assert update(open_store(), increment=1, request_id="r") == done
 
 
 # --- events
@@ -376,24 +312,3 @@ def test_events_are_the_whole_log_in_order(store):
     assert (events[1].based_on, events[1].reason) == (1, "because")
     assert len({it.id for it in events}) == 4
     assert [it.at for it in events] == sorted(it.at for it in events)
-
-
-@on_file
-def test_events_go_on_at_a_bookmark_and_not_beyond_the_end(store):
-    put(store, 1)
-    bookmark = store.events().bookmark
-    put(store, 2)
-    assert [it.version for it in store.events(after=bookmark).events] == [2]
-    with pytest.raises(holdlog.HoldlogError):
-        store.events(after=99)
-
-
-@on_file
-@changes_in_02("a bookmark has 8 bytes of the digest, so that a fork is found")
-def test_bookmark_of_a_fork_is_refused(store, work):
-    put(store, 1)
-    with holdlog.StateStore(work / "other.db") as other:
-        other.set("n", "k", "else", updated_by="bob")
-        other.set("n", "k", "more", updated_by="bob")
-        with pytest.raises(holdlog.HoldlogError):
-            other.events(after=store.events().bookmark)

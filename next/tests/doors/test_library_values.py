@@ -8,7 +8,6 @@ import pytest
 
 import holdlog
 from tests.doors.conftest import both_stores
-from tests.support.programs import python
 from tests.support.waiting import until
 
 
@@ -346,24 +345,3 @@ def test_both_libraries_have_the_same_methods():
 def test_every_refusal_is_a_holdlog_error():
     names = ("ConflictError", "NotFoundError", "FencedError", "InvalidError", "StoreError", "UnavailableError")
     assert all(issubclass(getattr(holdlog, name), holdlog.HoldlogError) for name in names)
-
-
-def test_store_in_a_forked_child_refuses_and_the_parent_continues(db):
-    assert python(FORK, db) == ["True 1 2"]
-
-
-FORK = """
-import os, sys, holdlog
-store = holdlog.StateStore(sys.argv[1])
-store.set("n", "k", 1, updated_by="parent")
-child = os.fork()
-if child == 0:
-    try:
-        store.set("n", "k", 2, updated_by="child")
-    except holdlog.HoldlogError as error:
-        os._exit("fork" in str(error))
-    os._exit(9)
-told = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-version = store.get("n", "k").version
-print(told == 1, version, store.set("n", "k", 3, updated_by="parent", expected_version=version).version)
-"""

@@ -249,6 +249,7 @@ def test_log_prints_a_line_for_each_event(command, story):
     assert all(line.isprintable() for line in lines)
 
 
+@pytest.mark.rest
 def test_log_is_restricted_to_a_range_a_resource_and_an_agent(command, story):
     assert shown(command, "--from", "2", "--to", "4", "--kinds", "record") == [3, 4]
     assert shown(command, "--resource", "custom://deploy", "--agent", "bob", "--last", "3") == [2]

@@ -21,6 +21,7 @@ AT = {"namespace": "n", "key": "k"}
 WRITE = {**AT, "value": "HOLE", "updated_by": "ann", "expected_version": 0}
 HOLE = b'"HOLE"'
 NOT_JSON, NO_REQUEST = -32700, -32600
+pytestmark = pytest.mark.xdist_group("mcp stdio")  # one server, in one worker
 
 MESSAGES: dict[bytes, tuple[Any, int | None]] = {
     # no JSON
@@ -114,7 +115,7 @@ def line_of(server: Stdio) -> Json:
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 def test_both_eras_open_with_name_version_and_instructions(stdio, era):
-    agent = stdio("--tools", "claims", era=era)
+    agent = stdio("--tools", "claims,state", era=era)
     info = (
         agent.opening["serverInfo"] if era == LEGACY else agent.opening["_meta"]["io.modelcontextprotocol/serverInfo"]
     )
@@ -124,6 +125,8 @@ def test_both_eras_open_with_name_version_and_instructions(stdio, era):
     assert "holdlog_claim" in agent.opening["instructions"][:200]
     assert {*agent.tools()} >= {"claim", "release", "status", "wait"}
     assert agent.call("status", resource="custom://a") == {"status": "available", "resource": "custom://a"}
+    assert agent.call("set", **WRITE)["version"] == 1
+    assert agent.call("get", **AT)["value"] == WRITE["value"]
     assert agent.exchange(agent.message("nope"))["error"]["code"] == -32601
 
 
@@ -227,7 +230,7 @@ def wait_in_flight(agent: Stdio, resource: str = "custom://a") -> Any:
     return number
 
 
-@pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.rest)])
+@pytest.mark.parametrize("end", ["SIGTERM", *(pytest.param(it, marks=pytest.mark.rest) for it in ("SIGINT", "SIGHUP"))])
 def test_signal_ends_a_server_cleanly_although_a_call_waits(stdio, end):
     agent = stdio()
     number = wait_in_flight(agent)
@@ -236,12 +239,6 @@ def test_signal_ends_a_server_cleanly_although_a_call_waits(stdio, end):
     assert agent.process.wait(PATIENCE) == 0
     assert agent.process.stderr is not None
     assert agent.process.stderr.read() == b""
-
-
-def test_end_of_input_ends_a_server_although_a_call_waits(stdio):
-    agent = stdio()
-    wait_in_flight(agent)
-    assert agent.close() == (0, "")
 
 
 @pytest.mark.rest
@@ -284,6 +281,7 @@ sys.stdin.read()
     os.close(reading)
 
 
+@pytest.mark.rest
 def test_stray_prints_never_reach_the_client(stdio, tmp_path):
     """Of Python code and of child processes, while the server serves."""
     (tmp_path / "sitecustomize.py").write_text("""\
@@ -307,7 +305,7 @@ if "serve" in sys.argv:
     assert agent.notifications == []
 
 
-def test_many_calls_that_wait_do_not_block_others_and_can_be_cancelled(stdio):
+def test_many_calls_that_wait_block_no_others_can_be_cancelled_and_end_with_the_input(stdio):
     agent = stdio("--tools", "claims,state")
     agent.call("claim", resource="custom://a", agent="ann")
     waits = [agent.start("wait", resource="custom://a", timeout_seconds=45) for _ in range(100)]
@@ -317,6 +315,7 @@ def test_many_calls_that_wait_do_not_block_others_and_can_be_cancelled(stdio):
     assert agent.call("status", resource="custom://a")["held_by"] == "ann"
     agent.send(agent.calling("release", {"resource": "custom://a", "agent": "ann"}))
     assert agent.finish(waits[0])["status"] == "available"
+    wait_in_flight(agent)
     assert agent.close() == (0, "")
 
 
@@ -339,3 +338,4 @@ def test_longest_wait_is_capped_and_says_so(server):
         ("claim", {"resource": "custom://capped", "agent": "ben", "wait_seconds": 30}),
     ):
         assert server.call(tool, **arguments, _meta={"holdlog/session": "s-2"})["capped_at_seconds"] == 0.05
+    assert "capped_at_seconds" not in server.call("watch", **AT, since_version=0, timeout_seconds=0.01)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,20 +21,13 @@ STATE = {"get", "set", "list", "history", "delete", "clear_namespace", "export",
 POWER = {"update", "transact", "events", "at", "blame", "revert"}
 THREADS = {"thread_append", "thread_read"}
 KV = {"save_state", "read_state"}
+pytestmark = pytest.mark.xdist_group("stdio")
 READ_ONLY = {"status", "wait", "get", "list", "history", "export", "watch", "events", "at", "blame", "thread_read"}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stdio]:
-    """One for all tests of this file, which use names of their own. It runs in a repository with a few files."""
-    folder = tmp_path_factory.mktemp("work")
-    subprocess.run(["git", "init", "-q", folder], check=True)
-    (folder / "src").mkdir()
-    for name in ("src/a.py", "src/b.py", "src/{x}.py", "src/[id].py"):
-        (folder / name).write_text("x = 1\n")
-    server = Stdio("--db", folder / "state.db", "--tools", "all", cwd=folder)
-    yield server
-    server.kill()
+def server(open_stdio: Stdio) -> Stdio:
+    return open_stdio
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +59,14 @@ def test_all_offers_every_group(tools):
     assert {*tools} == CLAIMS | STATE | POWER | THREADS | KV
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
         (("--tools", "claims,stat"), r"'stat' is not one of .*did you mean state\?"),
-        pytest.param(("--tools", ","), "tools: ", marks=pytest.mark.rest),
-        pytest.param(("--tool-prefix", "a b"), "tool-prefix: ", marks=pytest.mark.rest),
-        pytest.param(("--tool-prefix", "x" * 65), "tool-prefix: ", marks=pytest.mark.rest),
+        (("--tools", ","), "tools: "),
+        (("--tool-prefix", "a b"), "tool-prefix: "),
+        (("--tool-prefix", "x" * 65), "tool-prefix: "),
     ],
 )
 def test_wrong_option_ends_the_server_with_one_line(words, reason, db):
@@ -195,6 +188,12 @@ def test_numbers_booleans_and_lists_sent_as_text_are_read(server):
     assert server.call("set", **at, value="5", expected_version="0")["version"] == 1
     assert server.call("set", **at, value="[6]", force="true")["version"] == 2
     assert server.call("get", namespace="text", key="k")["value"] == "[6]", "a value may be text, and stays text"
+    assert (
+        server.call("watch", namespace="text", key="k", since_version="2", timeout_seconds="0.01")["status"]
+        == "timeout"
+    )
+    steps = '[{"op": "increment", "namespace": "text", "key": "n", "by": 2}]'
+    assert server.call("transact", operations=steps, updated_by="a")["status"] == "ok"
     assert server.error("claim", **CLAIM, wait_seconds="soon").startswith("wait_seconds")
 
 
@@ -208,12 +207,17 @@ def test_integral_float_is_an_integer(server):
 REFUSED: list[tuple[str, Json, str]] = [
     ("history", {**AT, "limit": 2**70}, "limit"),
     ("history", {**AT, "limit": 0}, "limit"),
+    ("history", {**AT, "limit": 1001}, "limit"),
     ("history", {**AT, "limit": True}, "limit"),
     ("history", {**AT, "before_version": 2**70}, "before_version"),
     ("list", {"limit": 1001}, "limit"),
     ("set", {**SET, "expected_version": -1}, "expected_version"),
     ("set", {**SET, "expected_version": 2**70}, "expected_version"),
     ("set", {**SET, "expected_version": 0.5}, "expected_version"),
+    ("set", {**SET, "expected_version": 0, "ttl_seconds": 0}, "ttl_seconds"),
+    ("set", {**AT, "value": 1, "expected_version": 0}, "updated_by"),
+    ("update", {**AT, "updated_by": "a", "increment": "x"}, "increment"),
+    ("transact", {"operations": [], "updated_by": "a"}, "operations"),
     ("set", {**SET, "force": "yes"}, "force"),
     ("set", {**SET, "force": True, "reason": "x" * 501}, "reason"),
     ("set", {**AT, "updated_by": "a", "expected_version": 0}, "value"),
@@ -221,6 +225,7 @@ REFUSED: list[tuple[str, Json, str]] = [
     ("set", {**SET, "force": True, "guard": [{"resource": "a.md"}]}, "guard"),
     ("set", {**SET, "force": True, "guard": ["SECRET"]}, "guard"),
     ("watch", {**AT, "since_version": -1}, "since_version"),
+    ("watch", {**AT, "since_version": "x"}, "since_version"),
     ("watch", {**AT, "since_version": 0, "timeout_seconds": -1}, "timeout_seconds"),
     ("wait", {"resource": "a.md", "timeout_seconds": True}, "timeout_seconds"),
     ("claim", {**CLAIM, "resource": "../../etc/passwd"}, "resource"),
@@ -325,7 +330,8 @@ def test_unusual_name_of_a_real_file_is_granted(server):
 
 
 def test_path_where_nothing_exists_is_granted_with_a_hint(server):
-    for name in ("merge", "feature/login"):
+    assert server.call("claim", resource="x.py, y.py", agent="a")["status"] == "claimed"  # a list of no real files
+    for name in ("merge", "feature/login", "lib/new.py"):
         assert f"custom://{name}" in server.call("claim", resource=name, agent="a")["hint"]
         assert "hint" not in server.call("claim", resource=f"custom://{name}", agent="a")
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 
 import nats
 import pytest
@@ -110,26 +111,27 @@ def test_each_event_is_published_once_in_order_and_read_without_gaps(publish, su
     with holdlog.StateStore(str(db)) as store:
         store.claim("custom://deploy", agent="ann")
     stream = publish()
-    write(db, 6)
+    write(db, *range(6, 26))  # more than a page of the relay
     assert publish() == stream
     published, exported = messages(nats_server.url, stream), command("export").lines
     logged = {it["position"]: it["digest"] for it in exported if "digest" in it and "position" in it}
     told = [json.loads(it.data) for it in published]
-    assert [it["position"] for it in told] == [1, 2, 3, 4, 5, 6]
-    assert {it["position"]: it["digest"] for it in told} == {number: logged[number] for number in range(1, 7)}
-    assert [it["type"].rpartition(".")[2] for it in told] == ["ValueWritten"] * 4 + ["ClaimGranted", "ValueWritten"]
-    assert [it["data"].get("value") for it in told] == [1, {"a": [None]}, "🦊", 4, None, 6]
+    assert [(it["position"], it["digest"]) for it in told] == [(number, logged[number]) for number in range(1, 26)]
+    kinds = ["ValueWritten"] * 4 + ["ClaimGranted"] + ["ValueWritten"] * 20
+    assert [it["type"].rpartition(".")[2] for it in told] == kinds
+    assert [it["data"].get("value") for it in told] == [1, {"a": [None]}, "🦊", 4, None, *range(6, 26)]
     (store_id,) = {it.headers["Nats-Msg-Id"].rpartition(":")[0] for it in published}
-    assert [it.headers["Nats-Msg-Id"] for it in published] == [f"{store_id}:{number}" for number in range(1, 7)]
+    assert [it.headers["Nats-Msg-Id"] for it in published] == [f"{store_id}:{number}" for number in range(1, 26)]
     assert store_id in told[0]["source"]
     assert published[0].subject.endswith(".record.n.k")
     assert published[3].subject.endswith(".record.name%20space.a%2Eb%20%2A%3E")
     assert published[4].subject.endswith(".claim.custom.deploy")
     lose(nats_server.url, stream, 3, 5)
-    assert positions(nats_server.url, stream) == [1, 2, 4, 6]
-    assert subscribe(6) == told  # the rest is read from the log
+    assert positions(nats_server.url, stream) == [1, 2, 4, *range(6, 26)]
+    assert subscribe(25) == told  # the rest is read from the log
 
 
+@pytest.mark.rest
 def test_message_of_a_redacted_event_is_deleted(publish, command, db, nats_server):
     secret = "sk-1234567890"
     write(db, 1, secret, 3)
@@ -305,6 +307,27 @@ def test_every_event_arrives_once_in_order_whatever_is_killed(start, db, tmp_pat
         assert relays[2].end(signal.SIGTERM)[0] == 0
     finally:
         server.stop()
+
+
+@pytest.mark.rest
+def test_killed_durable_subscriber_is_told_only_the_latest_events_again(start, db, name, nats_server):
+    words = ("subscribe", nats_server, "--after", "0", "--durable", name)
+    killed = start(*words)
+    start("relay", nats_server)
+
+    def tell(subscriber):
+        before = len(subscriber.lines)
+        write(db, 0, 0)
+        until(lambda: len(subscriber.lines) >= before + 2)
+        return time.monotonic()
+
+    second = tell(killed) + 1
+    until(lambda: tell(killed) > second)
+    tell(killed)  # by now it has saved a position
+    killed.end()
+    again = start(*words)
+    tell(again)
+    assert 1 < json.loads(again.lines[0])["position"] <= len(killed.lines) + 1
 
 
 @pytest.mark.rest

@@ -66,8 +66,9 @@ def test_claims_and_queues_are_read_as_they_were(store):
     assert [(it.resource, [waiter.agent for waiter in it.line]) for it in queued.queues] == [("src/a.py", ["bob"])]
     assert [(it.resource, it.held_by) for it in last.claims] == [("src/a.py", "bob")]
     assert last.queues == []
-    held = store.at(2, resource="src/a.py")
-    assert (held.status, held.held_by, held.queue_length) == ("claimed", "ann", 1)
+    for name, length in (("src/a.py", 1), ("src", 0)):
+        held = store.at(2, resource=name)
+        assert (held.status, held.held_by, held.queue_length) == ("claimed", "ann", length)
 
 
 def test_free_resource_shows_how_its_last_claim_had_ended(store):

@@ -1,21 +1,16 @@
-"""The promises of holdlog, each with the test that names it. Those about claims (6 to 8) are elsewhere."""
+"""Promises of holdlog, each with the test that names it. Others are elsewhere: a killed process (1) in faults_kill,
+claims (6 to 8), overload (10) in faults_processes, views (11) in past_model and audit."""
 
-import os
 import re
-import signal
-import sqlite3
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import pytest
 
 import holdlog
 from tests.doors.conftest import both_stores
 from tests.support.library import in_thread
-from tests.support.programs import environment, run
+from tests.support.programs import run
 from tests.support.tampering import ask
 from tests.support.waiting import until
 
@@ -28,29 +23,6 @@ def put(store, value=1, key="k", by="ann", **options):
 
 def length(store):
     return store.list("n").position
-
-
-KILLED = """
-import sys, holdlog
-store = holdlog.StateStore(sys.argv[1])
-while True:
-    print(store.update("n", "k", lambda value: (value or 0) + 1, updated_by="ann").version, flush=True)
-"""
-
-
-def test_promise_1_what_was_acknowledged_survives_a_killed_process(db):
-    for _ in range(2):
-        process = subprocess.Popen([sys.executable, "-c", KILLED, db], stdout=subprocess.PIPE, env=environment())
-        lines = [process.stdout.readline() for _ in range(20)]
-        os.kill(process.pid, signal.SIGKILL)
-        acknowledged = int((lines + process.stdout.readlines())[-1])
-        process.wait(60)
-        process.stdout.close()
-        with holdlog.StateStore(db) as store:
-            found = store.get("n", "k")
-            assert found.version == found.value
-            assert acknowledged <= found.version <= acknowledged + 1
-            assert [it.version for it in store.history("n", "k", limit=1000)] == list(range(found.version, 0, -1))
 
 
 @both_stores
@@ -135,18 +107,6 @@ def test_promise_4_a_refusal_changed_nothing(store):
     assert [it.key for it in store.list("n").records] == ["k"]
 
 
-@in_file
-def test_promise_4_unavailable_says_that_nothing_was_written(store, db):
-    put(store)
-    with closing(sqlite3.connect(db, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(holdlog.UnavailableError) as refused:
-            put(store, 2)
-        other.execute("ROLLBACK")
-    assert (refused.value.in_doubt, refused.value.retry_after > 0) == (False, True)
-    assert put(store, 3).version == 2
-
-
 WRITES = {
     "set": lambda store, it: store.set("n", "new", {"a": 1}, updated_by="ann", request_id=it),
     "delete": lambda store, it: store.delete("n", "k", deleted_by="ann", request_id=it),
@@ -172,21 +132,6 @@ def test_promise_5_a_repeated_request_returns_the_first_result(open_store, write
     again = open_store(session="s")
     assert WRITES[write](again, "r-1") == first
     assert length(again) == written
-
-
-def test_promise_5_repeats_at_once_are_done_once_and_an_id_serves_one_request(store):
-    with ThreadPoolExecutor(8) as pool:
-        done = list(
-            pool.map(lambda _: store.update("n", "k", increment=1, updated_by="ann", request_id="r"), range(40))
-        )
-    assert ({it.version for it in done}, store.get("n", "k").value) == ({1}, 1)
-    for other in (
-        lambda: store.update("n", "k", increment=2, updated_by="ann", request_id="r"),
-        lambda: put(store, request_id="r"),
-    ):
-        with pytest.raises(holdlog.InvalidError, match="request_id"):
-            other()
-    assert length(store) == 1
 
 
 @pytest.mark.rest
@@ -239,60 +184,6 @@ def test_promise_9_watch_is_ordered_and_resumable_and_misses_no_last_value(open_
     assert timeout.elapsed_seconds >= 0.01
 
 
-OVERLOAD = """
-import asyncio, collections, sqlite3, sys, holdlog
-
-async def main():
-    async with holdlog.AsyncStateStore(sys.argv[1]) as store:
-        await store.set("n", "k", 0, updated_by="ann")
-        other = sqlite3.connect(sys.argv[1], isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        calls = [asyncio.ensure_future(store.set("n", str(it), it, updated_by="ann")) for it in range(12_000)]
-        done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-        refused = [it.exception() for it in calls if it.done()]
-        other.execute("ROLLBACK")
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(it, holdlog.UnavailableError) and it.retry_after and not it.in_doubt for it in refused)
-        print(len(refused) > 0, sum(not isinstance(it, Exception) for it in outcomes))
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.rest
-def test_promise_10_overload_is_refused_and_not_queued_without_limit(db):
-    done = subprocess.run(
-        [sys.executable, "-c", OVERLOAD, db],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done
-    some_refused, written = done.stdout.split()
-    with holdlog.StateStore(db) as store:
-        assert (some_refused, len(store.list_keys("n"))) == ("True", int(written) + 1)
-
-
-@in_file
-def test_promise_11_views_equal_the_log(store, db):
-    for number in range(30):
-        put(store, number, str(number % 7), by=f"a{number % 3}")
-        if number % 5 == 0:
-            store.delete("n", str(number % 7), deleted_by="ann")
-        store.claim(f"r{number % 4}", agent=f"a{number % 3}")
-        store.release(f"r{number % 3}", agent=f"a{number % 2}")
-
-    def seen():
-        records = [(it.key, it.value, it.version, it.updated_by) for it in store.list("n").records]
-        return records, [(it.resource, it.held_by, it.version) for it in store.status().claims]
-
-    before = seen()
-    assert run("doctor", "--rebuild", "--db", db).code == 0
-    assert seen() == before
-
-
 @in_file
 def test_promise_12_the_log_is_never_rewritten_and_a_redacted_text_leaves_its_hash(store, db):
     select = "SELECT POSITION, STREAM, VERSION, at, digest, payload FROM EVENTS ORDER BY POSITION"
@@ -316,28 +207,31 @@ def test_promise_12_the_log_is_never_rewritten_and_a_redacted_text_leaves_its_ha
 ADVICE = re.compile(r"\b(force|clear_namespace|clear|delete|re-?create|remove)\b", re.IGNORECASE)
 
 
-def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(stdio, db):
-    ann, mark = stdio("--tools", "all"), "5tored-text"
-    bob = holdlog.StateStore(db)
-    put(bob, mark, by="bob")
-    guard = [{"resource": "custom://a", "version": bob.claim("custom://a", agent="bob", note=mark).version}]
-    ann.call("claim", resource="custom://b", agent="ann")
-    waiting = in_thread(bob.claim, "custom://b", agent="bob", wait_seconds=50)
-    until(lambda: ann.call("status").get("queues"))
-    write = {"namespace": "n", "key": "k", "updated_by": "ann"}
-    operations = [{"op": "check", "namespace": "n", "key": "k", "expected_version": 9}]
+@pytest.mark.xdist_group("stdio")
+def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(open_stdio, open_folder):
+    ann, mark = open_stdio, "5tored-text"
+    bob = holdlog.StateStore(open_folder / "state.db")
+    at = {"namespace": "promise", "key": "k"}
+    a, b = "custom://promise/a", "custom://promise/b"
+    bob.set(**at, value=mark, updated_by="bob")
+    guard = [{"resource": a, "version": bob.claim(a, agent="bob", note=mark).version}]
+    ann.call("claim", resource=b, agent="ann")
+    waiting = in_thread(bob.claim, b, agent="bob", wait_seconds=50)
+    until(lambda: ann.call("status", resource=b)["queue_length"])
+    write = {**at, "updated_by": "ann"}
+    operations = [{"op": "check", **at, "expected_version": 9}]
     refused = [
         ann.call("set", **write, value=1, expected_version=0),
         ann.call("set", **write, value=1, expected_version=1, guard=guard),
         ann.call("update", **write, append=1, expected_version=9),
         ann.call("transact", operations=operations, updated_by="ann"),
-        ann.call("delete", namespace="n", key="k", deleted_by="ann", expected_version=9),
-        ann.call("claim", resource="custom://a", agent="ann"),
-        ann.call("claim", resource="custom://a", agent="bob"),
-        ann.call("claim", resource="custom://a", agent="ann", wait_seconds=30),
-        ann.call("release", resource="custom://a", agent="ann"),
-        ann.call("wait", resource="custom://a", timeout_seconds=0),
-        ann.call("watch", namespace="n", key="k", since_version=1, timeout_seconds=0),
+        ann.call("delete", **at, deleted_by="ann", expected_version=9),
+        ann.call("claim", resource=a, agent="ann"),
+        ann.call("claim", resource=a, agent="bob"),
+        ann.call("claim", resource=a, agent="ann", wait_seconds=30),
+        ann.call("release", resource=a, agent="ann"),
+        ann.call("wait", resource=a, timeout_seconds=0),
+        ann.call("watch", **at, since_version=1, timeout_seconds=0),
     ]
     hints = [it.get("hint") for it in refused]
     assert all(hints), refused
@@ -345,7 +239,7 @@ def test_promise_13_no_hint_advises_to_force_clear_delete_or_recreate(stdio, db)
         assert ADVICE.search(hint) is None, hint
         assert mark not in hint
         assert len(hint) <= 200
-    ann.call("release", resource="custom://b", agent="ann")
+    ann.call("release", resource=b, agent="ann")
     assert waiting.result().status == "claimed"
     bob.close()
     assert {it["status"] for it in refused} >= {"conflict", "fenced", "busy", "deadlock", "not_holder", "timeout"}

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import holdlog
 from tests.support.programs import environment, python
 
 SEEDS = Path(__file__).parent / "seeds"
@@ -19,10 +20,6 @@ def test_program_of_the_library_page_prints_value_and_version(work):
     assert (work / "state.db").is_file()
 
 
-BUDGET = """
-import holdlog
-holdlog.StateStore("./state.db").set("campaign", "budget", 10_000, updated_by="person")
-"""
 AGENT = """
 def do_expensive_work():
     print("read", flush=True)
@@ -37,7 +34,8 @@ def compute_new_value(remaining):
 
 def test_retry_loop_of_the_page_never_overcommits_a_budget(work):
     """Both processes read 10,000 before either writes; the second reads again what is left."""
-    python(BUDGET, cwd=work)
+    store = holdlog.StateStore(work / "state.db")
+    store.set("campaign", "budget", 10_000, updated_by="person")
     pipe = subprocess.PIPE
     agents = []
     for wanted in (8_000, 7_000):
@@ -47,10 +45,8 @@ def test_retry_loop_of_the_page_never_overcommits_a_budget(work):
     assert [agent.stdout.readline() for agent in agents] == ["read\n"] * 2
     spent = [int(agent.communicate("go\n")[0]) for agent in agents]
     assert spent == [8_000, 2_000]
-    history = (
-        "import holdlog; print(*(it.value for it in holdlog.StateStore('./state.db').history('campaign', 'budget')))"
-    )
-    assert python(history, cwd=work) == ["0 2000 10000"]
+    assert [it.value for it in store.history("campaign", "budget")] == [0, 2_000, 10_000]
+    store.close()
 
 
 ORDER = """

@@ -1,28 +1,22 @@
 """agenthold's four and eight tools over stdio, field by field, as its README shows them."""
 
 import itertools
-import json
 import re
 
 import pytest
 
 from tests.doors.old import changes_in_02
-from tests.support.mcp import Stdio
 
 CLAIMS = {"claim", "release", "status", "wait"}
 VALUES = {"get", "set", "list", "history", "delete", "clear_namespace", "export", "watch"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 NUMBERS = itertools.count()
-pytestmark = pytest.mark.xdist_group("seed tools")  # one server, in one worker
+pytestmark = pytest.mark.xdist_group("stdio")
 
 
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory):
-    """A server with all twelve tools, which the tests of a worker share: each uses names of its own."""
-    folder = tmp_path_factory.mktemp("shared")
-    client = Stdio("--db", folder / "state.db", "--tools", "claims,state", cwd=folder)
-    yield client
-    client.kill()
+@pytest.fixture
+def agent(open_stdio):
+    return open_stdio
 
 
 @pytest.fixture
@@ -74,7 +68,9 @@ def put(agent, at, value, expected_version, updated_by="intake-agent", **more):
         ((), CLAIMS),
         pytest.param(("--tools", "standard"), CLAIMS, marks=pytest.mark.rest),
         pytest.param(
-            ("--tools", "advanced"), VALUES, marks=changes_in_02("advanced sends no instructions, as the seed")
+            ("--tools", "advanced"),
+            VALUES,
+            marks=[pytest.mark.rest, changes_in_02("advanced sends no instructions, as the seed")],
         ),
         pytest.param(("--tools", "claims,state"), CLAIMS | VALUES, marks=pytest.mark.rest),
     ],
@@ -88,19 +84,6 @@ def test_tools_option_selects_the_tools(stdio, options, tools):
 def test_descriptions_fit_the_budget(agent):
     assert all(20 < len(tool["description"].encode()) <= 1000 for tool in agent.tools().values())
     assert len(agent.opening["instructions"].encode()) <= 2000
-
-
-def size_of_list(agent):
-    return len(json.dumps(agent.ask("tools/list")["tools"], ensure_ascii=False, separators=(",", ":")).encode())
-
-
-@changes_in_02("claims and state fit in 12 kB")
-def test_list_of_claims_and_state_fits_in_12_kilobytes(agent):
-    assert size_of_list(agent) <= 12_000
-
-
-def test_list_of_claims_fits_in_6_kilobytes(stdio):
-    assert size_of_list(stdio()) <= 6_000
 
 
 @pytest.mark.rest
@@ -127,6 +110,7 @@ def test_prefix_makes_the_server_a_drop_in_replacement(stdio, prefix, at, ann, b
     assert "holdlog_" not in str((listed, refused, agent.opening["instructions"]))
 
 
+@pytest.mark.rest
 def test_store_in_memory_creates_no_file(stdio, at, tmp_path):
     (tmp_path / "empty").mkdir()
     agent = stdio("--db", ":memory:", "--tools", "advanced", cwd=tmp_path / "empty")
@@ -135,11 +119,17 @@ def test_store_in_memory_creates_no_file(stdio, at, tmp_path):
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def test_file_is_created_on_the_first_run_and_shared(stdio, at, db):
-    one, two = stdio("--tools", "advanced"), stdio("--tools", "advanced")
+def test_file_is_created_on_the_first_run_and_its_values_and_waits_are_shared(stdio, at, ann, db):
+    one, two = servers = stdio("--tools", "claims,state"), stdio("--tools", "claims,state")
     put(one, at, "received", 0)
     assert two.call("get", **at)["value"] == "received"
     assert db.is_file()
+    one.call("claim", **ann)
+    waiting = [it.start("wait", resource=ann["resource"], timeout_seconds=30) for it in servers]
+    one.call("release", **ann)
+    for server, number in zip(servers, waiting, strict=True):
+        done = server.finish(number)
+        require(done, status="available", resource=ann["resource"], elapsed_seconds=float)
 
 
 # --- claims
@@ -180,16 +170,6 @@ def test_status_shows_available_and_claimed(agent, ann):
     held = agent.call("status", resource=ann["resource"])
     require(held, status="claimed", resource=ann["resource"], held_by="writer-1", claimed_at=TIME, version=1)
     require(held, mode="exclusive", held_for_seconds=float, expires_at=TIME, expires_in_seconds=float, queue_length=0)
-
-
-def test_wait_returns_when_the_holder_releases(stdio, ann):
-    servers = stdio(), stdio()
-    servers[0].call("claim", **ann)
-    waiting = [it.start("wait", resource=ann["resource"], timeout_seconds=30) for it in servers]
-    servers[0].call("release", **ann)
-    for server, number in zip(servers, waiting, strict=True):
-        done = server.finish(number)
-        require(done, status="available", resource=ann["resource"], elapsed_seconds=float)
 
 
 def test_wait_times_out_with_the_holder(agent, ann):

@@ -7,7 +7,6 @@ import pytest
 import holdlog
 from tests.doors import old
 from tests.doors.old import changes_in_02
-from tests.support.mcp import Stdio
 from tests.support.programs import run
 
 
@@ -19,17 +18,18 @@ def result(content, at="2026-11-21T12:00:00Z"):
     return {"agent_name": "writer", "output": [text(content, "assistant")], "created_at": at}
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
+pytestmark = pytest.mark.xdist_group("stdio")
+
+
+@pytest.fixture
+def place(open_folder):
     """One store for all tests: each has a thread of its own."""
-    return tmp_path_factory.mktemp("threads") / "state.db"
+    return open_folder / "state.db"
 
 
-@pytest.fixture(scope="module")
-def agent(place):
-    client = Stdio("--db", place, "--tools", "all")
-    yield client
-    client.kill()
+@pytest.fixture
+def agent(open_stdio):
+    return open_stdio
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ def test_new_token_is_all_of_standard_output_and_stored_as_a_hash(command, creat
         assert not re.search(r"[0-9a-f]{64}", shown)
 
 
+@pytest.mark.rest
 def test_token_is_limited_by_scope_time_and_revocation(command, create, http, db):
     writer = create("writer", "write:build-*").out.strip()
     reader = create("reader", "read:build-*").out.strip()

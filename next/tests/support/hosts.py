@@ -10,7 +10,7 @@ from typing import Any
 import holdlog
 from tests.doors import old
 from tests.support.mcp import INITIALIZE
-from tests.support.programs import HOLDLOG, Done, environment, run
+from tests.support.programs import HOLDLOG, Done, environment
 from tests.support.waiting import PATIENCE
 
 Json = dict[str, Any]
@@ -57,9 +57,8 @@ def commit_policy(root: Path, text: str) -> None:
 
 def held(root: Path) -> dict[str, str]:
     """Who holds what."""
-    done = run("claims", "--json", cwd=root)
-    assert done.code == 0, done
-    return {it["resource"]: it["held_by"] for it in done.json["claims"]}
+    with holdlog.StateStore(store_of(root)) as opened:
+        return {it.resource: it.held_by for it in old.store(opened).status().claims}
 
 
 def run_hook(given: Any, *words: str, cwd: Path, env: Mapping[str, str] | None = None) -> Done:

@@ -197,20 +197,6 @@ def count(place: str, times: str, number: str) -> None:
         say(done=True)
 
 
-def race(place: str, times: str, number: str) -> None:
-    """Claim, note who holds it, release: so many times."""
-    agent = f"agent-{number}"
-    with holdlog.StateStore(place) as store:
-        wait_for_others()
-        for _ in range(int(times)):
-            claim = attempt(lambda: store.claim("a.md", agent=agent, wait_seconds=45))
-            if claim["status"] == "claimed":
-                guard = [{"resource": "a.md", "version": claim["version"]}]
-                store.set("n", "holder", agent, updated_by=agent, guard=guard)
-                claim |= {"release": attempt(lambda: store.release("a.md", agent=agent))}
-            say(**claim)
-
-
 def calls_of_one_key(place: str, times: str, seed: str) -> None:
     """Random calls of one key; of each the time before and after it, by a clock that all processes share."""
     dice, version = random.Random(), 0
