@@ -1,7 +1,6 @@
 """Opens stores: the only file that names the classes behind the ports."""
 
 import os
-from pathlib import Path
 
 from holdlog.adapters.engine.engine import MAX_VALUE_BYTES, Engine
 from holdlog.adapters.engine.port import Store
@@ -19,7 +18,7 @@ def _open_store(place: str) -> Store:
         return SqliteStore(None)
     scheme, separator, _ = place.partition("://")
     if not separator:
-        return SqliteStore(Path(place).absolute())
+        return SqliteStore(os.path.abspath(place))
     if scheme not in ("postgresql", "postgres"):
         raise StoreError("this URL is of an unknown kind; pass a path, or postgresql://user@host/database")
     from holdlog.adapters.stores.postgres.store import PostgresStore

@@ -4,12 +4,7 @@ python bench/hook_write.py STORE     write one value, as a hook would
 python bench/hook_write.py           time such processes against Python alone
 """
 
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -34,6 +29,12 @@ def write(place: str) -> None:
 
 
 def measure(rounds: int = 20) -> None:
+    import statistics
+    import subprocess
+    import tempfile
+    import time
+    from pathlib import Path
+
     with tempfile.TemporaryDirectory() as folder:
         commands = {"Python alone": ["-c", ""], "write": [__file__, str(Path(folder, "state.db"))]}
         times: dict[str, list[float]] = {name: [] for name in commands}

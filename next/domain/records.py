@@ -1,7 +1,7 @@
 """Values: versioned JSON under a namespace and a key."""
 
 import json
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple
 
 from holdlog.domain.claims.fencing import require_guard
 from holdlog.domain.names import namespace_prefix, split_stream, value_stream
@@ -57,15 +57,6 @@ ValueEvent = ValueWritten | ValueDeleted | ValueExpired
 
 
 # --- deciders
-
-
-class Change(Protocol):
-    """What the operations that change one value have in common."""
-
-    op: str
-    namespace: str
-    key: str
-    expected_version: int | None
 
 
 def read_key(command: Any) -> Reads:

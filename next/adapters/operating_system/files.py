@@ -2,13 +2,12 @@
 
 import os
 import stat
-from pathlib import Path
 from typing import Final
 
 FILE_MODE: Final = 0o600
 
 
-def open_private(path: Path, flags: int = 0) -> int:
+def open_private(path: str, flags: int = 0) -> int:
     """Open a file for reading and writing, creating it with mode 0600 whatever the umask; never follows a link, which
     somebody may have planted. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | flags, FILE_MODE)

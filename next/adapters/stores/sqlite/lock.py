@@ -6,13 +6,10 @@ kernel would make a convoy, and SQLite's own handler starves writers (docs/decis
 
 import fcntl
 import os
-import random
-import secrets
 import struct
 import time
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.operating_system.files import open_private
@@ -33,11 +30,11 @@ _BYTES: Final = _MARK.size + SLOTS * _SLOT.size
 class WriteLock:
     """The kernel releases it when its holder dies. The caller admits one thread of this process at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         """Open or create the side file. Raises OSError."""
         self._path = path
         self._descriptor = open_private(path)
-        self._mark = _MARK.pack(os.getpid(), secrets.token_bytes(12))
+        self._mark = _MARK.pack(os.getpid(), os.urandom(12))
         self._slots = b""
         self.has_waiters = False
         self._slot = -1
@@ -104,7 +101,8 @@ class WriteLock:
             elif time.monotonic() > deadline:
                 raise self._refuse(holder)
             else:
-                time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
+                nap = int.from_bytes(os.urandom(1)) / 255  # at random, so that two do not meet again and again
+                time.sleep(_SHORTEST_NAP + nap * (_LONGEST_NAP - _SHORTEST_NAP))
             with suppress(BlockingIOError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break

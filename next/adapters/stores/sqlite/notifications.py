@@ -1,23 +1,23 @@
 """Notifications between the processes of a machine that share a store file: a datagram to each process that waits, and
 a look at the file ten times a second for what was lost."""
 
-import select
-import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from holdlog.adapters.stores.sqlite.lock import WriteLock
 
 POLL_SECONDS: Final = 0.1
 _LOOPBACK: Final = "127.0.0.1"
-_sender: list[socket.socket] = []
+_sender: list[Any] = []
 
 
 def send_datagrams(ports: list[int]) -> None:
     """Wake the processes that wait at these ports. A lost datagram costs them one poll."""
+    import socket  # hooks do not load it
+
     if not _sender:
         _sender.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
     for port in ports:
@@ -38,6 +38,8 @@ class Listener:
 
     @contextmanager
     def running(self) -> Iterator[None]:
+        import socket
+
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
             receiver.bind((_LOOPBACK, 0))
             receiver.setblocking(False)
@@ -53,7 +55,9 @@ class Listener:
                 self._lock.leave()
                 self._connection.close()
 
-    def _run(self, receiver: socket.socket) -> None:
+    def _run(self, receiver: Any) -> None:
+        import select
+
         version = 0
         while not self._ended:
             if select.select([receiver], [], [], POLL_SECONDS)[0]:

@@ -3,9 +3,7 @@
 import os
 import sqlite3
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from holdlog.adapters.operating_system.files import open_private
 from holdlog.adapters.stores.sql import SCHEMA
@@ -34,7 +32,8 @@ TABLES: Final = (
 
 def connect(place: str) -> sqlite3.Connection:
     """A connection for any thread. `place`: a path or :memory:. Raises sqlite3.Error."""
-    uri = place if place == ":memory:" else f"file:{quote(place)}?mode=rw"
+    path = place.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+    uri = place if place == ":memory:" else f"file:{path}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=2.0)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
@@ -52,16 +51,16 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def prepare_file(path: Path) -> None:
+def prepare_file(path: str) -> None:
     """Create the store, or check that the file is one. The caller holds the write lock. Raises StoreError, OSError,
     sqlite3.Error."""
     with suppress(FileExistsError):
         # Open only a file that did not exist: closing any other would drop this process's locks on it.
         os.close(open_private(path, os.O_EXCL))
-    with closing(connect(str(path))) as connection:
-        if not path.stat().st_size and not _tables(connection):
+    with closing(connect(path)) as connection:
+        if not os.path.getsize(path) and not _tables(connection):
             create_tables(connection)
-        require_schema(connection, str(path))
+        require_schema(connection, path)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{path} cannot use a write-ahead log here; use a path on a local disk")
 

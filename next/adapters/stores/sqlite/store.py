@@ -9,7 +9,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.engine.port import Batch, Head, Reader, Request
@@ -48,9 +47,9 @@ class SqliteStore:
 
     is_local = True
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: str | None) -> None:
         """Open or create the file; None: memory. Raises StoreError, UnavailableError."""
-        self._path = ":memory:" if path is None else str(path)
+        self._path = path or ":memory:"
         self._lock: WriteLock | None = None
         self._head: Head | None = None
         self._idle: deque[sqlite3.Connection] = deque()
@@ -66,7 +65,7 @@ class SqliteStore:
             else:
                 if _identify(self._path) in _inherited:
                     raise StoreError(f"{path} was open when this process was forked; spawn workers, or fork first")
-                self._lock = WriteLock(path.with_name(path.name + ".lock"))
+                self._lock = WriteLock(f"{path}.lock")
                 self._lock.acquire(OPEN_TIMEOUT)
                 try:
                     prepare_file(path)
