@@ -91,7 +91,7 @@ def write_method(operation: type[base.Operation], awaits: str) -> str:
 def write_class(name: str, purpose: str, usage: str, parent: str, awaits: str) -> str:
     modules = ", ".join(it.__name__.rpartition(".")[2] for it in MODULES)
     head = HEAD.format(purpose=purpose, modules=modules, base=parent, name=name, usage=usage)
-    return head + "".join(write_method(it, awaits) for it in base.OPERATIONS.values())
+    return head + "".join(write_method(it, awaits) for _, it in sorted(base.OPERATIONS.items()))
 
 
 def write_files() -> dict[Path, str]:

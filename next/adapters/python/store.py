@@ -17,6 +17,28 @@ class StateStore(BlockingHandle):
     now.
     """
 
+    def clear_namespace(
+        self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
+    ) -> results.ClearResult:
+        """Delete all values of a namespace in one transaction, whatever their versions."""
+        result: results.ClearResult = self._run(values.ClearNamespace, locals())
+        return result
+
+    def delete(
+        self,
+        namespace: str,
+        key: str,
+        *,
+        deleted_by: str,
+        expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> results.DeleteResult:
+        """Delete a value. Its history stays, and its versions go on."""
+        result: results.DeleteResult = self._run(values.Delete, locals())
+        return result
+
     def events(
         self, after: int | str = 0, *, namespace: str | None = None, limit: int = 100, wait_seconds: float = 0
     ) -> results.EventPage:
@@ -24,9 +46,36 @@ class StateStore(BlockingHandle):
         result: results.EventPage = self._wait(log.Events, locals())
         return result
 
+    def export_namespace(
+        self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
+    ) -> results.Export:
+        """Export the values of a namespace with their histories, in pages."""
+        result: results.Export = self._ask(values.ExportNamespace, locals())
+        return result
+
     def get(self, namespace: str, key: str) -> results.StateRecord:
         """Read a value and its version, which set() takes as expected_version."""
         result: results.StateRecord = self._ask(values.Get, locals())
+        return result
+
+    def history(
+        self, namespace: str, key: str, limit: int = 100, *, before_version: int | None = None
+    ) -> builtins.list[results.HistoryEntry]:
+        """List the versions of a key, the newest first."""
+        result: builtins.list[results.HistoryEntry] = (self._ask(values.ReadHistory, locals())).history
+        return result
+
+    def list(
+        self,
+        namespace: str | None = None,
+        *,
+        prefix: str = "",
+        limit: int = 1000,
+        after_key: str | None = None,
+        deleted: bool = False,
+    ) -> results.RecordPage | results.NamespacePage:
+        """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces."""
+        result: results.RecordPage | results.NamespacePage = self._ask(values.List, locals())
         return result
 
     def set(
@@ -47,26 +96,17 @@ class StateStore(BlockingHandle):
         result: results.SetResult = self._run(values.SetValue, locals())
         return result
 
-    def delete(
+    def transact(
         self,
-        namespace: str,
-        key: str,
+        operations: Sequence[Mapping[str, Any]],
         *,
-        deleted_by: str,
-        expected_version: int | None = None,
+        updated_by: str,
         guard: Sequence[Mapping[str, Any]] | None = None,
         reason: str | None = None,
         request_id: str | None = None,
-    ) -> results.DeleteResult:
-        """Delete a value. Its history stays, and its versions go on."""
-        result: results.DeleteResult = self._run(values.Delete, locals())
-        return result
-
-    def clear_namespace(
-        self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
-    ) -> results.ClearResult:
-        """Delete all values of a namespace in one transaction, whatever their versions."""
-        result: results.ClearResult = self._run(values.ClearNamespace, locals())
+    ) -> results.TransactionResult:
+        """Run several operations on values in one transaction: all of them or none."""
+        result: results.TransactionResult = self._run(values.Transact, locals())
         return result
 
     def update(
@@ -88,46 +128,6 @@ class StateStore(BlockingHandle):
         """Let the store compute the new value, so that no change of others is lost: merge (RFC 7396), increment or
         append."""
         result: results.UpdateResult = self._update(values.Update, locals())
-        return result
-
-    def transact(
-        self,
-        operations: Sequence[Mapping[str, Any]],
-        *,
-        updated_by: str,
-        guard: Sequence[Mapping[str, Any]] | None = None,
-        reason: str | None = None,
-        request_id: str | None = None,
-    ) -> results.TransactionResult:
-        """Run several operations on values in one transaction: all of them or none."""
-        result: results.TransactionResult = self._run(values.Transact, locals())
-        return result
-
-    def list(
-        self,
-        namespace: str | None = None,
-        *,
-        prefix: str = "",
-        limit: int = 1000,
-        after_key: str | None = None,
-        deleted: bool = False,
-    ) -> results.RecordPage | results.NamespacePage:
-        """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces."""
-        result: results.RecordPage | results.NamespacePage = self._ask(values.List, locals())
-        return result
-
-    def history(
-        self, namespace: str, key: str, limit: int = 100, *, before_version: int | None = None
-    ) -> builtins.list[results.HistoryEntry]:
-        """List the versions of a key, the newest first."""
-        result: builtins.list[results.HistoryEntry] = (self._ask(values.ReadHistory, locals())).history
-        return result
-
-    def export_namespace(
-        self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
-    ) -> results.Export:
-        """Export the values of a namespace with their histories, in pages."""
-        result: results.Export = self._ask(values.ExportNamespace, locals())
         return result
 
     def watch(
