@@ -32,9 +32,12 @@ def measure_values() -> Iterator[Row]:
                 )
                 p50 = {f"{kind} µs": samples.median(kind) for kind in KINDS}
                 p99 = {f"{kind} p99": samples.worst(kind) for kind in KINDS}
-                yield {"what": f"{name}, {place}"} | p50 | p99 | {
-                    f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in KINDS[:-1]
-                }
+                yield (
+                    {"what": f"{name}, {place}"}
+                    | p50
+                    | p99
+                    | {f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in KINDS[:-1]}
+                )
 
 
 def measure_coroutines() -> Iterator[Row]:

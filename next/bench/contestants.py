@@ -65,7 +65,7 @@ def _find_python(kind: str) -> str:
 def contestants(kinds: Sequence[str], place: str, processes: int = 1) -> Iterator[dict[str, list[Process]]]:
     """So many processes of each kind, which share a file; `place`: one of PLACES, or a URL for all kinds."""
     with ExitStack() as stack:
-        stores = {kind: place for kind in kinds}
+        stores = dict.fromkeys(kinds, place)
         if place in PLACES:
             folder = stack.enter_context(TemporaryDirectory(prefix="holdlog-bench-", dir=PLACES[place]))
             stores = {kind: f"{folder}/{kind}.db" for kind in kinds}

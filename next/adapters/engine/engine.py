@@ -204,9 +204,9 @@ class Engine:
         """Commit what waits, in one transaction; the caller has `_busy`. Returns the number of commands."""
         jobs: list[Job] = []
         try:
-            while len(jobs) < MAX_BATCH:
+            while self._queue and len(jobs) < MAX_BATCH:
                 jobs.append(self._queue.popleft())
-        except IndexError:
+        except IndexError:  # a caller has just withdrawn the last one
             pass
         try:
             for attempt in range(1, ATTEMPTS + 1):

@@ -49,7 +49,7 @@ class WriteLock:
             self._wait(timeout)
         content = os.pread(self._descriptor, _BYTES, 0)
         self._slots = content[_MARK.size :]
-        self.has_waiters = any(self._slots)
+        self.has_waiters = bool(self._slots.strip(b"\0"))
         if content.startswith(self._mark):
             return True
         os.pwrite(self._descriptor, self._mark, 0)
