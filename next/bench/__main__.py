@@ -7,16 +7,17 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.contestants import alternate, contestants
+from bench.contestants import Process, Samples, alternate, contestants
 from tests.support.proxy import Proxy
 from tests.support.servers import Postgres, create_user
 
 Row = dict[str, Any]
+Running = dict[str, list[Process]]
 KINDS = ("raw", "peer", "0.1", "0.2")
 BLOCK = 20
 """Calls of one contestant in a row."""
@@ -26,18 +27,20 @@ def measure_values() -> Iterator[Row]:
     """One caller."""
     for place, rounds in (("tmpfs", 200), ("disk", 60)):
         with contestants(KINDS, place) as running:
-            for name in ("set", "set_new", "get", "history"):
-                samples = alternate(
-                    f"{name}, {place}", KINDS, rounds, 12, lambda kind: running[kind][0].ask(name, calls=BLOCK)
-                )
+            for do in ("set", "set_new", "get", "history"):
+
+                def measure(kind: str, do: str = do, running: Running = running) -> list[float]:
+                    result: list[float] = running[kind][0].ask(do, calls=BLOCK)
+                    return result
+
+                samples = alternate(f"{do}, {place}", KINDS, rounds, 12, measure)
                 p50 = {f"{kind} µs": samples.median(kind) for kind in KINDS}
                 p99 = {f"{kind} p99": samples.worst(kind) for kind in KINDS}
-                yield (
-                    {"what": f"{name}, {place}"}
-                    | p50
-                    | p99
-                    | {f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in KINDS[:-1]}
-                )
+                yield {"what": f"{do}, {place}"} | p50 | p99 | compare(samples, KINDS)
+
+
+def compare(samples: Samples, kinds: Sequence[str]) -> Row:
+    return {f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in kinds if kind != "0.2"}
 
 
 def measure_coroutines() -> Iterator[Row]:
@@ -49,7 +52,7 @@ def measure_coroutines() -> Iterator[Row]:
                 place, kinds, 15, 40, lambda kind: [running[kind][0].ask("coroutines", callers=64, seconds=0.5)]
             )
             rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
-            yield {"what": f"64 coroutines, {place}"} | rates | {"0.2 / 0.1": samples.ratio("0.2", "0.1")}
+            yield {"what": f"64 coroutines, {place}"} | rates | compare(samples, kinds)
 
 
 def measure_processes() -> Iterator[Row]:
@@ -60,7 +63,7 @@ def measure_processes() -> Iterator[Row]:
             for do in ("own_keys", "one_key"):
                 slowest = dict.fromkeys(kinds, 0.0)
 
-                def measure(kind: str, do: str = do, slowest: dict[str, float] = slowest) -> list[float]:
+                def measure(kind: str, do: str = do, slowest: Row = slowest, running: Running = running) -> list[float]:
                     start = time.monotonic() + 0.02
                     for number, process in enumerate(running[kind]):
                         process.send(do, start=start, seconds=0.6, name=f"process-{number}")
@@ -70,9 +73,8 @@ def measure_processes() -> Iterator[Row]:
 
                 samples = alternate(f"{do}, {place}", kinds, 12, 25, measure)
                 rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
-                ratios = {f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in kinds[:-1]}
                 worst = {f"{kind} slowest ms": slowest[kind] for kind in kinds}
-                yield {"what": f"4 processes, {do}, {place}"} | rates | ratios | worst
+                yield {"what": f"4 processes, {do}, {place}"} | rates | compare(samples, kinds) | worst
 
 
 def measure_postgres() -> Iterator[Row]:
@@ -89,12 +91,12 @@ def measure_postgres() -> Iterator[Row]:
                 samples = alternate("set", kinds, 40, 30, lambda kind: running[kind][0].ask("set", calls=BLOCK))
                 p50 = {f"{kind} ms": samples.median(kind) / 1000 for kind in kinds}
                 messages = {f"{kind} messages": _count_messages(running[kind][0], proxies[kind]) for kind in kinds}
-                yield {"what": "set, 1 ms"} | p50 | {"0.2 / 0.1": samples.ratio("0.2", "0.1")} | messages
+                yield {"what": "set, 1 ms"} | p50 | compare(samples, kinds) | messages
                 samples = alternate(
                     "16 threads", kinds, 15, 40, lambda kind: [running[kind][0].ask("threads", callers=16, seconds=0.5)]
                 )
                 rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
-                yield {"what": "16 threads, 1 ms"} | rates | {"0.2 / 0.1": samples.ratio("0.2", "0.1")}
+                yield {"what": "16 threads, 1 ms"} | rates | compare(samples, kinds)
         finally:
             for proxy in proxies.values():
                 proxy.close()
@@ -113,16 +115,7 @@ def _count_messages(process: Any, proxy: Proxy) -> float:
     """Messages from the one with the lock to the one with COMMIT, both included, per call."""
     proxy.messages.clear()
     process.ask("set", calls=BLOCK)
-    return count_locked(proxy.messages) / (BLOCK + 1)
-
-
-def count_locked(messages: list[bytes]) -> int:
-    count, is_locked = 0, False
-    for message in messages:
-        is_locked = is_locked or b"LOCK TABLE" in message
-        count += is_locked
-        is_locked = is_locked and b"COMMIT" not in message
-    return count
+    return proxy.count_locked() / (BLOCK + 1)
 
 
 MEASURES = {

@@ -36,6 +36,15 @@ class Proxy:
         self.url = server._replace(netloc=f"postgres@127.0.0.1:{port}").geturl()
         threading.Thread(target=self._accept, daemon=True).start()
 
+    def count_locked(self) -> int:
+        """Messages of writes, from the one that takes the write lock to the one with COMMIT."""
+        count, is_locked = 0, False
+        for message in self.messages:
+            is_locked = is_locked or b"LOCK TABLE" in message
+            count += is_locked
+            is_locked = is_locked and b"COMMIT" not in message
+        return count
+
     def close(self) -> None:
         for each in (self._listening, *self._open):
             _close(each)
