@@ -4,6 +4,7 @@ import os
 
 from holdlog.adapters.engine.engine import MAX_VALUE_BYTES, Engine
 from holdlog.adapters.engine.port import Store
+from holdlog.adapters.operating_system.files import explain_read_only, require_usable
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError
 
@@ -18,9 +19,19 @@ def _open_store(place: str) -> Store:
         return SqliteStore(None)
     scheme, separator, _ = place.partition("://")
     if not separator:
-        return SqliteStore(os.path.abspath(place))
+        return _open_file(os.path.realpath(place))
     if scheme not in ("postgresql", "postgres"):
         raise StoreError("this URL is of an unknown kind; pass a path, or postgresql://user@host/database")
     from holdlog.adapters.stores.postgres.store import PostgresStore
 
     return PostgresStore(place)
+
+
+def _open_file(path: str) -> Store:
+    require_usable(path)
+    why = explain_read_only(path)
+    if why is None:
+        return SqliteStore(path)
+    from holdlog.adapters.stores.sqlite.read_only import ReadOnlyStore
+
+    return ReadOnlyStore(path, why)

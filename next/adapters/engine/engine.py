@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
+from itertools import repeat, starmap
 from typing import Any, Final, Protocol
 
 from holdlog.adapters.engine.port import Batch, Request, Store
@@ -82,17 +83,11 @@ class Engine:
         job = Job(command, caller)
         if self._closed is not None or self._process != os.getpid():
             raise self._refuse()
-        if self._busy.acquire(blocking=False):
-            self._queue.append(job)
-            try:
-                while not job.done:
-                    self._commit_queued()
-            finally:
-                self._busy.release()
-            if self._queue:
-                self._wake_writer()
-        else:
+        if self._busy.locked():
             self._wait(job)
+        else:
+            with self._busy:  # `with` alone releases a lock whatever comes between; another thread may be faster
+                self._commit_own(job)
         if job.error is not None:
             raise self.explain(job.error)
         return job.result
@@ -165,14 +160,23 @@ class Engine:
             raise self._closed
         self._wake_writer()
 
+    def _commit_own(self, job: Job) -> None:
+        try:
+            self._queue.append(job)
+            while not job.done:
+                self._commit_queued()
+        except BaseException:
+            self.withdraw(job)
+            raise
+
     def _wait(self, job: Job) -> None:
         job.baton = threading.Lock()
         job.baton.acquire()
-        self._enqueue(job)
         try:
-            if not job.baton.acquire(timeout=COMMIT_SECONDS) and self.withdraw(job):
-                raise UnavailableError("this process is busy writing; try again")
-            if not job.done:
+            self._enqueue(job)
+            if not job.baton.acquire(timeout=COMMIT_SECONDS):
+                if self.withdraw(job):
+                    raise UnavailableError("this process is busy writing; try again")
                 job.baton.acquire()
         except BaseException:
             self.withdraw(job)
@@ -182,8 +186,9 @@ class Engine:
         if self._writer is None:
             with self._starting:
                 if self._writer is None:
-                    self._writer = threading.Thread(target=self._write, name="holdlog-writer", daemon=True)
-                    self._writer.start()
+                    writer = threading.Thread(target=self._write, name="holdlog-writer", daemon=True)
+                    writer.start()
+                    self._writer = writer
         self._wake.set()
 
     def _write(self) -> None:
@@ -204,30 +209,31 @@ class Engine:
         """Commit what waits, in one transaction; the caller has `_busy`. Returns the number of commands."""
         jobs: list[Job] = []
         try:
-            while self._queue and len(jobs) < MAX_BATCH:
-                jobs.append(self._queue.popleft())
-        except IndexError:  # a caller has just withdrawn the last one
-            pass
+            with suppress(IndexError):  # in one call, so that an interrupt loses none
+                jobs.extend(starmap(self._queue.popleft, repeat((), min(MAX_BATCH, len(self._queue)))))
+            if jobs:
+                self._commit_or_fail(jobs)
+        except BaseException:  # an interrupt of this thread must not leave the callers of other threads waiting
+            try:
+                self.store.abort()
+            finally:
+                self._fail(jobs, UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True))
+            raise
+        return len(jobs)
+
+    def _commit_or_fail(self, jobs: Sequence[Job]) -> None:
         try:
             for attempt in range(1, ATTEMPTS + 1):
                 try:
-                    self._commit(jobs)
-                    break
+                    return self._commit(jobs)
                 except LostError:
                     if attempt == ATTEMPTS:
                         raise
                     time.sleep(0.02 * attempt)
         except HoldlogError as error:
             self._fail(jobs, error)
-            if isinstance(error, UnavailableError) and not error.in_doubt:  # what waits would fail as late, one by one
-                self._fail([self._queue.popleft() for _ in range(len(self._queue))], error)
         except Exception as error:
             self._commit_each(jobs, error)
-        except BaseException:  # an interrupt of this thread must not fail the commands of others without an error
-            self.store.abort()
-            self._fail(jobs, UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True))
-            raise
-        return len(jobs)
 
     def _commit(self, jobs: Sequence[Job]) -> None:
         reads, requests = [], []
@@ -326,14 +332,18 @@ def _resolve(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.done:
             continue
-        job.done = True
-        if job.baton is not None:
-            job.baton.release()
-        elif job.loop is not None:
+        if job.loop is not None:
             loops.setdefault(job.loop, []).append(job)
+            continue
+        with suppress(RuntimeError):  # an interrupt came between this call and the next
+            if job.baton is not None:
+                job.baton.release()
+        job.done = True
     for loop, done in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits for the result
             loop.call_soon_threadsafe(_set_futures, done)
+        for job in done:
+            job.done = True
 
 
 def _set_futures(jobs: Sequence[Job]) -> None:

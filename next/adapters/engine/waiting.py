@@ -37,11 +37,12 @@ class Waiters:
     def subscribed(self, topic: str, wake: Callable[[], None]) -> Iterator[None]:
         """Call `wake`, in any thread, after each event of the topic."""
         with self._lock:
-            self.by_topic.setdefault(topic, []).append(wake)
             if self._listening is None and not self._closed:
                 self._position = self._read_position()
-                self._listening = self._store.listen(self._follow)
-                self._listening.__enter__()
+                listening = self._store.listen(self._follow)
+                listening.__enter__()
+                self._listening = listening
+            self.by_topic.setdefault(topic, []).append(wake)
         try:
             yield
         finally:

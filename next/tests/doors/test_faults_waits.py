@@ -34,13 +34,13 @@ def test_no_wake_up_of_another_process_is_lost_in_any_order(open_store, worker, 
         early = dice.randrange(writes + 1)
         for number in range(writes):
             if number == early:
-                process.begin("watch", "n", "k", since, LONG)
+                process.begin("watch", "n", "k", since, timeout_seconds=LONG)
             if version > since and dice.random() < 0.3:
                 version = store.delete("n", "k", deleted_by="ann").version
             else:
                 version = store.set("n", "k", version, updated_by="ann").version
         if early == writes:
-            process.begin("watch", "n", "k", since, LONG)
+            process.begin("watch", "n", "k", since, timeout_seconds=LONG)
         assert since < process.hear()["version"] <= version
 
 
@@ -54,7 +54,7 @@ def test_process_that_no_notification_reaches_is_woken(db, worker):
         process = worker("serve", db, before=NO_LOOPBACK)
         process.hear()
         for version in range(1, 6):
-            process.begin("watch", "n", "k", version - 1, LONG)
+            process.begin("watch", "n", "k", version - 1, timeout_seconds=LONG)
             store.set("n", "k", version, updated_by="ann")
             assert process.hear()["version"] == version
         assert process.call("set", "n", "l", 1, updated_by="ben")["version"] == 1

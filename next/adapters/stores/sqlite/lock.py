@@ -42,31 +42,32 @@ class WriteLock:
 
     def acquire(self, timeout: float) -> bool:
         """Take the lock. Returns True if nobody else took it since this process had it. Raises UnavailableError that
-        names the holder, OSError."""
+        names the holder or the fault of the system."""
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._wait(timeout)
-        content = os.pread(self._descriptor, _BYTES, 0)
-        self._slots = content[_MARK.size :]
-        self.has_waiters = bool(self._slots.strip(b"\0"))
-        if content.startswith(self._mark):
-            return True
-        os.pwrite(self._descriptor, self._mark, 0)
+            self._lock(timeout)
+            content = os.pread(self._descriptor, _BYTES, 0)
+            self._slots = content[_MARK.size :]
+            self.has_waiters = bool(self._slots.strip(b"\0"))
+            if content.startswith(self._mark):
+                return True
+            os.pwrite(self._descriptor, self._mark, 0)
+        except OSError as error:
+            raise UnavailableError(f"{self._path} cannot be locked ({error.strerror}); try again") from error
         return False
 
     def release(self) -> None:
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        """Release the lock, if this process has it."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        except OSError:
+            with suppress(OSError):
+                self._reopen()  # closing it releases it
 
     def close(self) -> None:
         """Close the side file; in a forked child this leaves the lock of its parent alone."""
-        self.leave()
+        with suppress(OSError):
+            self.leave()
         os.close(self._descriptor)
-
-    def require_same_file(self) -> None:
-        """Raise UnavailableError if the side file was removed: later processes lock another one."""
-        if not os.fstat(self._descriptor).st_nlink:
-            raise UnavailableError(f"{self._path} was removed; restart this process")
 
     def ports(self) -> list[int]:
         """The ports at which others waited when the lock was last taken."""
@@ -92,20 +93,36 @@ class WriteLock:
     def _write_slot(self, content: bytes) -> None:
         os.pwrite(self._descriptor, content, _MARK.size + self._slot * _SLOT.size)
 
+    def _lock(self, timeout: float) -> None:
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._wait(timeout)
+            if os.fstat(self._descriptor).st_nlink:
+                return
+            self._reopen()  # the file was removed: later processes lock a new one, and so must this one
+
+    def _reopen(self) -> None:
+        descriptor = open_private(self._path)
+        os.dup2(descriptor, self._descriptor, inheritable=False)
+        os.close(descriptor)
+
     def _wait(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         holder = os.pread(self._descriptor, _MARK.size, 0)
         for attempt in count():
+            is_late = time.monotonic() > deadline
+            with suppress(BlockingIOError):  # once more, as this process may have been stopped
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if is_late:
+                raise self._refuse(holder)
             if attempt < _YIELDS:
                 os.sched_yield()
-            elif time.monotonic() > deadline:
-                raise self._refuse(holder)
             else:
                 nap = int.from_bytes(os.urandom(1)) / 255  # at random, so that two do not meet again and again
                 time.sleep(_SHORTEST_NAP + nap * (_LONGEST_NAP - _SHORTEST_NAP))
-            with suppress(BlockingIOError):
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
 
     def _refuse(self, before: bytes) -> UnavailableError:
         """Explain the timeout. Names no holder if the lock changed hands meanwhile."""

@@ -18,10 +18,10 @@ def send_datagrams(ports: list[int]) -> None:
     """Wake the processes that wait at these ports. A lost datagram costs them one poll."""
     import socket  # hooks do not load it
 
-    if not _sender:
-        _sender.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
     for port in ports:
         try:
+            if not _sender:
+                _sender.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
             _sender[0].sendto(b"", (_LOOPBACK, port))
         except OSError:
             continue

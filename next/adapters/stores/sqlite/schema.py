@@ -5,12 +5,14 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import Final
 
-from holdlog.adapters.operating_system.files import open_private
+from holdlog.adapters.operating_system.files import open_private, require_closed, show
 from holdlog.adapters.stores.sql import SCHEMA
 from holdlog.domain.refusals import StoreError
 
 APPLICATION_ID: Final = 0x686C6F67
 """In the file's header: https://www.sqlite.org/pragma.html#pragma_application_id"""
+LARGEST_TO_CHECK: Final = 256 * 1024 * 1024
+"""Bytes that are read in about a second."""
 
 # Tables with texts that may be redacted have rowids: SQLite leaves parts of them between the rows of others.
 TABLES: Final = (
@@ -30,10 +32,10 @@ TABLES: Final = (
 )
 
 
-def connect(place: str) -> sqlite3.Connection:
+def connect(place: str, mode: str = "rw") -> sqlite3.Connection:
     """A connection for any thread. `place`: a path or :memory:. Raises sqlite3.Error."""
     path = place.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
-    uri = place if place == ":memory:" else f"file:{path}?mode=rw"
+    uri = place if place == ":memory:" else f"file:{path}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=2.0)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
@@ -51,30 +53,61 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def prepare_file(path: str) -> None:
-    """Create the store, or check that the file is one. The caller holds the write lock. Raises StoreError, OSError,
-    sqlite3.Error."""
+def open_file(path: str) -> sqlite3.Connection:
+    """Create the store, or check that the file is one; a connection to it. The caller holds the write lock. Raises
+    StoreError, OSError, sqlite3.Error."""
     with suppress(FileExistsError):
         # Open only a file that did not exist: closing any other would drop this process's locks on it.
         os.close(open_private(path, os.O_EXCL))
-    with closing(connect(path)) as connection:
-        if not os.path.getsize(path) and not _tables(connection):
+    if os.path.exists(f"{path}-wal"):  # closing a connection that may write would move the log of another program
+        with closing(connect(path, "ro")) as connection:
+            require_store(connection, path)
+    connection = connect(path)
+    try:
+        is_empty = not os.path.getsize(path) and not list_tables(connection)
+        if not is_empty:
+            require_store(connection, path)
+        require_closed(path)  # before SQLite creates side files with its mode
+        if is_empty:
             create_tables(connection)
-        require_schema(connection, path)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-            raise StoreError(f"{path} cannot use a write-ahead log here; use a path on a local disk")
+            raise StoreError(f"{show(path)} cannot use a write-ahead log here; use a path on a local disk")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
-def require_schema(connection: sqlite3.Connection, path: str) -> None:
-    """Raises StoreError for a file that is no store of this release."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+def require_store(connection: sqlite3.Connection, path: str) -> None:
+    """Raise StoreError for a file that is no store of this release."""
+    version, name = connection.execute("PRAGMA user_version").fetchone()[0], show(path)
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StoreError(f"{path} is not a holdlog store; use another path")
+        if {"state_records", "state_history"} & list_tables(connection):
+            raise StoreError(f"{name} is a file of agenthold; use another path, and examples/import_agenthold.py")
+        raise StoreError(f"{name} is not a holdlog store; use another path")
     if version > SCHEMA * 1000 or SCHEMA < version < 1000:
-        raise StoreError(f"{path} belongs to a newer holdlog; update holdlog")
+        raise StoreError(f"{name} belongs to a newer holdlog; update holdlog")
     if version != SCHEMA:
-        raise StoreError(f"{path} is a store of holdlog 0.1, which 0.2 cannot read; move it away: mv {path} {path}.old")
+        raise StoreError(f"{name} is a store of holdlog 0.1, which 0.2 cannot read; move it away: mv {name} {name}.old")
 
 
-def _tables(connection: sqlite3.Connection) -> list[tuple[str]]:
-    return connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
+def is_damaged(path: str) -> bool | None:
+    """Look at the whole file again, as SQLite also reports damage when a disk fails a single read. None: it cannot be
+    read now, or is too large to read while a caller waits."""
+    try:
+        if os.path.getsize(path) > LARGEST_TO_CHECK:
+            return None
+        with closing(connect(path, "ro")) as connection:  # closing it writes nothing, so it needs no write lock
+            return connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]
+    except sqlite3.Error as error:
+        return True if is_damage(error) else None
+    except OSError:
+        return None
+
+
+def is_damage(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def list_tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}

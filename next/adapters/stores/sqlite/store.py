@@ -12,20 +12,30 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from holdlog.adapters.engine.port import Batch, Head, Reader, Request
+from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
 from holdlog.adapters.stores.sqlite.lock import WriteLock
 from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
-from holdlog.adapters.stores.sqlite.schema import connect, create_tables, prepare_file, require_schema
+from holdlog.adapters.stores.sqlite.schema import (
+    connect,
+    create_tables,
+    is_damage,
+    is_damaged,
+    open_file,
+    require_store,
+)
 from holdlog.domain.names import end_of_range
-from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, LostError, StoreError, UnavailableError
 from holdlog.domain.state import Reads, Record, State
 from holdlog.domain.values import Json, encode
 
 OPEN_TIMEOUT: Final = 10.0
 """Seconds that many processes may need to open a new file at once."""
 CHECK_FILE_EVERY: Final = 0.1
-"""Seconds after which a read or write notices that the file was replaced."""
+"""Seconds after which a read notices that the file was replaced. A write notices at once."""
+DAMAGE_REMEMBERED: Final = 5.0
+"""Seconds for which damage is reported without another look at the whole file."""
 
 _RECORD: Final = "SELECT version, position, exists_now, expires_at FROM current WHERE stream = ?"
 _VALUE: Final = (
@@ -48,7 +58,8 @@ class SqliteStore:
     is_local = True
 
     def __init__(self, path: str | None) -> None:
-        """Open or create the file; None: memory. Raises StoreError, UnavailableError."""
+        """Open or create the file; None: memory. `path`: one without links that `require_usable` accepts. Raises
+        StoreError, UnavailableError."""
         self._path = path or ":memory:"
         self._lock: WriteLock | None = None
         self._head: Head | None = None
@@ -56,41 +67,61 @@ class SqliteStore:
         self._memory = threading.RLock()
         """Memory has one connection, which readers must not use within a transaction of the writer."""
         self._locked = False
-        self.identity: tuple[int, int] | None = None
+        self._is_suspect = False
+        """Whether the writing connection failed: it may have cached a wrong read."""
+        self._damaged_until = 0.0
         self._next_check = 0.0
+        self.identity: tuple[int, int] | None = None
         try:
             if path is None:
                 self._writer = connect(":memory:")
                 create_tables(self._writer)
             else:
-                if _identify(self._path) in _inherited:
-                    raise StoreError(f"{path} was open when this process was forked; spawn workers, or fork first")
-                self._lock = WriteLock(f"{path}.lock")
-                self._lock.acquire(OPEN_TIMEOUT)
-                try:
-                    prepare_file(path)
-                    self._writer = connect(self._path)
-                finally:
-                    self._lock.release()
-                self.identity = _identify(self._path)
+                self._lock, self._writer = self._open(path)
+                self.identity = _identify(path)
         except sqlite3.Error as error:
-            raise _refuse(error) from error
+            raise self._refuse(error) from error
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be opened: {error.strerror}; use another path") from error
+            refusal = StoreError if error.errno in CANNOT_WRITE else UnavailableError
+            raise refusal(explain(self._path, error.errno)) from error
         self._cursor = self._writer.cursor()
         _open_stores.add(self)
+
+    @staticmethod
+    def _open(path: str) -> tuple[WriteLock, sqlite3.Connection]:
+        if _identify(path) in _inherited:
+            raise StoreError(f"{path} was open when this process was forked; spawn workers, or fork first")
+        is_first = not os.path.lexists(f"{path}.lock")
+        lock = WriteLock(f"{path}.lock")
+        try:
+            lock.acquire(OPEN_TIMEOUT)
+            try:
+                return lock, open_file(path)
+            except sqlite3.Error as error:  # or one read failed
+                if not is_damage(error):
+                    raise
+                return lock, open_file(path)
+            finally:
+                lock.release()
+        except BaseException as error:
+            lock.close()
+            if is_first and (isinstance(error, StoreError) or is_damage(error)):
+                os.unlink(f"{path}.lock")  # leave nothing next to a file that is no store
+            raise
 
     # --- writes
 
     def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
-        if self._lock is None:
-            self._memory.acquire()
-        elif not self._lock.acquire(timeout):
-            self._head = None
-        self._locked = True
+        self._locked = True  # an interrupt may come at any point: abort() releases what is not held, too
         try:
-            if time.monotonic() > self._next_check:
+            if self._lock is None:
+                self._memory.acquire()
+            else:
+                if not self._lock.acquire(timeout):
+                    self._head = None
                 self._require_same_file()
+                if self._is_suspect:
+                    self._replace_writer()
             self._cursor.execute("BEGIN IMMEDIATE")
             if self._head is None:
                 self._head = self._read_head()
@@ -104,7 +135,7 @@ class SqliteStore:
             return batch
         except sqlite3.Error as error:
             self.abort()
-            raise _refuse(error) from error
+            raise self._refuse(error, is_writer=True) from error
         except BaseException:
             self.abort()
             raise
@@ -126,29 +157,40 @@ class SqliteStore:
                     execute(FORGET_REQUESTS, {"oldest": batch.at - REMEMBER_FOR})
             sure = False
             execute("COMMIT")
+        except sqlite3.IntegrityError as error:  # somebody wrote without the write lock: an old head
+            self.abort()
+            raise LostError("others write without the lock; try again") from error
         except sqlite3.Error as error:
             self.abort()
-            raise _refuse(error, in_doubt=not (sure or _failed_before_sync(error))) from error
+            in_doubt = not (sure or _failed_before_sync(error))
+            raise self._refuse(error, in_doubt, is_writer=True) from error
         if batch.rows:
             last = batch.rows[-1]
             self._head = Head(last[0], last[-1], last[4])
+        (self._memory if self._lock is None else self._lock).release()
         self._locked = False
-        if self._lock is None:
-            self._memory.release()
-        else:
-            self._lock.release()
-            if self._lock.has_waiters:
-                send_datagrams(self._lock.ports())
+        if self._lock is not None and self._lock.has_waiters:
+            send_datagrams(self._lock.ports())
 
     def abort(self) -> None:
         """Undo and release whatever this thread has begun, after an error or an interrupt."""
         self._head = None  # it may have committed
         if self._locked:
-            with suppress(sqlite3.Error):
+            try:
                 if self._writer.in_transaction:
                     self._cursor.execute("ROLLBACK")
-            self._locked = False
-            (self._memory if self._lock is None else self._lock).release()
+            except sqlite3.Error:
+                self._is_suspect = True
+            finally:
+                with suppress(RuntimeError):  # this thread does not have it
+                    (self._memory if self._lock is None else self._lock).release()
+                self._locked = False
+
+    def _replace_writer(self) -> None:
+        self._writer.close()
+        self._writer = connect(self._path)
+        self._cursor = self._writer.cursor()
+        self._is_suspect = False
 
     def _load(self, read: Reads, records: dict[str, Record]) -> None:
         execute = self._cursor.execute
@@ -170,7 +212,7 @@ class SqliteStore:
 
     def _read_head(self) -> Head:
         if self._lock is not None:
-            require_schema(self._writer, self._path)
+            require_store(self._writer, self._path)
         row = self._cursor.execute(HEAD).fetchone()
         return Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
 
@@ -185,7 +227,7 @@ class SqliteStore:
             rows = connection.execute(query, parameters).fetchall()
         except sqlite3.Error as error:  # the connection may have cached a wrong read
             connection.close()
-            raise _refuse(error) from error
+            raise self._refuse(error) from error
         self._idle.append(connection)
         return rows
 
@@ -202,7 +244,7 @@ class SqliteStore:
             connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             connection.close()
-            raise _refuse(error) from error
+            raise self._refuse(error) from error
         except BaseException:
             connection.execute("ROLLBACK")
             self._idle.append(connection)
@@ -213,21 +255,39 @@ class SqliteStore:
         return time.time_ns() // 1000
 
     def _take_reader(self) -> sqlite3.Connection:
-        if time.monotonic() > self._next_check:
+        if time.monotonic() > self._next_check or not self._idle:
             self._require_same_file()
+            self._next_check = time.monotonic() + CHECK_FILE_EVERY
         try:
             return self._idle.pop()
         except IndexError:
+            return self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
             return connect(self._path)
+        except sqlite3.Error as error:
+            raise self._refuse(error) from error
 
     def _require_same_file(self) -> None:
         """Raise UnavailableError if the file was replaced, for example by a backup copied back."""
-        if self._lock is None:
-            return
-        self._next_check = time.monotonic() + CHECK_FILE_EVERY
-        self._lock.require_same_file()
         if _identify(self._path) != self.identity:
-            raise UnavailableError(f"{self._path} was removed or replaced; restart this process to open the new file")
+            raise UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
+
+    def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
+        name = getattr(error, "sqlite_errorname", "")
+        if not is_damage(error):
+            self._is_suspect |= is_writer and name.startswith("SQLITE_IOERR")
+            text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
+            return UnavailableError(text, in_doubt=in_doubt)
+        self._is_suspect |= is_writer
+        if time.monotonic() > self._damaged_until and not is_damaged(self._path):
+            return UnavailableError(f"the store could not be read ({error}); try again", in_doubt=in_doubt)
+        self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
+        return StoreError(
+            f"{self._path} is damaged or not a SQLite file ({error}); run `holdlog doctor`, and keep the file and its"
+            " -wal before you restore a backup, which lacks all newer events"
+        )
 
     # --- notifications
 
@@ -236,19 +296,23 @@ class SqliteStore:
         if self._lock is None:
             yield
             return
-        with Listener(self._lock, connect(self._path), wake).running():
+        with Listener(self._lock, self._connect(), wake).running():
             yield
 
     def close(self) -> None:
         """Close all connections under the write lock: closing the last one moves the write-ahead log into the file."""
+        _open_stores.discard(self)
         if self._lock is None:
             self._writer.close()
             return
-        self._lock.acquire(1.0)
+        with suppress(UnavailableError):  # whoever has it has the file open, so that closing ours moves nothing
+            self._lock.acquire(1.0)
         try:
             self._writer.close()
             while self._idle:
                 self._idle.pop().close()
+        except sqlite3.Error as error:
+            raise self._refuse(error) from error
         finally:
             self._lock.release()
             self._lock.close()
@@ -303,10 +367,3 @@ def _failed_before_sync(error: sqlite3.Error) -> bool:
     """Whether a failed COMMIT cannot reappear: if only the sync failed, it may survive a crash."""
     code = getattr(error, "sqlite_errorcode", 0)
     return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE) or code & 0xFF == sqlite3.SQLITE_BUSY
-
-
-def _refuse(error: sqlite3.Error, in_doubt: bool = False) -> HoldlogError:
-    name = getattr(error, "sqlite_errorname", "")
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreError(f"the file is damaged or not a SQLite file ({error}); run `holdlog doctor`")
-    return UnavailableError(f"the store reported an error: {error}{f' ({name})' if name else ''}", in_doubt=in_doubt)
