@@ -209,9 +209,9 @@ class Engine:
         """Commit what waits, in one transaction; the caller has `_busy`. Returns the number of commands."""
         jobs: list[Job] = []
         try:
-            try:  # in one call, so that an interrupt loses none
+            try:  # noqa: SIM105  # in one call, so that an interrupt loses none
                 jobs.extend(starmap(self._queue.popleft, repeat((), min(MAX_BATCH, len(self._queue)))))
-            except IndexError:  # noqa: SIM105  # a caller withdrew one; `suppress` costs three calls
+            except IndexError:  # a caller withdrew one; `suppress` costs three calls
                 pass
             if jobs:
                 self._commit_or_fail(jobs)
