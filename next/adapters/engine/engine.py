@@ -189,7 +189,8 @@ class Engine:
                     writer = threading.Thread(target=self._write, name="holdlog-writer", daemon=True)
                     writer.start()
                     self._writer = writer
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     def _write(self) -> None:
         """The writer thread. It clears its flag before it looks at the queue, so that no wake-up is lost."""

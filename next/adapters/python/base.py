@@ -157,10 +157,12 @@ class AwaitableHandle(Handle):
         command = kind.parse(arguments)
         job = self._engine.submit(command, caller, loop, future)
         try:
-            return await asyncio.shield(future)
+            return await future
         except asyncio.CancelledError:
-            if not self._engine.withdraw(job):
-                await asyncio.wait([future])
+            if not self._engine.withdraw(job) and not job.done:  # it runs, so it may still change the store
+                job.future = loop.create_future()
+                await asyncio.wait([job.future])
+                job.future.exception()
             raise
         except Exception as error:
             raise await self._in_pool(self._engine.explain, error) from None
