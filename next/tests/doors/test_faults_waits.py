@@ -61,19 +61,30 @@ def test_process_that_no_notification_reaches_is_woken(db, worker):
 
 
 @pytest.mark.rest
-def test_waiting_processes_that_die_disturb_nobody(db, worker):
+@pytest.mark.parametrize("call", ["watch", "wait"])
+def test_waiting_processes_that_die_disturb_nobody(db, worker, call):
     with holdlog.StateStore(db) as store:
-        store.claim("a.md", agent="ann")
-        for _ in range(3):
+
+        def begin():
             process = worker("serve", db)
             process.hear()
-            process.begin("wait", "a.md", LONG)
-            process.kill()
-        survivor = worker("serve", db)
-        survivor.hear()
-        survivor.begin("wait", "a.md", LONG)
+            if call == "wait":
+                process.begin("wait", "a.md", LONG)
+            else:
+                process.begin("watch", "n", "a", 0, timeout_seconds=LONG)
+            return process
+
+        if call == "wait":
+            store.claim("a.md", agent="ann")
+        for _ in range(3):
+            begin().kill()
+        survivor = begin()
         for number in range(20):
             assert store.set("n", "k", number, updated_by="ann").version == number + 1
-        store.release("a.md", agent="ann")
-        assert survivor.hear()["status"] == "available"
+        if call == "wait":
+            store.release("a.md", agent="ann")
+            assert survivor.hear()["status"] == "available"
+        else:
+            store.set("n", "a", 1, updated_by="ann")
+            assert survivor.hear()["version"] == 1
     require_sound(db)
