@@ -94,7 +94,9 @@ def namespace_prefix(namespace: str) -> str:
 def split_stream(stream: str) -> tuple[str, str]:
     """Namespace and key of the stream of a value."""
     namespace, _, key = stream.removeprefix("record:").partition("/")
-    return namespace.replace("%2F", "/").replace("%25", "%"), key
+    if "%" in namespace:
+        namespace = namespace.replace("%2F", "/").replace("%25", "%")
+    return namespace, key
 
 
 def end_of_range(prefix: str) -> str:

@@ -60,7 +60,7 @@ ValueEvent = ValueWritten | ValueDeleted | ValueExpired
 
 
 def read_key(command: Any) -> Reads:
-    return Reads(streams=(value_stream(command.namespace, command.key),))
+    return Reads((value_stream(command.namespace, command.key),))
 
 
 def read_value(command: Any) -> Reads:
@@ -157,11 +157,9 @@ def transact(command: Any, state: State, moment: Moment) -> Decision:
 
 def evolve(record: Record, event: ValueEvent, position: int) -> Record:
     """The record after the event, which the log has at `position`."""
-    match event:
-        case ValueWritten(value=value, expires_at=expires_at):
-            return Record(record.stream, record.version + 1, position, True, expires_at, value)
-        case _:
-            return Record(record.stream, record.version + 1, position)
+    if isinstance(event, ValueWritten):
+        return Record(record.stream, record.version + 1, position, True, event.expires_at, event.value)
+    return Record(record.stream, record.version + 1, position)
 
 
 # --- rules

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def utc(microseconds: int) -> datetime:
     """The time of microseconds since 1970."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return _EPOCH + microseconds * _MICROSECOND
 
 
 class SetResult(NamedTuple):

@@ -1,11 +1,20 @@
-"""What all tests share: an environment of their own."""
+"""What all tests share: an environment of their own, and the database server."""
 
+import itertools
 import os
 import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.errors import DeadlockDetected
 
-from tests.support.servers import create_user
+from tests.support.servers import Postgres, create_user
+
+_numbers = itertools.count()
 
 GIT = {
     **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "ann"),
@@ -23,3 +32,25 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         create_user()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """One server for the worker."""
+    with tempfile.TemporaryDirectory(prefix="holdlog-doors-") as folder:
+        Path(folder).chmod(0o755)
+        server = Postgres(Path(folder, "postgres"))
+        server.start()
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def postgres(postgres_server: Postgres) -> Iterator[str]:
+    """The URL of a store that does not exist yet."""
+    schema = f"t{os.getpid()}_{next(_numbers)}"
+    yield f"{postgres_server.url}?schema={schema}"
+    for _ in range(3):  # a query of a handle that the test has left may lock its tables in another order
+        with suppress(DeadlockDetected), psycopg.connect(postgres_server.url, autocommit=True) as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+            break

@@ -282,9 +282,7 @@ class ReadHistory(
     def read(self, reader: Reader) -> History:
         before = self.before_version if self.before_version is not None else 2**63 - 1
         stream = value_stream(self.namespace, self.key)
-        found = read_history(reader, stream, before, self.limit + 1)
-        more = len(found) > self.limit
-        found = found[: self.limit]
+        found, more = read_history(reader, stream, before, self.limit)
         return History(self.namespace, self.key, found, found[-1].version if more else None)
 
 
@@ -310,7 +308,7 @@ class ExportNamespace(
 
     def _export(self, view: Reader, row: Any) -> ExportedRecord:
         shown = record(row, view.now())
-        history = read_history(view, row[0], 2**63 - 1, NO_LIMIT)
+        history, _ = read_history(view, row[0], 2**63 - 1, NO_LIMIT)
         return ExportedRecord(shown.key, shown.value, shown.version, shown.updated_by, shown.updated_at, history)
 
 
@@ -387,19 +385,20 @@ def read_page(view: Reader, query: str, prefix: str, after: str, limit: int) -> 
     return rows, False
 
 
-def read_history(reader: Reader, stream: str, before: int, limit: int) -> list[HistoryEntry]:
-    rows = reader.read(sql.HISTORY, {"stream": stream, "before": before, "limit": limit})
-    found: list[HistoryEntry] = []
-    by = ""
-    for version, topic, at, meta, payload, position in reversed(rows):
-        about = from_json(meta)
+def read_history(reader: Reader, stream: str, before: int, limit: int) -> tuple[list[HistoryEntry], bool]:
+    """Versions before one, the newest first, and whether there are more."""
+    rows = reader.read(sql.HISTORY, {"stream": stream, "before": before, "limit": limit + 1})
+    entries: list[HistoryEntry] = []
+    by = from_json(rows[limit][3]).get("by") if len(rows) > limit else ""
+    for version, topic, at, meta, payload, position in reversed(rows[:limit]):
+        get = from_json(meta).get
+        by = get("by") or by  # an expiry is that of its writer
         content = from_json(payload) if payload is not None else {}
         kind = records.EVENT_TYPES[topic] if payload is not None else "redact"
-        by = about.get("by") or by  # an expiry is that of its writer
-        forced, principal = about.get("forced"), about.get("principal")
-        about_basis = (content.get("reason"), about.get("based_on"), forced, principal)
-        found.append(HistoryEntry(version, content.get("value"), by, utc(at), kind, position, *about_basis))
-    return found[::-1]
+        basis = get("based_on"), get("forced"), get("principal")
+        value, reason = content.get("value"), content.get("reason")
+        entries.append(HistoryEntry(version, value, by, utc(at), kind, position, reason, *basis))
+    return entries[::-1], len(rows) > limit
 
 
 def end_of_log(reader: Reader) -> int:

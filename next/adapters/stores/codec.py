@@ -1,6 +1,7 @@
 """How an event is a row of the log: envelope, payload and digest (docs/audit.md)."""
 
 import json
+from functools import lru_cache
 from hashlib import sha256
 from json.encoder import encode_basestring as quote
 from typing import Any, Final, NamedTuple
@@ -44,20 +45,29 @@ class Row(NamedTuple):
 def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
     """Envelope and payload of an event. The payload has the fields that people write texts into."""
     content = CONTENT[type(event)]
-    meta, payload = "", ""
+    meta, payload = _describe(caller), ""
     for name, value in zip(event._fields, event, strict=True):
         if value is None or value is False or name == "stream":
             continue
         kind = type(value)
-        text = value if kind is Json or kind is int else quote(value) if kind is str else _dump(value)
+        if kind is Json or kind is int:
+            text = value
+        elif kind is str:
+            text = quote(value)
+        else:
+            text = "true" if value is True else _dump(value)
         if name in content:
             payload += f',"{name}":{text}'
         else:
             meta += f',"{name}":{text}'
-    for name, value in zip(_ABOUT_CALLER, caller, strict=True):
-        if value:
-            meta += f',"{name}":{quote(value)}'
     return f"{{{meta[1:]}}}", f"{{{payload[1:]}}}"
+
+
+@lru_cache(256)
+def _describe(caller: Caller) -> str:
+    """The members of an envelope that say who called."""
+    members = zip(_ABOUT_CALLER, caller, strict=True)
+    return "".join(f',"{name}":{quote(value)}' for name, value in members if value)
 
 
 def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any:

@@ -4,15 +4,12 @@ import itertools
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg.errors import DeadlockDetected
 
 import holdlog
 from tests.doors import old
@@ -21,7 +18,7 @@ from tests.support.hosts import Session, repository, write
 from tests.support.library import Blocking
 from tests.support.mcp import Stdio
 from tests.support.programs import Done, HttpServer, run
-from tests.support.servers import Nats, Postgres
+from tests.support.servers import Nats
 from tests.support.workers import Worker
 
 DOORS = Path(__file__).parent
@@ -63,28 +60,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
-    """One server for the worker."""
-    with tempfile.TemporaryDirectory(prefix="holdlog-doors-") as folder:
-        Path(folder).chmod(0o755)
-        server = Postgres(Path(folder, "postgres"))
-        server.start()
-        yield server
-        server.stop()
-
-
-@pytest.fixture
-def postgres(postgres_server: Postgres) -> Iterator[str]:
-    """The URL of a store that does not exist yet."""
-    schema = f"t{os.getpid()}_{next(_numbers)}"
-    yield f"{postgres_server.url}?schema={schema}"
-    for _ in range(3):  # a query of a handle that the test has left may lock its tables in another order
-        with suppress(DeadlockDetected), psycopg.connect(postgres_server.url, autocommit=True) as connection:
-            connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
-            break
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,143 @@
+"""Measure values: python -m bench values|coroutines|processes|postgres [--json]
+
+All contestants of a table alternate in one run: compare the ratios, not the times. Nothing else should run meanwhile.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench.contestants import Process, Samples, alternate, contestants
+from tests.support.proxy import Proxy
+from tests.support.servers import Postgres, create_user
+
+Row = dict[str, Any]
+Running = dict[str, list[Process]]
+KINDS = ("raw", "peer", "0.1", "0.2")
+BLOCK = 20
+"""Calls of one contestant in a row."""
+
+
+def measure_values() -> Iterator[Row]:
+    """One caller."""
+    for place, rounds in (("tmpfs", 200), ("disk", 60)):
+        with contestants(KINDS, place) as running:
+            for do in ("set", "set_new", "get", "history"):
+
+                def measure(kind: str, do: str = do, running: Running = running) -> list[float]:
+                    result: list[float] = running[kind][0].ask(do, calls=BLOCK)
+                    return result
+
+                samples = alternate(f"{do}, {place}", KINDS, rounds, 12, measure)
+                p50 = {f"{kind} µs": samples.median(kind) for kind in KINDS}
+                p99 = {f"{kind} p99": samples.worst(kind) for kind in KINDS}
+                yield {"what": f"{do}, {place}"} | p50 | p99 | compare(samples, KINDS)
+
+
+def compare(samples: Samples, kinds: Sequence[str]) -> Row:
+    return {f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in kinds if kind != "0.2"}
+
+
+def measure_coroutines() -> Iterator[Row]:
+    """64 coroutines that write their own keys."""
+    kinds = ("0.1", "0.2")
+    for place in ("tmpfs", "disk"):
+        with contestants(kinds, place) as running:
+            samples = alternate(
+                place, kinds, 15, 40, lambda kind: [running[kind][0].ask("coroutines", callers=64, seconds=0.5)]
+            )
+            rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
+            yield {"what": f"64 coroutines, {place}"} | rates | compare(samples, kinds)
+
+
+def measure_processes() -> Iterator[Row]:
+    """Four processes: writes of their own keys, and increments of one number by compare-and-set."""
+    kinds = ("peer", "0.1", "0.2")
+    for place in ("tmpfs", "disk"):
+        with contestants(kinds, place, processes=4) as running:
+            for do in ("own_keys", "one_key"):
+                slowest = dict.fromkeys(kinds, 0.0)
+
+                def measure(kind: str, do: str = do, slowest: Row = slowest, running: Running = running) -> list[float]:
+                    start = time.monotonic() + 0.02
+                    for number, process in enumerate(running[kind]):
+                        process.send(do, start=start, seconds=0.6, name=f"process-{number}")
+                    responses = [process.receive() for process in running[kind]]
+                    slowest[kind] = max(slowest[kind], *(it["slowest"] for it in responses))
+                    return [sum(it["count"] for it in responses) / 0.6]
+
+                samples = alternate(f"{do}, {place}", kinds, 12, 25, measure)
+                rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
+                worst = {f"{kind} slowest ms": slowest[kind] for kind in kinds}
+                yield {"what": f"4 processes, {do}, {place}"} | rates | compare(samples, kinds) | worst
+
+
+def measure_postgres() -> Iterator[Row]:
+    """PostgreSQL behind a proxy that adds 1 ms to a round trip."""
+    kinds = ("0.1", "0.2")
+    create_user()
+    with TemporaryDirectory(prefix="holdlog-bench-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        server = Postgres(Path(folder, "server")).start()
+        proxies = {kind: Proxy(_create_database(server.url, f"bench_{kind[-1]}"), delay=0.0005) for kind in kinds}
+        try:
+            with contestants(("0.1",), proxies["0.1"].url) as old, contestants(("0.2",), proxies["0.2"].url) as new:
+                running = old | new
+                samples = alternate("set", kinds, 40, 30, lambda kind: running[kind][0].ask("set", calls=BLOCK))
+                p50 = {f"{kind} ms": samples.median(kind) / 1000 for kind in kinds}
+                messages = {f"{kind} messages": _count_messages(running[kind][0], proxies[kind]) for kind in kinds}
+                yield {"what": "set, 1 ms"} | p50 | compare(samples, kinds) | messages
+                samples = alternate(
+                    "16 threads", kinds, 15, 40, lambda kind: [running[kind][0].ask("threads", callers=16, seconds=0.5)]
+                )
+                rates = {f"{kind} /s": samples.median(kind) for kind in kinds}
+                yield {"what": "16 threads, 1 ms"} | rates | compare(samples, kinds)
+        finally:
+            for proxy in proxies.values():
+                proxy.close()
+            server.stop()
+
+
+def _create_database(url: str, name: str) -> str:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+    return url.rpartition("/")[0] + "/" + name
+
+
+def _count_messages(process: Any, proxy: Proxy) -> float:
+    """Messages from the one with the lock to the one with COMMIT, both included, per call."""
+    proxy.messages.clear()
+    process.ask("set", calls=BLOCK)
+    return proxy.count_locked() / (BLOCK + 1)
+
+
+MEASURES = {
+    "values": measure_values,
+    "coroutines": measure_coroutines,
+    "processes": measure_processes,
+    "postgres": measure_postgres,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("measure", choices=MEASURES)
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    options = parser.parse_args()
+    for row in MEASURES[options.measure]():
+        if options.json:
+            print(json.dumps(row, ensure_ascii=False), flush=True)
+        else:
+            print(row.pop("what"))
+            print("   ", "   ".join(f"{name} {value:,.4g}" for name, value in row.items()), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""One contestant in a process of its own, in its own environment: requests and responses are JSON lines.
+
+python bench/worker.py KIND PLACE    kind: raw, peer, 0.1 or 0.2
+"""
+
+import asyncio
+import json
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+NAMESPACE = "bench"
+AGENT = "agent-1"
+VALUE = {"title": "a value of 76 bytes as JSON", "state": "open", "tags": ["alpha", "beta"], "n": 12345}
+
+
+class Raw:
+    """One INSERT and one upsert in a durable transaction, as one would write them by hand. It knows its versions."""
+
+    def __init__(self, path: str) -> None:
+        self._execute = sqlite3.connect(path, isolation_level=None, timeout=30).execute
+        self._execute("PRAGMA journal_mode = WAL")
+        self._execute("PRAGMA synchronous = FULL")
+        self._execute(
+            "CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,"
+            " version INTEGER NOT NULL, topic TEXT NOT NULL, value TEXT, by TEXT NOT NULL,"
+            " at INTEGER NOT NULL, UNIQUE (stream, version))"
+        )
+        self._execute(
+            "CREATE TABLE IF NOT EXISTS current (namespace TEXT, key TEXT, version INTEGER, value TEXT,"
+            " updated_by TEXT, updated_at INTEGER, PRIMARY KEY (namespace, key)) WITHOUT ROWID"
+        )
+        self._versions: dict[str, int] = {}
+
+    def set(self, key: str, value: Any) -> None:
+        version = self._versions[key] = self._versions.get(key, 0) + 1
+        text, at = json.dumps(value), time.time_ns() // 1000
+        self._execute("BEGIN IMMEDIATE")
+        self._execute(
+            "INSERT INTO events (stream, version, topic, value, by, at) VALUES (?, ?, ?, ?, ?, ?)",
+            (f"record:{NAMESPACE}/{key}", version, "ValueWritten", text, AGENT, at),
+        )
+        self._execute(
+            "INSERT INTO current VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, key) DO UPDATE SET"
+            " version = excluded.version, value = excluded.value, updated_by = excluded.updated_by,"
+            " updated_at = excluded.updated_at",
+            (NAMESPACE, key, version, text, AGENT, at),
+        )
+        self._execute("COMMIT")
+
+    def get(self, key: str) -> Any:
+        query = "SELECT version, value FROM current WHERE namespace = ? AND key = ?"
+        row = self._execute(query, (NAMESPACE, key)).fetchone()
+        return row and (row[0], json.loads(row[1]))
+
+    def history(self, key: str, limit: int) -> Any:
+        query = "SELECT version, value, by, at FROM events WHERE stream = ? ORDER BY version DESC LIMIT ?"
+        rows = self._execute(query, (f"record:{NAMESPACE}/{key}", limit)).fetchall()
+        return [(version, json.loads(value), by, at) for version, value, by, at in rows]
+
+
+class Library:
+    """holdlog, or agenthold: their libraries have the same methods."""
+
+    def __init__(self, module: str, place: str) -> None:
+        if module == "agenthold":
+            from agenthold.exceptions import ConflictError, NotFoundError
+            from agenthold.store import StateStore
+        else:
+            from holdlog import ConflictError, NotFoundError, StateStore
+        self._store = StateStore(place)
+        self._refusals = ConflictError, NotFoundError
+
+    def set(self, key: str, value: Any) -> None:
+        self._store.set(NAMESPACE, key, value, updated_by=AGENT)
+
+    def get(self, key: str) -> Any:
+        return self._store.get(NAMESPACE, key)
+
+    def history(self, key: str, limit: int) -> Any:
+        return self._store.history(NAMESPACE, key, limit=limit)
+
+    def increment(self, key: str) -> bool:
+        """One attempt to read, add 1 and write if nobody wrote meanwhile."""
+        conflict, missing = self._refusals
+        try:
+            record = self._store.get(NAMESPACE, key)
+            value, version = record.value, record.version
+        except missing:
+            value, version = 0, 0
+        try:
+            self._store.set(NAMESPACE, key, value + 1, updated_by=AGENT, expected_version=version)
+        except conflict:
+            return False
+        return True
+
+
+class Requests:
+    """Each method is a request, and returns its response."""
+
+    def __init__(self, kind: str, place: str) -> None:
+        self._place = place
+        modules = {"peer": "agenthold", "0.1": "holdlog", "0.2": "holdlog"}
+        self._contestant: Any = Raw(place) if kind == "raw" else Library(modules[kind], place)
+        self._count = 0
+
+    def set(self, calls: int) -> list[float]:
+        return _time(calls, lambda: self._contestant.set("key", VALUE))
+
+    def set_new(self, calls: int) -> list[float]:
+        return _time(calls, lambda: self._contestant.set(f"new-{self._next():09}", VALUE))
+
+    def get(self, calls: int) -> list[float]:
+        return _time(calls, lambda: self._contestant.get("key"))
+
+    def history(self, calls: int) -> list[float]:
+        return _time(calls, lambda: self._contestant.history("key", 10))
+
+    def own_keys(self, start: float, seconds: float, name: str) -> dict[str, float]:
+        return self._repeat(start, seconds, lambda: self._contestant.set(f"{name}-{self._next() % 64}", VALUE))
+
+    def one_key(self, start: float, seconds: float, name: str) -> dict[str, float]:
+        return self._repeat(start, seconds, lambda: self._contestant.increment("contended"))
+
+    def threads(self, callers: int, seconds: float) -> float:
+        """Writes per second of so many threads, each with its own key."""
+        counts: list[int] = []
+        start = time.monotonic()
+
+        def call(name: str) -> None:
+            count = 0
+            while time.monotonic() < start + seconds:
+                self._contestant.set(name, VALUE)
+                count += 1
+            counts.append(count)
+
+        threads = [threading.Thread(target=call, args=(f"thread-{number}",)) for number in range(callers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(counts) / (time.monotonic() - start)
+
+    def coroutines(self, callers: int, seconds: float) -> float:
+        """Writes per second of so many coroutines, each with its own key."""
+        return asyncio.run(self._run_coroutines(callers, seconds))
+
+    async def _run_coroutines(self, callers: int, seconds: float) -> float:
+        from holdlog import AsyncStateStore
+
+        async with AsyncStateStore(self._place) as store:
+
+            async def call(name: str) -> int:
+                count = 0
+                while time.monotonic() < start + seconds:
+                    await store.set(NAMESPACE, name, VALUE, updated_by=AGENT)
+                    count += 1
+                return count
+
+            start = time.monotonic()
+            counts = await asyncio.gather(*(call(f"coroutine-{number}") for number in range(callers)))
+            return sum(counts) / (time.monotonic() - start)
+
+    def _repeat(self, start: float, seconds: float, call: Callable[[], bool | None]) -> dict[str, float]:
+        """Successful calls from `start` on (seconds of the steady clock, which processes share), and the slowest."""
+        count, slowest = 0, 0.0
+        time.sleep(max(0.0, start - time.monotonic()))
+        now = time.monotonic()
+        while now < start + seconds:
+            began = now
+            count += call() is not False
+            now = time.monotonic()
+            slowest = max(slowest, now - began)
+        return {"count": count, "slowest": slowest * 1000}
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+
+def _time(calls: int, call: Callable[[], Any]) -> list[float]:
+    """Microseconds of each call but the first, which warms up."""
+    call()
+    times = []
+    for _ in range(calls):
+        began = time.perf_counter_ns()
+        call()
+        times.append((time.perf_counter_ns() - began) / 1000)
+    return times
+
+
+if __name__ == "__main__":
+    requests = Requests(sys.argv[1], sys.argv[2])
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(json.dumps(getattr(requests, request.pop("do"))(**request)), flush=True)

@@ -1,0 +1,111 @@
+"""What a call costs in statements, Python calls, files, modules and messages (the gates of the design)."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import holdlog
+from tests.support.proxy import Proxy
+
+SLOW = ("pydantic", "pydantic_core", "dataclasses", "inspect", "asyncio", "eventsourcing")
+"""Modules that take longer to import than a hook may."""
+PATH_OF_A_HOOK = (
+    *("holdlog.adapters.compose", "holdlog.adapters.engine.engine", "holdlog.adapters.stores.sqlite.store"),
+    *("holdlog.domain.records", "holdlog.domain.results", "holdlog.projections.fold"),
+)
+CALLS: dict[str, Callable[[holdlog.StateStore], Any]] = {
+    "set": lambda store: store.set("n", "k", {"a": [1, 2]}, updated_by="ann"),
+    "get": lambda store: store.get("n", "k"),
+    "history": lambda store: store.history("n", "k", 10),
+}
+
+
+def warm_up(store: holdlog.StateStore) -> None:
+    """Open connections, and fill caches of names."""
+    for call in (*CALLS.values(), *CALLS.values()):
+        call(store)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The SQL texts that SQLite runs, on any connection opened from now on."""
+    texts: list[str] = []
+    connect = sqlite3.connect
+
+    def connect_traced(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        connection.set_trace_callback(texts.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_traced)
+    return texts
+
+
+@pytest.fixture
+def store(db: Any) -> Iterator[holdlog.StateStore]:
+    with holdlog.StateStore(db) as opened:
+        warm_up(opened)
+        yield opened
+
+
+@pytest.fixture
+def db(tmp_path: Any) -> Any:
+    return tmp_path / "state.db"
+
+
+@pytest.mark.parametrize(("name", "gate"), [("set", 5), ("get", 1), ("history", 1)])
+def test_call_runs_few_sql_statements(name: str, gate: int, statements: list[str], store: holdlog.StateStore) -> None:
+    statements.clear()
+    CALLS[name](store)
+    assert 0 < len(statements) <= gate, statements
+
+
+@pytest.mark.parametrize(("name", "gate"), [("set", 40), ("get", 15)])
+def test_call_makes_few_python_calls(name: str, gate: int, store: holdlog.StateStore) -> None:
+    functions = [place for place, _ in trace(CALLS[name], store)]
+    assert 0 < len(functions) <= gate, functions
+
+
+def test_set_enters_few_files_of_ours(store: holdlog.StateStore) -> None:
+    files = {file for _, file in trace(CALLS["set"], store) if f"{os.sep}holdlog{os.sep}" in file}
+    assert 0 < len(files) <= 12, files
+
+
+def trace(call: Callable[[holdlog.StateStore], Any], store: holdlog.StateStore) -> list[tuple[str, str]]:
+    """Name and file of each Python function that a call enters."""
+    entered: list[tuple[str, str]] = []
+
+    def record(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            entered.append((frame.f_code.co_name, frame.f_code.co_filename))
+
+    sys.setprofile(record)
+    try:
+        call(store)
+    finally:
+        sys.setprofile(None)
+    return entered[1:]
+
+
+def test_path_of_a_hook_loads_no_slow_module() -> None:
+    program = f"import sys, {', '.join(PATH_OF_A_HOOK)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded >= set(PATH_OF_A_HOOK)
+    assert not loaded & set(SLOW)
+
+
+@pytest.mark.xdist_group("postgres")
+def test_set_sends_two_messages_from_lock_to_commit(postgres: str) -> None:
+    with closing(Proxy(postgres)) as proxy, holdlog.StateStore(proxy.url) as store:
+        warm_up(store)
+        proxy.messages.clear()
+        CALLS["set"](store)
+        assert proxy.count_locked() == 2, proxy.messages
