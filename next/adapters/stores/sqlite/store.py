@@ -279,12 +279,11 @@ class SqliteStore:
         return UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
 
     def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
-        name = getattr(error, "sqlite_errorname", "")
+        name, code = getattr(error, "sqlite_errorname", ""), getattr(error, "sqlite_errorcode", 0) & 0xFF
+        self._is_suspect |= is_writer and code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
         if not is_damage(error):
-            self._is_suspect |= is_writer and name.startswith("SQLITE_IOERR")
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
             return UnavailableError(text, in_doubt=in_doubt)
-        self._is_suspect |= is_writer
         if time.monotonic() > self._damaged_until and not is_damaged(self._path):
             return UnavailableError(f"the store could not be read ({error}); try again", in_doubt=in_doubt)
         self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
