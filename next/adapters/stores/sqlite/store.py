@@ -97,10 +97,6 @@ class SqliteStore:
             lock.acquire(OPEN_TIMEOUT)
             try:
                 return lock, open_file(path)
-            except sqlite3.Error as error:  # or one read failed
-                if not is_damage(error):
-                    raise
-                return lock, open_file(path)
             finally:
                 lock.release()
         except BaseException as error:
@@ -299,8 +295,11 @@ class SqliteStore:
         if self._lock is None:
             yield
             return
-        with Listener(self._lock, self._connect(), wake).running():
-            yield
+        try:
+            with Listener(self._lock, self._connect(), wake).running():
+                yield
+        except OSError as error:
+            raise UnavailableError(f"this process cannot wait for others ({error.strerror}); try again") from error
 
     def close(self) -> None:
         """Close all connections under the write lock: closing the last one moves the write-ahead log into the file."""
