@@ -214,6 +214,48 @@ async def test_overload_is_refused_with_retry_after_and_never_queued_without_lim
         assert len(await store.history("n", "k", limit=1000)) == min(1000, 1 + len(written))
 
 
+# --- interrupts
+
+
+@SHIM
+def test_interrupt_before_any_system_call_leaves_neither_lock_nor_transaction(faults, worker, tmp_path):
+    """The signal of Ctrl-C, at which Python raises KeyboardInterrupt in the call of the story that runs."""
+    path = tmp_path / "store" / "state.db"
+    forks = worker("forks", path, env=faults.env)
+    forks.hear()
+    interrupted = 0
+    with holdlog.StateStore(path) as store:
+        for number in range(1, 400, 2):
+            faults.arm(CHANGES, -int(signal.SIGINT), number, number)
+            lines, status = forks.story(f"story {number}")
+            assert status == 0
+            calls = [it for line in lines for it in (line, *line.values()) if type(it) is dict]
+            errors = [it["error"] for it in calls if it.get("error") not in (None, "NotFoundError")]
+            assert errors in ([], ["KeyboardInterrupt"]), lines
+            interrupted += len(errors)
+            require_acknowledged(store, [it for it in lines if it.get("tried") is not None])
+            assert store.set("m", "k", number, updated_by="ann").version == (number + 1) // 2
+            if faults.count < number:
+                break
+        require_sound_log(store)
+    assert interrupted > 10
+
+
+@pytest.mark.parametrize("times", [200, pytest.param(3_000, marks=pytest.mark.rest)])
+def test_interrupted_thread_releases_the_store_and_fails_no_other_silently(db, worker, times):
+    """At any point between two instructions; the other threads' calls are acknowledged, or refused as in doubt."""
+    process = worker("interrupted", db, times)
+    lines = process.rest()
+    assert lines[-1]["struck"] > times // 10, process.errors
+    calls = [it for it in lines if "key" in it]
+    assert len(calls) == 3 * times
+    for it in (it for it in calls if "error" in it):
+        assert it["error"] == "KeyboardInterrupt" if it["key"] == "main" else it["in_doubt"], it
+    with holdlog.StateStore(db) as store:
+        require_acknowledged(store, calls)
+    require_sound(db)
+
+
 # --- forks
 
 

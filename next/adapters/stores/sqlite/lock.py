@@ -44,7 +44,10 @@ class WriteLock:
         """Take the lock. Returns True if nobody else took it since this process had it. Raises UnavailableError that
         names the holder or the fault of the system."""
         try:
-            self._lock(timeout)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._wait(timeout)
             content = os.pread(self._descriptor, _BYTES, 0)
             self._slots = content[_MARK.size :]
             self.has_waiters = bool(self._slots.strip(b"\0"))
@@ -93,15 +96,12 @@ class WriteLock:
     def _write_slot(self, content: bytes) -> None:
         os.pwrite(self._descriptor, content, _MARK.size + self._slot * _SLOT.size)
 
-    def _lock(self, timeout: float) -> None:
-        while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._wait(timeout)
-            if os.fstat(self._descriptor).st_nlink:
-                return
-            self._reopen()  # the file was removed: later processes lock a new one, and so must this one
+    def follow_removal(self) -> None:
+        """Open the side file again if it was removed: later processes lock a new one, and so must this one. Meanwhile
+        SQLite's own lock keeps writers apart."""
+        with suppress(OSError):
+            if not os.fstat(self._descriptor).st_nlink:
+                self._reopen()
 
     def _reopen(self) -> None:
         descriptor = open_private(self._path)

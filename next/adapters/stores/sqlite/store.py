@@ -70,7 +70,7 @@ class SqliteStore:
         self._is_suspect = False
         """Whether the writing connection failed: it may have cached a wrong read."""
         self._damaged_until = 0.0
-        self._next_check = 0.0
+        self._next_check = self._next_lock_check = 0.0
         self.identity: tuple[int, int] | None = None
         try:
             if path is None:
@@ -97,10 +97,6 @@ class SqliteStore:
             lock.acquire(OPEN_TIMEOUT)
             try:
                 return lock, open_file(path)
-            except sqlite3.Error as error:  # or one read failed
-                if not is_damage(error):
-                    raise
-                return lock, open_file(path)
             finally:
                 lock.release()
         except BaseException as error:
@@ -117,9 +113,13 @@ class SqliteStore:
             if self._lock is None:
                 self._memory.acquire()
             else:
+                if time.monotonic() > self._next_lock_check:
+                    self._next_lock_check = time.monotonic() + CHECK_FILE_EVERY
+                    self._lock.follow_removal()
                 if not self._lock.acquire(timeout):
                     self._head = None
-                self._require_same_file()
+                if _identify(self._path) != self.identity:
+                    raise self._explain_replacement()
                 if self._is_suspect:
                     self._replace_writer()
             self._cursor.execute("BEGIN IMMEDIATE")
@@ -256,7 +256,8 @@ class SqliteStore:
 
     def _take_reader(self) -> sqlite3.Connection:
         if time.monotonic() > self._next_check or not self._idle:
-            self._require_same_file()
+            if _identify(self._path) != self.identity:
+                raise self._explain_replacement()
             self._next_check = time.monotonic() + CHECK_FILE_EVERY
         try:
             return self._idle.pop()
@@ -269,18 +270,16 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._refuse(error) from error
 
-    def _require_same_file(self) -> None:
-        """Raise UnavailableError if the file was replaced, for example by a backup copied back."""
-        if _identify(self._path) != self.identity:
-            raise UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
+    def _explain_replacement(self) -> UnavailableError:
+        """The file was replaced, for example by a backup copied back."""
+        return UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
 
     def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
-        name = getattr(error, "sqlite_errorname", "")
+        name, code = getattr(error, "sqlite_errorname", ""), getattr(error, "sqlite_errorcode", 0) & 0xFF
+        self._is_suspect |= is_writer and code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
         if not is_damage(error):
-            self._is_suspect |= is_writer and name.startswith("SQLITE_IOERR")
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
             return UnavailableError(text, in_doubt=in_doubt)
-        self._is_suspect |= is_writer
         if time.monotonic() > self._damaged_until and not is_damaged(self._path):
             return UnavailableError(f"the store could not be read ({error}); try again", in_doubt=in_doubt)
         self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
@@ -296,8 +295,11 @@ class SqliteStore:
         if self._lock is None:
             yield
             return
-        with Listener(self._lock, self._connect(), wake).running():
-            yield
+        try:
+            with Listener(self._lock, self._connect(), wake).running():
+                yield
+        except OSError as error:
+            raise UnavailableError(f"this process cannot wait for others ({error.strerror}); try again") from error
 
     def close(self) -> None:
         """Close all connections under the write lock: closing the last one moves the write-ahead log into the file."""
@@ -356,11 +358,11 @@ os.register_at_fork(after_in_child=_keep_inherited)
 
 
 def _identify(path: str) -> tuple[int, int] | None:
+    """Inode and device of a file; None if it is missing."""
     try:
-        status = os.stat(path)
+        return os.stat(path)[1:3]
     except OSError:
         return None
-    return status.st_dev, status.st_ino
 
 
 def _failed_before_sync(error: sqlite3.Error) -> bool:
