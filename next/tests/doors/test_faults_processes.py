@@ -203,6 +203,7 @@ async def test_overload_is_refused_with_retry_after_and_never_queued_without_lim
             writes = [asyncio.ensure_future(store.set("n", "k", 2, updated_by="ann")) for _ in range(12_000)]
             done, waiting = await asyncio.wait(writes, return_when=asyncio.FIRST_EXCEPTION)
             assert waiting, "those in the queue still wait"
+            assert writes[-1] in done, "the queue was full when it came"
             refused = [it.exception() for it in done]
             assert all(isinstance(it, holdlog.UnavailableError) and not it.in_doubt for it in refused)
             assert all(it.retry_after > 0 for it in refused)
