@@ -68,6 +68,7 @@ class Engine:
         self.waiters = Waiters(store)
         self._max_value_bytes = max_value_bytes
         self._busy = threading.Lock()
+        self._is_led = False
         self._queue: deque[Job] = deque()
         self._wake = threading.Event()
         self._writer: threading.Thread | None = None
@@ -83,11 +84,10 @@ class Engine:
         job = Job(command, caller)
         if self._closed is not None or self._process != os.getpid():
             raise self._refuse()
-        if self._busy.locked():
+        if self._is_led or self._busy.locked():
             self._wait(job)
         else:
-            with self._busy:  # `with` alone releases a lock whatever comes between; another thread may be faster
-                self._commit_own(job)
+            self._commit_own(job)
         if job.error is not None:
             raise self.explain(job.error)
         return job.result
@@ -161,13 +161,18 @@ class Engine:
         self._wake_writer()
 
     def _commit_own(self, job: Job) -> None:
+        """Commit what waits, with this command; the writer may be faster and commit it, too."""
+        self._is_led = True  # so that one caller at a time waits for `_busy`: others leave their commands
         try:
             self._queue.append(job)
-            while not job.done:
-                self._commit_queued()
+            with self._busy:  # `with` alone releases a lock whatever comes between
+                while not job.done:
+                    self._commit_queued()
         except BaseException:
             self.withdraw(job)
             raise
+        finally:
+            self._is_led = False
 
     def _wait(self, job: Job) -> None:
         job.baton = threading.Lock()
