@@ -298,6 +298,13 @@ def test_doctor_finds_an_overwritten_page(db, command):
 # --- files that are deleted or replaced while a store is open
 
 
+def refuses(store):
+    try:
+        return not store.set("n", "k", 2, updated_by="test")
+    except holdlog.UnavailableError:
+        return True
+
+
 def test_store_file_deleted_or_replaced_at_runtime_is_refused_and_never_read(db, tmp_path):
     other = tmp_path / "other.db"
     with holdlog.StateStore(other) as replacement:
@@ -310,6 +317,7 @@ def test_store_file_deleted_or_replaced_at_runtime_is_refused_and_never_read(db,
         for replace in (False, True):
             if replace:
                 other.replace(db)
+            until(lambda: refuses(store))  # files are looked at ten times a second
             with pytest.raises(holdlog.UnavailableError, match=r"deleted|replaced"):
                 store.set("n", "k", 2, updated_by="test")
             assert db.exists() is replace

@@ -15,6 +15,8 @@ from typing import Final
 from holdlog.adapters.operating_system.files import open_private
 from holdlog.domain.refusals import UnavailableError
 
+CHECK_FILE_EVERY: Final = 0.1
+"""Seconds after which a read or write notices that a file was replaced, if no other process has written to it."""
 SLOTS: Final = 64
 """Processes that can wait for notifications; others poll."""
 _YIELDS: Final = 20
@@ -36,27 +38,32 @@ class WriteLock:
         self._descriptor = open_private(path)
         self._mark = _MARK.pack(os.getpid(), os.urandom(12))
         self._slots = b""
+        self._known_until = 0.0
         self.has_waiters = False
         self._slot = -1
         self._port = 0
 
     def acquire(self, timeout: float) -> bool:
-        """Take the lock. Returns True if nobody else took it since this process had it. Raises UnavailableError that
-        names the holder or the fault of the system."""
+        """Take the lock. Returns True if nobody else took it since this process had it, a moment ago: else the caller
+        must check its file. Raises UnavailableError that names the holder or the fault of the system."""
         try:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._wait(timeout)
-            content = os.pread(self._descriptor, _BYTES, 0)
-            self._slots = content[_MARK.size :]
-            self.has_waiters = bool(self._slots.strip(b"\0"))
-            if content.startswith(self._mark):
-                return True
-            os.pwrite(self._descriptor, self._mark, 0)
+            self._lock(timeout)
+            while not (is_known := self._read()) and not os.fstat(self._descriptor).st_nlink:
+                self._reopen()  # the file was removed: later processes lock a new one, and so must this one
+                self._lock(timeout)
+            if not is_known:
+                self._known_until = time.monotonic() + CHECK_FILE_EVERY
+                os.pwrite(self._descriptor, self._mark, 0)
         except OSError as error:
             raise UnavailableError(f"{self._path} cannot be locked ({error.strerror}); try again") from error
-        return False
+        return is_known
+
+    def _read(self) -> bool:
+        """Read who waits, and whether this process had the lock a moment ago and nobody since."""
+        content = os.pread(self._descriptor, _BYTES, 0)
+        self._slots = content[_MARK.size :]
+        self.has_waiters = bool(self._slots.strip(b"\0"))
+        return content.startswith(self._mark) and time.monotonic() < self._known_until
 
     def release(self) -> None:
         """Release the lock, if this process has it."""
@@ -96,12 +103,11 @@ class WriteLock:
     def _write_slot(self, content: bytes) -> None:
         os.pwrite(self._descriptor, content, _MARK.size + self._slot * _SLOT.size)
 
-    def follow_removal(self) -> None:
-        """Open the side file again if it was removed: later processes lock a new one, and so must this one. Meanwhile
-        SQLite's own lock keeps writers apart."""
-        with suppress(OSError):
-            if not os.fstat(self._descriptor).st_nlink:
-                self._reopen()
+    def _lock(self, timeout: float) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._wait(timeout)
 
     def _reopen(self) -> None:
         descriptor = open_private(self._path)

@@ -15,7 +15,7 @@ from holdlog.adapters.engine.port import Batch, Head, Reader, Request
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
-from holdlog.adapters.stores.sqlite.lock import WriteLock
+from holdlog.adapters.stores.sqlite.lock import CHECK_FILE_EVERY, WriteLock
 from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
 from holdlog.adapters.stores.sqlite.schema import (
     connect,
@@ -32,8 +32,6 @@ from holdlog.domain.values import Json, encode
 
 OPEN_TIMEOUT: Final = 10.0
 """Seconds that many processes may need to open a new file at once."""
-CHECK_FILE_EVERY: Final = 0.1
-"""Seconds after which a read notices that the file was replaced. A write notices at once."""
 DAMAGE_REMEMBERED: Final = 5.0
 """Seconds for which damage is reported without another look at the whole file."""
 
@@ -70,7 +68,7 @@ class SqliteStore:
         self._is_suspect = False
         """Whether the writing connection failed: it may have cached a wrong read."""
         self._damaged_until = 0.0
-        self._next_check = self._next_lock_check = 0.0
+        self._next_check = 0.0
         self.identity: tuple[int, int] | None = None
         try:
             if path is None:
@@ -113,13 +111,10 @@ class SqliteStore:
             if self._lock is None:
                 self._memory.acquire()
             else:
-                if time.monotonic() > self._next_lock_check:
-                    self._next_lock_check = time.monotonic() + CHECK_FILE_EVERY
-                    self._lock.follow_removal()
                 if not self._lock.acquire(timeout):
                     self._head = None
-                if _identify(self._path) != self.identity:
-                    raise self._explain_replacement()
+                    if _identify(self._path) != self.identity:
+                        raise self._explain_replacement()
                 if self._is_suspect:
                     self._replace_writer()
             self._cursor.execute("BEGIN IMMEDIATE")
