@@ -18,6 +18,7 @@ from tests.doors.old import changes_in_02
 from tests.support.faults import CUT, LOCK, NAME, READ, SHIM, SYNC, WRITE
 from tests.support.programs import HOLDLOG, environment
 from tests.support.soundness import require_acknowledged, require_sound, values_of
+from tests.support.waiting import until
 from tests.support.work import CLAIMS
 
 PAGE = 4096
