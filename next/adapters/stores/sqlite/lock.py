@@ -65,19 +65,30 @@ class WriteLock:
         self.has_waiters = bool(self._slots.strip(b"\0"))
         return content.startswith(self._mark) and time.monotonic() < self._known_until
 
+    def distrust(self) -> None:
+        """Let `acquire` say that somebody else may have taken the lock."""
+        self._known_until = 0.0
+
+    def forsake(self) -> None:
+        """In a forked child: close the descriptor, which leaves the lock to the parent. A child that kept it would keep
+        the lock of a killed parent."""
+        descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
+
     def release(self) -> None:
         """Release the lock, if this process has it."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         except OSError:
-            with suppress(OSError):
-                self._reopen()  # closing it releases it
+            if self._descriptor >= 0:
+                with suppress(OSError):
+                    self._reopen()  # closing it releases it
 
     def close(self) -> None:
-        """Close the side file; in a forked child this leaves the lock of its parent alone."""
+        """Close the side file."""
         with suppress(OSError):
             self.leave()
-        os.close(self._descriptor)
+        self.forsake()
 
     def ports(self) -> list[int]:
         """The ports at which others waited when the lock was last taken."""

@@ -103,6 +103,11 @@ class SqliteStore:
                 os.unlink(f"{path}.lock")  # leave nothing next to a file that is no store
             raise
 
+    def forsake_lock(self) -> None:
+        """In a forked child."""
+        if self._lock is not None:
+            self._lock.forsake()
+
     # --- writes
 
     def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
@@ -247,7 +252,9 @@ class SqliteStore:
         self._idle.append(connection)
 
     def now(self) -> int:
-        return time.time_ns() // 1000
+        now = time.time_ns() // 1000
+        head = self._head
+        return now if head is None or head.at < now else head.at  # as writes count it, if the clock was set back
 
     def _take_reader(self) -> sqlite3.Connection:
         if time.monotonic() > self._next_check or not self._idle:
@@ -267,6 +274,8 @@ class SqliteStore:
 
     def _explain_replacement(self) -> UnavailableError:
         """The file was replaced, for example by a backup copied back."""
+        if self._lock is not None:
+            self._lock.distrust()
         return UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
 
     def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
@@ -347,6 +356,7 @@ def _keep_inherited() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(store))  # not even the interpreter's exit finalizes it
         if store.identity is not None:
             _inherited.add(store.identity)
+        store.forsake_lock()
 
 
 os.register_at_fork(after_in_child=_keep_inherited)
