@@ -12,6 +12,7 @@ from contextlib import closing
 import pytest
 
 import holdlog
+from tests.doors.old import OLD
 from tests.support.faults import CHANGES, SHIM, SYNC
 from tests.support.library import in_thread
 from tests.support.linearizable import Call, linearizable, register
@@ -289,6 +290,7 @@ for number in range(10**9):
 """
 
 
+@pytest.mark.skipif(OLD, reason="in 0.1 the child keeps it, and its store waits for the lock when it closes")
 def test_forked_child_does_not_keep_the_lock_of_its_killed_parent(db):
     for _ in range(8):  # most kills strike while the parent has the lock
         with subprocess.Popen([sys.executable, "-c", FORKING, db], stdout=subprocess.PIPE, text=True) as parent:
