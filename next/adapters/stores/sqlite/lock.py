@@ -47,23 +47,23 @@ class WriteLock:
         """Take the lock. Returns True if nobody else took it since this process had it, a moment ago: else the caller
         must check its file. Raises UnavailableError that names the holder or the fault of the system."""
         try:
-            self._lock(timeout)
-            while not (is_known := self._read()) and not os.fstat(self._descriptor).st_nlink:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._wait(timeout)
+            content = os.pread(self._descriptor, _BYTES, 0)
+            self._slots = content[_MARK.size :]
+            self.has_waiters = bool(self._slots.strip(b"\0"))
+            if content.startswith(self._mark) and time.monotonic() < self._known_until:
+                return True
+            if not os.fstat(self._descriptor).st_nlink:
                 self._reopen()  # the file was removed: later processes lock a new one, and so must this one
-                self._lock(timeout)
-            if not is_known:
-                self._known_until = time.monotonic() + CHECK_FILE_EVERY
-                os.pwrite(self._descriptor, self._mark, 0)
+                return self.acquire(timeout)
+            self._known_until = time.monotonic() + CHECK_FILE_EVERY
+            os.pwrite(self._descriptor, self._mark, 0)
         except OSError as error:
             raise UnavailableError(f"{self._path} cannot be locked ({error.strerror}); try again") from error
-        return is_known
-
-    def _read(self) -> bool:
-        """Read who waits, and whether this process had the lock a moment ago and nobody since."""
-        content = os.pread(self._descriptor, _BYTES, 0)
-        self._slots = content[_MARK.size :]
-        self.has_waiters = bool(self._slots.strip(b"\0"))
-        return content.startswith(self._mark) and time.monotonic() < self._known_until
+        return False
 
     def distrust(self) -> None:
         """Let `acquire` say that somebody else may have taken the lock."""
@@ -113,12 +113,6 @@ class WriteLock:
 
     def _write_slot(self, content: bytes) -> None:
         os.pwrite(self._descriptor, content, _MARK.size + self._slot * _SLOT.size)
-
-    def _lock(self, timeout: float) -> None:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._wait(timeout)
 
     def _reopen(self) -> None:
         descriptor = open_private(self._path)
