@@ -36,6 +36,10 @@ def admin(url):
     return closing(psycopg.connect(url.partition("?")[0], autocommit=True))
 
 
+def table_of(url, name="meta"):
+    return f'"{url.rpartition("=")[2]}".{name}'
+
+
 def restart(server):
     """The last processes of the one before may still hold its memory."""
 
@@ -75,10 +79,13 @@ def test_write_whose_commit_is_cut_happens_exactly_once(proxy, call, cut):
         assert len(require_sound_log(store)) == before + (2 if call == "transact" else 1)
 
 
-def test_write_left_in_doubt_is_resolved_by_its_request_id(proxy, postgres):
-    with holdlog.StateStore(proxy.url) as store:
+@pytest.mark.parametrize("cause", ["no connection", "lock"])
+def test_write_left_in_doubt_is_resolved_by_its_request_id(proxy, postgres, cause):
+    with holdlog.StateStore(proxy.url) as store, admin(postgres) as other:
         store.set("n", "k", 1, updated_by="ann")
-        proxy.next_cut, proxy.is_last = "after", True
+        proxy.next_cut, proxy.is_last = "after", cause == "no connection"
+        if cause == "lock":
+            proxy.when_committed = lambda: other.execute(f"BEGIN; LOCK TABLE {table_of(postgres)}")
         with pytest.raises(holdlog.UnavailableError) as refusal:
             store.set("n", "k", 2, updated_by="ann", request_id="r-1")
         assert refusal.value.in_doubt

@@ -126,6 +126,8 @@ def is_lost(error: psycopg.Error) -> bool:
 def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
     """The refusal for an error of the database: its first line, as details may contain stored values."""
     text = (error.diag.message_primary or str(error).strip() or type(error).__name__).splitlines()[0]
+    if in_doubt:
+        return UnavailableError(f"the write may have happened; the database reported an error: {text}", in_doubt=True)
     match error:
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
             return StoreError(f"the database refused the login: {text}")
@@ -140,4 +142,4 @@ def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
         case errors.LockNotAvailable():
             return UnavailableError("another session holds a lock on the store; try again")
         case _:
-            return UnavailableError(f"the database reported an error: {text}", in_doubt=in_doubt)
+            return UnavailableError(f"the database reported an error: {text}")

@@ -281,11 +281,11 @@ class SqliteStore:
     def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
         name, code = getattr(error, "sqlite_errorname", ""), getattr(error, "sqlite_errorcode", 0) & 0xFF
         self._is_suspect |= is_writer and code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
-        if not is_damage(error):
+        if in_doubt or not is_damage(error):  # damage does not tell whether a commit happened
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
             return UnavailableError(text, in_doubt=in_doubt)
         if time.monotonic() > self._damaged_until and not is_damaged(self._path):
-            return UnavailableError(f"the store could not be read ({error}); try again", in_doubt=in_doubt)
+            return UnavailableError(f"the store could not be read ({error}); try again")
         self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
         return StoreError(
             f"{self._path} is damaged or not a SQLite file ({error}); run `holdlog doctor`, and keep the file and its"
