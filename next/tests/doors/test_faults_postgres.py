@@ -210,6 +210,15 @@ def test_write_behind_locked_tables_is_refused_in_time_while_reads_go_on(postgre
         assert store.set("n", "k", 3, updated_by="ann").version == 2
 
 
+def test_writes_succeed_after_a_connection_could_not_be_prepared(postgres):
+    with holdlog.StateStore(postgres) as store, admin(postgres) as other:
+        other.execute(f"ALTER TABLE {table_of(postgres, 'requests')} RENAME TO moved")
+        with pytest.raises(holdlog.HoldlogError):
+            store.set("n", "k", 1, updated_by="ann")
+        other.execute(f"ALTER TABLE {table_of(postgres, 'moved')} RENAME TO requests")
+        assert store.set("n", "k", 1, updated_by="ann").version == 1
+
+
 def test_watch_and_wait_hear_of_changes_after_their_connection_was_lost(postgres):
     with holdlog.StateStore(postgres) as store, holdlog.StateStore(postgres) as other:
         other.claim("a.md", agent="ann")

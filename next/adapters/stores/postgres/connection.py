@@ -88,10 +88,17 @@ def parse_url(url: str) -> Target:
     return Target(plain, schema)
 
 
-def connect(target: Target) -> Connection:
-    """A connection in the store's schema, which commits each statement of its own. Raises psycopg.Error."""
+def connect(target: Target, statements: str = "") -> Connection:
+    """Connect to the store's schema and execute the statements; later ones are committed one by one. Raises
+    psycopg.Error."""
     connection = Connection.connect(name_server(target), **OPTIONS)
-    configure(connection, target)
+    try:
+        configure(connection, target)
+        if statements:
+            connection.execute(statements)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -46,9 +46,8 @@ class Listener:
     def _run(self, pipe: int) -> None:
         pause = 0.05
         while not self._ended:
-            with suppress(psycopg.Error), connect(self._target) as connection:
+            with suppress(psycopg.Error), connect(self._target, f"LISTEN {self._channel}") as connection:
                 connection.silence = ANSWER_SECONDS
-                connection.execute(f"LISTEN {self._channel}")
                 self._ready.set()
                 pause = 0.05
                 self._listen(connection, pipe)

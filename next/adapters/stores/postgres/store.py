@@ -159,8 +159,7 @@ class PostgresStore:
 
     def _connection(self) -> Connection:
         if self._writer is None or self._writer.closed:
-            self._writer = connect(self._target)
-            self._writer.execute(PREPARE)
+            self._writer = connect(self._target, PREPARE)
         return self._writer
 
     def _drop_writer(self) -> None:
