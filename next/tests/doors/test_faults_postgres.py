@@ -219,6 +219,15 @@ def test_writes_succeed_after_a_connection_could_not_be_prepared(postgres):
         assert store.set("n", "k", 1, updated_by="ann").version == 1
 
 
+def test_refused_write_leaves_no_lock(postgres):
+    with holdlog.StateStore(postgres) as store, admin(postgres) as other:
+        store.set("n", "k", 1, updated_by="ann")
+        other.execute(f"UPDATE {table_of(postgres)} SET value = '99' WHERE name = 'schema'")
+        with pytest.raises(holdlog.StoreError, match="schema 99"):
+            store.set("n", "k", 2, updated_by="ann")
+        other.execute(f"BEGIN; LOCK TABLE {table_of(postgres)} NOWAIT; COMMIT")
+
+
 def test_watch_and_wait_hear_of_changes_after_their_connection_was_lost(postgres):
     with holdlog.StateStore(postgres) as store, holdlog.StateStore(postgres) as other:
         other.claim("a.md", agent="ann")

@@ -87,15 +87,19 @@ class PostgresStore:
             (request_id for _, request_id in requests),
         )
         look = ", ".join(quote_all(it, "text") for it in arrays)
-        row = self._lock_and_look(f"{_LOCK}; EXECUTE look({look})")
-        clock, position, digest, at, schema, records, values, ranges, remembered = row
-        require_schema(schema)
-        self._set_clock(clock)
-        head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
-        batch = Batch(head, clock, State(_records(reads, records or (), values or (), ranges or ())))
-        for principal, request_id, *rest in remembered or ():
-            batch.requests[principal, request_id] = Request(*rest)
-        return batch
+        try:
+            row = self._lock_and_look(f"{_LOCK}; EXECUTE look({look})")
+            clock, position, digest, at, schema, records, values, ranges, remembered = row
+            require_schema(schema)
+            self._set_clock(clock)
+            head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
+            batch = Batch(head, clock, State(_records(reads, records or (), values or (), ranges or ())))
+            for principal, request_id, *rest in remembered or ():
+                batch.requests[principal, request_id] = Request(*rest)
+            return batch
+        except BaseException:
+            self.abort()
+            raise
 
     def commit(self, batch: Batch) -> None:
         text = ""
