@@ -228,6 +228,17 @@ def test_refused_write_leaves_no_lock(postgres):
         other.execute(f"BEGIN; LOCK TABLE {table_of(postgres)} NOWAIT; COMMIT")
 
 
+def test_read_succeeds_after_all_connections_were_cut(postgres):
+    """Those of several threads are kept for later reads."""
+    with closing(Proxy(postgres, delay=0.01)) as proxy, holdlog.StateStore(proxy.url) as store:
+        store.set("n", "k", 1, updated_by="ann")
+        for read in (lambda: store.get("n", "k").version, lambda: store.list_keys("n")[0].version):
+            for reading in [in_thread(read) for _ in range(12)]:
+                assert reading.result() == 1
+            assert cut(postgres) > 2
+            assert read() == 1
+
+
 def test_watch_and_wait_hear_of_changes_after_their_connection_was_lost(postgres):
     with holdlog.StateStore(postgres) as store, holdlog.StateStore(postgres) as other:
         other.claim("a.md", agent="ann")

@@ -175,31 +175,42 @@ class PostgresStore:
 
     def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
         try:
-            return self._read(query, parameters)
-        except psycopg.Error as error:
-            if not is_lost(error):
-                raise refuse(error) from error
-        try:
-            return self._read(query, parameters)
+            connection, cursor = self._execute(_translate(query), parameters)
+            try:
+                return cursor.fetchall()
+            finally:
+                self._pool.putconn(connection)
         except psycopg.Error as error:
             raise refuse(error) from error
-
-    def _read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
-        with self._pool.connection() as connection:
-            return connection.execute(_translate(query), parameters).fetchall()
 
     @contextmanager
     def snapshot(self) -> Iterator[Reader]:
         try:
-            with self._pool.connection() as connection:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection, _ = self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                yield PostgresSnapshot(connection, self.now())
+            finally:
                 try:
-                    yield PostgresSnapshot(connection, self.now())
-                finally:
                     with suppress(psycopg.Error):
                         connection.execute("ROLLBACK")
+                finally:
+                    self._pool.putconn(connection)
         except psycopg.Error as error:
             raise refuse(error) from error
+
+    def _execute(self, query: str, parameters: dict[str, Any] | None = None) -> tuple[Connection, Any]:
+        """Execute a query on a connection of the pool, which the caller must return. If one is lost, so may be all:
+        replaces them and tries again. Raises psycopg.Error."""
+        for attempt in (1, 2):
+            connection = self._pool.getconn()
+            try:
+                return connection, connection.execute(query, parameters)
+            except BaseException as error:
+                self._pool.putconn(connection)
+                if attempt == 2 or not isinstance(error, psycopg.Error) or not is_lost(error):
+                    raise
+                self._pool.drain()
+        raise AssertionError
 
     def now(self) -> int:
         """The database's clock, as far as this process's steady clock agrees with it."""
