@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import holdlog
+from tests.support.faults import SHIM
 from tests.support.library import in_thread
 from tests.support.proxy import Proxy
 from tests.support.soundness import require_acknowledged, require_sound_log, values_of
@@ -237,6 +238,17 @@ def test_read_succeeds_after_all_connections_were_cut(postgres):
                 assert reading.result() == 1
             assert cut(postgres) > 2
             assert read() == 1
+
+
+@SHIM
+def test_value_expires_while_the_machine_is_suspended(postgres, worker, faults):
+    process = worker("serve", postgres, env=faults.env)
+    process.hear()
+    process.call("set", "n", "k", 1, updated_by="ann", ttl_seconds=60)
+    assert process.call("get", "n", "k")["value"] == 1
+    faults.fall_asleep()
+    faults.wake_up(120)
+    assert process.call("get", "n", "k")["error"] == "NotFoundError"
 
 
 def test_watch_and_wait_hear_of_changes_after_their_connection_was_lost(postgres):

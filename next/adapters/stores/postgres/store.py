@@ -41,6 +41,8 @@ RESOLVE_SECONDS: Final = 15.0
 """The database may keep the lock of a lost connection for ten seconds."""
 _LOCK: Final = "BEGIN; LOCK TABLE meta IN EXCLUSIVE MODE"
 _NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Advances while the machine is suspended; on macOS CLOCK_MONOTONIC does, unlike `time.monotonic`."""
 
 
 class PostgresStore:
@@ -53,12 +55,12 @@ class PostgresStore:
         self._target = parse_url(url)
         self._writer: Connection | None = None
         self._offset = 0
-        """The database's clock minus this process's steady one."""
+        """Microseconds: the database's clock minus this machine's `_CLOCK`."""
         self._pool = ConnectionPool(
             name_server(self._target),
             connection_class=Connection,
             kwargs=OPTIONS,
-            configure=lambda connection: configure(connection, self._target),
+            configure=self._configure,
             min_size=0,
             max_size=READERS,
             timeout=5.0,
@@ -68,8 +70,7 @@ class PostgresStore:
         try:
             with connect(self._target) as connection:
                 create_store(connection, self._target.schema)
-                for (now,) in connection.execute(_NOW):
-                    self._set_clock(now)
+                self._read_clock(connection)
         except psycopg.Error as error:
             raise refuse(error) from error
         self._pool.open()
@@ -212,12 +213,20 @@ class PostgresStore:
                 self._pool.drain()
         raise AssertionError
 
+    def _configure(self, connection: Connection) -> None:
+        configure(connection, self._target)
+        self._read_clock(connection)  # a process that only reads learns it from no commit
+
     def now(self) -> int:
-        """The database's clock, as far as this process's steady clock agrees with it."""
-        return time.monotonic_ns() // 1000 + self._offset
+        """The database's clock, as extrapolated since the last transaction or new connection."""
+        return time.clock_gettime_ns(_CLOCK) // 1000 + self._offset
+
+    def _read_clock(self, connection: Connection) -> None:
+        for (now,) in connection.execute(_NOW):
+            self._set_clock(now)
 
     def _set_clock(self, now: int) -> None:
-        self._offset = now - time.monotonic_ns() // 1000
+        self._offset = now - time.clock_gettime_ns(_CLOCK) // 1000
 
     # --- notifications
 
