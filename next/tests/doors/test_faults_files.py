@@ -160,6 +160,28 @@ def test_store_on_a_read_only_mount_is_read_and_refuses_writes(tmp_path, worker,
     assert sorted(folder.iterdir()) == before
 
 
+READS_IN_A_COROUTINE = """
+import asyncio, sys, holdlog
+async def read():
+    async with holdlog.AsyncStateStore(sys.argv[1]) as store:
+        reading = asyncio.ensure_future(store.get("n", "k"))
+        await asyncio.sleep(0)
+        print(reading.done(), (await reading).value)
+asyncio.run(read())
+"""
+
+
+@as_root
+def test_store_on_a_read_only_mount_is_not_read_on_the_event_loop(tmp_path):
+    """A read may sleep, until the log of another process can be opened."""
+    folder = tmp_path / "store"
+    folder.mkdir(0o700)
+    with holdlog.StateStore(folder / "state.db") as store:
+        store.set("n", "k", 1, updated_by="ann")
+    read_only = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}"
+    assert in_mounts(read_only, READS_IN_A_COROUTINE, folder / "state.db") == ["False 1"]
+
+
 # --- a lock file that is removed
 
 

@@ -199,7 +199,7 @@ class PostgresStore:
         except psycopg.Error as error:
             raise refuse(error) from error
 
-    def _execute(self, query: str, parameters: dict[str, Any] | None = None) -> tuple[Connection, Any]:
+    def _execute(self, query: str, parameters: dict[str, Any] | None = None) -> tuple[Connection, psycopg.Cursor[Any]]:
         """Execute a query on a connection of the pool, which the caller must return. If one is lost, so may be all:
         replaces them and tries again. Raises psycopg.Error."""
         for attempt in (1, 2):

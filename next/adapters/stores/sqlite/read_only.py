@@ -29,7 +29,7 @@ TICK: Final = 20_000_000
 class ReadOnlyStore:
     """Each read has a connection of its own. `why`: why this process cannot write the file, in one line."""
 
-    is_local = True
+    is_local = False  # a read may sleep until another process has moved the log
 
     def __init__(self, path: str, why: str) -> None:
         """Raises StoreError, UnavailableError."""
