@@ -1,7 +1,7 @@
 """What a store is. There are two: a SQLite file (or memory), and a schema of PostgreSQL."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 from holdlog.domain.state import Reads, State
@@ -52,6 +52,24 @@ class Reader(Protocol):
 
     def snapshot(self) -> "AbstractContextManager[Reader]":
         """A reader of one state of the store, for several queries."""
+
+
+class Snapshot:
+    """A reader of one state of the store. `execute` runs a query in a transaction and returns its cursor."""
+
+    def __init__(self, execute: Callable[[str, dict[str, Any]], Any], now: int) -> None:
+        self._execute = execute
+        self._now = now
+
+    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
+        rows: list[Any] = self._execute(query, parameters).fetchall()
+        return rows
+
+    def now(self) -> int:
+        return self._now
+
+    def snapshot(self) -> AbstractContextManager[Reader]:
+        return nullcontext(self)
 
 
 class Store(Reader, Protocol):

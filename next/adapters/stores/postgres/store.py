@@ -14,7 +14,7 @@ from typing import Any, Final
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from holdlog.adapters.engine.port import Batch, Head, Reader, Request
+from holdlog.adapters.engine.port import Batch, Head, Reader, Request, Snapshot
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.postgres.connection import (
     OPTIONS,
@@ -189,7 +189,7 @@ class PostgresStore:
         try:
             connection, _ = self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                yield PostgresSnapshot(connection, self.now())
+                yield Snapshot(lambda query, values: connection.execute(_translate(query), values), self.now())
             finally:
                 try:
                     with suppress(psycopg.Error):
@@ -238,24 +238,6 @@ class PostgresStore:
     def close(self) -> None:
         self._drop_writer()
         self._pool.close()
-
-
-class PostgresSnapshot:
-    """One state of the store."""
-
-    def __init__(self, connection: Connection, now: int) -> None:
-        self._connection = connection
-        self._now = now
-
-    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
-        return self._connection.execute(_translate(query), parameters).fetchall()
-
-    def now(self) -> int:
-        return self._now
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Reader]:
-        yield self
 
 
 def _records(reads: Sequence[Reads], records: Any, values: Any, ranges: Any) -> dict[str, Record]:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from holdlog.adapters.engine.port import Batch, Reader
+from holdlog.adapters.engine.port import Batch, Reader, Snapshot
 from holdlog.adapters.operating_system.files import explain, explain_exposed
 from holdlog.adapters.stores.sqlite.notifications import POLL_SECONDS
 from holdlog.adapters.stores.sqlite.schema import connect, require_store
-from holdlog.adapters.stores.sqlite.store import SqliteSnapshot
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.state import Reads
 
@@ -59,7 +58,7 @@ class ReadOnlyStore:
     def snapshot(self) -> Iterator[Reader]:
         with self._connection() as connection:
             connection.execute("BEGIN")
-            yield SqliteSnapshot(connection, self.now())
+            yield Snapshot(connection.execute, self.now())
 
     def now(self) -> int:
         return time.time_ns() // 1000

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from holdlog.adapters.engine.port import Batch, Head, Reader, Request
+from holdlog.adapters.engine.port import Batch, Head, Reader, Request, Snapshot
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
@@ -235,12 +235,12 @@ class SqliteStore:
     def snapshot(self) -> Iterator[Reader]:
         if self._lock is None:
             with self._memory:
-                yield SqliteSnapshot(self._writer, self.now())
+                yield Snapshot(self._writer.execute, self.now())
             return
         connection = self._take_reader()
         try:
             connection.execute("BEGIN")
-            yield SqliteSnapshot(connection, self.now())
+            yield Snapshot(connection.execute, self.now())
             connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             connection.close()
@@ -322,24 +322,6 @@ class SqliteStore:
         finally:
             self._lock.release()
             self._lock.close()
-
-
-class SqliteSnapshot:
-    """One state of the store."""
-
-    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
-        self._connection = connection
-        self._now = now
-
-    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
-        return self._connection.execute(query, parameters).fetchall()
-
-    def now(self) -> int:
-        return self._now
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Reader]:
-        yield self
 
 
 _open_stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
