@@ -72,6 +72,13 @@ class Snapshot:
         return nullcontext(self)
 
 
+class Listener(Protocol):
+    """A thread that follows the commits of other processes."""
+
+    def close(self) -> None:
+        """Stop the thread. Waits for its current call of `wake`."""
+
+
 class Store(Reader, Protocol):
     """The log with its views. Raises UnavailableError and StoreError from each method."""
 
@@ -89,7 +96,7 @@ class Store(Reader, Protocol):
     def abort(self) -> None:
         """Undo and release whatever this thread has begun, after an error or an interrupt."""
 
-    def listen(self, wake: Callable[[], None]) -> "AbstractContextManager[None]":
+    def listen(self, wake: Callable[[], None]) -> Listener:
         """Call `wake` after commits of other processes, and if notifications may have been lost."""
 
     def close(self) -> None:

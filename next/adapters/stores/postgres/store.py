@@ -230,10 +230,8 @@ class PostgresStore:
 
     # --- notifications
 
-    @contextmanager
-    def listen(self, wake: Callable[[], None]) -> Iterator[None]:
-        with Listener(self._target, _channel(self._target.schema), wake).running():
-            yield
+    def listen(self, wake: Callable[[], None]) -> Listener:
+        return Listener(self._target, _channel(self._target.schema), wake)
 
     def close(self) -> None:
         self._drop_writer()

@@ -6,7 +6,6 @@ file is complete, and read as one that does not change (`immutable`): SQLite cou
 
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 from holdlog.adapters.engine.port import Batch, Reader, Snapshot
 from holdlog.adapters.operating_system.files import explain, explain_exposed
-from holdlog.adapters.stores.sqlite.notifications import POLL_SECONDS
+from holdlog.adapters.stores.sqlite.notifications import Poller
 from holdlog.adapters.stores.sqlite.schema import connect, require_store
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.state import Reads
@@ -63,20 +62,8 @@ class ReadOnlyStore:
     def now(self) -> int:
         return time.time_ns() // 1000
 
-    @contextmanager
-    def listen(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Nobody can notify a process that cannot write its port."""
-        ended = threading.Event()
-
-        def poll() -> None:
-            while not ended.wait(POLL_SECONDS):
-                wake()
-
-        threading.Thread(target=poll, name="holdlog-listener", daemon=True).start()
-        try:
-            yield
-        finally:
-            ended.set()
+    def listen(self, wake: Callable[[], None]) -> Poller:
+        return Poller(wake)
 
     def close(self) -> None:
         pass

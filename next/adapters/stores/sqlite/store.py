@@ -8,9 +8,10 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
+from holdlog.adapters.engine import port
 from holdlog.adapters.engine.port import Batch, Head, Reader, Request, Snapshot
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
 from holdlog.adapters.stores.codec import FIRST_DIGEST
@@ -294,14 +295,11 @@ class SqliteStore:
 
     # --- notifications
 
-    @contextmanager
-    def listen(self, wake: Callable[[], None]) -> Iterator[None]:
+    def listen(self, wake: Callable[[], None]) -> port.Listener:
         if self._lock is None:
-            yield
-            return
+            return ExitStack()  # no other process has this store: nothing to close
         try:
-            with Listener(self._lock, self._connect(), wake).running():
-                yield
+            return Listener(self._lock, self._connect(), wake)
         except OSError as error:
             raise UnavailableError(f"this process cannot wait for others ({error.strerror}); try again") from error
 
