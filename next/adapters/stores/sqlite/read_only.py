@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from holdlog.adapters.engine.port import Batch, Reader, Snapshot
-from holdlog.adapters.operating_system.files import explain, explain_exposed
+from holdlog.adapters.operating_system.files import explain
+from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.stores.sqlite.notifications import Poller
 from holdlog.adapters.stores.sqlite.schema import connect, require_store
 from holdlog.domain.refusals import StoreError, UnavailableError

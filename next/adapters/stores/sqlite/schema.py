@@ -5,7 +5,8 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import Final
 
-from holdlog.adapters.operating_system.files import explain_exposed, open_private, show
+from holdlog.adapters.operating_system.files import open_private, show
+from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.stores.sql import SCHEMA
 from holdlog.domain.refusals import StoreError
 
