@@ -12,7 +12,7 @@ CANNOT_WRITE: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 def open_private(path: str, flags: int = 0) -> int:
     """Open a file for reading and writing, creating it with mode 0600 whatever the umask; never follows a link, which
-    somebody may have planted. Raises OSError."""
+    another user may have planted. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | flags, FILE_MODE)
     try:
         if stat.S_IMODE(os.fstat(descriptor).st_mode) & FILE_MODE != FILE_MODE:

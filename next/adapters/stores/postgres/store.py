@@ -1,7 +1,7 @@
 """The store in a schema of PostgreSQL.
 
-A transaction is two messages, of plain SQL with prepared statements: the network decides (docs/decisions/postgres.md).
-The lock is a statement of its own: what a statement reads is from before it waits for a lock.
+A transaction is two messages of plain SQL with prepared statements, because round trips determine its duration
+(docs/decisions/postgres.md). The lock is a separate statement: a statement reads what was committed before it waited.
 """
 
 import json
@@ -38,7 +38,7 @@ from holdlog.domain.values import encode
 
 READERS: Final = 4
 RESOLVE_SECONDS: Final = 15.0
-"""The database may keep the lock of a lost connection for ten seconds."""
+"""How long to find out whether a commit happened: the database may keep the lock of a lost connection for 10 s."""
 _LOCK: Final = "BEGIN; LOCK TABLE meta IN EXCLUSIVE MODE"
 _NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -46,7 +46,7 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class PostgresStore:
-    """One writing thread at a time; reads in a pool of connections."""
+    """A connection for one writing thread at a time, and a pool of connections for reads."""
 
     is_local = False
 
@@ -78,18 +78,18 @@ class PostgresStore:
     # --- writes
 
     def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
-        prefixes = [it for read in reads for it in read.prefixes]
+        prefixes = [prefix for read in reads for prefix in read.prefixes]
         arrays = (
-            {it for read in reads for it in read.streams},
-            {it for read in reads for it in read.values},
+            {stream for read in reads for stream in read.streams},
+            {stream for read in reads for stream in read.values},
             prefixes,
             map(end_of_range, prefixes),
             (principal for principal, _ in requests),
             (request_id for _, request_id in requests),
         )
-        look = ", ".join(quote_all(it, "text") for it in arrays)
+        texts = ", ".join(quote_all(array, "text") for array in arrays)
         try:
-            row = self._lock_and_look(f"{_LOCK}; EXECUTE look({look})")
+            row = self._lock_and_load(f"{_LOCK}; EXECUTE load({texts})")
             clock, position, digest, at, schema, records, values, ranges, remembered = row
             require_schema(schema)
             self._set_clock(clock)
@@ -105,10 +105,10 @@ class PostgresStore:
     def commit(self, batch: Batch) -> None:
         text = ""
         if batch.rows:
-            text = f"{_append(batch)}; NOTIFY {_channel(self._target.schema)}; "
+            text = f"{_append(batch)}; NOTIFY {_name_channel(self._target.schema)}; "
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]
-            text += f"EXECUTE remember({_arrays(requests)}); "
+            text += f"EXECUTE remember({_quote_columns(requests)}); "
             if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
                 text += f"{FORGET_REQUESTS.replace(':oldest', str(batch.at - REMEMBER_FOR))}; "
         assert self._writer is not None  # and no new one: it would commit outside of the transaction
@@ -128,7 +128,7 @@ class PostgresStore:
             except psycopg.Error:
                 self._drop_writer()
 
-    def _lock_and_look(self, text: str) -> Any:
+    def _lock_and_load(self, text: str) -> Any:
         for attempt in (1, 2):
             try:
                 cursor = self._connection().execute(text)
@@ -142,8 +142,8 @@ class PostgresStore:
         return None
 
     def _is_committed(self, batch: Batch) -> bool:
-        """Whether a commit whose answer was lost happened. Under the write lock this is certain: its transaction has
-        ended. Salts make digests unique. Raises UnavailableError, in doubt."""
+        """Whether a commit happened whose response was lost. Under the write lock this is certain, as its transaction
+        has ended; salts make digests unique. Raises UnavailableError, in doubt."""
         position, digest = batch.rows[-1][0], batch.rows[-1][-1]
         deadline = time.monotonic() + RESOLVE_SECONDS
         query = (
@@ -231,7 +231,7 @@ class PostgresStore:
     # --- notifications
 
     def listen(self, wake: Callable[[], None]) -> Listener:
-        return Listener(self._target, _channel(self._target.schema), wake)
+        return Listener(self._target, _name_channel(self._target.schema), wake)
 
     def close(self) -> None:
         self._drop_writer()
@@ -249,25 +249,26 @@ def _records(reads: Sequence[Reads], records: Any, values: Any, ranges: Any) -> 
 
 
 def _append(batch: Batch) -> str:
-    rows = [(*it[:7], it[7].hex(), it[8].hex()) for it in batch.rows]
+    """The statements that write the events and the changed records."""
+    rows = [(*row[:7], row[7].hex(), row[8].hex()) for row in batch.rows]
     changed = [batch.state.records[stream] for stream in {row[1] for row in rows}]
-    records = [(it.stream, it.version, it.position, int(it.exists), it.expires_at or "") for it in changed]
-    return f"EXECUTE append({_arrays(rows)}); EXECUTE put({_arrays(records)})"
+    records = [(*record[:3], int(record.exists), record.expires_at or "") for record in changed]
+    return f"EXECUTE append({_quote_columns(rows)}); EXECUTE put({_quote_columns(records)})"
 
 
-def _arrays(rows: Sequence[Any]) -> str:
-    return ", ".join(f"ARRAY[{','.join(quote(str(it)) for it in column)}]" for column in zip(*rows, strict=True))
+def _quote_columns(rows: Sequence[Any]) -> str:
+    return ", ".join(f"ARRAY[{','.join(quote(str(cell)) for cell in column)}]" for column in zip(*rows, strict=True))
 
 
 _translations: dict[str, str] = {}
 
 
 def _translate(query: str) -> str:
-    """The statement with psycopg's parameters."""
+    """Write the parameters as psycopg does."""
     if (text := _translations.get(query)) is None:
         text = _translations[query] = re.sub(r":(\w+)", r"%(\1)s", query)
     return text
 
 
-def _channel(schema: str) -> str:
+def _name_channel(schema: str) -> str:
     return '"holdlog ' + schema.replace('"', '""') + '"'

@@ -1,7 +1,7 @@
-"""A store file that this process can read but not write, such as in a sandbox. Others may write it meanwhile.
+"""A store file that this process can read but not write, for example in a sandbox. Others may write it meanwhile.
 
-SQLite reads its write-ahead log through the shared memory of the processes that have it open. If there is no log, the
-file is complete, and read as one that does not change (`immutable`): SQLite could not create a log.
+SQLite reads its write-ahead log through the shared memory of the processes that have it open. Without a log the file is
+complete, and is opened as one that does not change (`immutable`), because SQLite could not create a log.
 """
 
 import os
@@ -26,12 +26,12 @@ TICK: Final = 20_000_000
 
 
 class ReadOnlyStore:
-    """Each read has a connection of its own. `why`: why this process cannot write the file, in one line."""
+    """Each read opens a connection, as the log may be created or removed between two reads."""
 
     is_local = False  # a read may sleep until another process has moved the log
 
     def __init__(self, path: str, why: str) -> None:
-        """Raises StoreError, UnavailableError."""
+        """Open the file. `why` is the message of the refusal of each write. Raises StoreError, UnavailableError."""
         self._path = path
         self._why = why
         if not os.access(path, os.R_OK, effective_ids=True):
