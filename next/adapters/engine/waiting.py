@@ -4,9 +4,9 @@ sleeps and reads again."""
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from holdlog.adapters.engine.port import Store
+from holdlog.adapters.engine.port import Listener, Store
 from holdlog.adapters.stores.sql import HEAD, STREAMS_SINCE
 from holdlog.domain.refusals import HoldlogError
 
@@ -30,18 +30,16 @@ class Waiters:
         self._lock = threading.Lock()
         self.by_topic: dict[str, list[Callable[[], None]]] = {}
         self._position = 0
-        self._listening: Any = None
+        self._listener: Listener | None = None
         self._closed = False
 
     @contextmanager
     def subscribed(self, topic: str, wake: Callable[[], None]) -> Iterator[None]:
         """Call `wake`, in any thread, after each event of the topic."""
         with self._lock:
-            if self._listening is None and not self._closed:
+            if self._listener is None and not self._closed:
                 self._position = self._read_position()
-                listening = self._store.listen(self._follow)
-                listening.__enter__()
-                self._listening = listening
+                self._listener = self._store.listen(self._follow)
             self.by_topic.setdefault(topic, []).append(wake)
         try:
             yield
@@ -56,10 +54,10 @@ class Waiters:
         """Wake everybody, and stop the thread."""
         with self._lock:
             self._closed = True
-            listening, self._listening = self._listening, None
+            listener, self._listener = self._listener, None
         self._wake_all()
-        if listening is not None:
-            listening.__exit__(None, None, None)
+        if listener is not None:
+            listener.close()
 
     def _follow(self) -> None:
         """Another process may have committed."""
