@@ -206,8 +206,8 @@ class EventEntry(NamedTuple):
 
 
 class EventPage(NamedTuple):
-    """A page never splits the events of one transaction. `bookmark`: where the next one begins, with a part of the
-    digest of the event before it."""
+    """A page does not split the events of a transaction, unless these are more than 100,000. Where the next page begins
+    is a position, and `bookmark` with a part of the digest of the event there."""
 
     events: list[EventEntry]
     next_position: int
