@@ -216,6 +216,9 @@ def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: M
 def compute(step: Any, record: Record) -> Json:
     """The value that an update computes; the same object if it changes nothing."""
     match step.op:
+        case "replace":
+            value: Json = step.value
+            return value
         case "merge":
             return merge(record.value or Json("null"), step.value)
         case "increment":

@@ -98,6 +98,12 @@ class SetValue(
     reason: Note | None = None
 
 
+class Replace(SetValue):
+    """What update() writes after a function: the value keeps its time to live."""
+
+    op: ClassVar[str] = "replace"
+
+
 class Delete(
     Command,
     name="delete",

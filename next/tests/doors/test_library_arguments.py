@@ -78,15 +78,6 @@ def test_bad_argument_is_refused_by_its_name_and_stores_nothing(store, argument,
     assert store.events().events == []
 
 
-@pytest.mark.parametrize("name", ["session", "correlation_id"])
-@pytest.mark.parametrize("library", ["StateStore", "AsyncStateStore"])
-def test_bad_label_of_a_handle_is_refused_and_opens_nothing(library, name, tmp_path):
-    for bad in BAD_LABELS:
-        with pytest.raises(holdlog.InvalidError, match=name):
-            getattr(holdlog, library)(tmp_path / "state.db", **{name: bad})
-    assert not list(tmp_path.iterdir())
-
-
 def test_largest_arguments_are_accepted(store):
     name, agent = "x" * 512, "y" * 128
     store.set(name, name, deep(DEEP - 1), updated_by=agent, reason="z" * 500)

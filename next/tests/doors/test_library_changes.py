@@ -6,7 +6,6 @@ import pytest
 
 import holdlog
 from tests.doors.conftest import both_stores
-from tests.support.library import in_thread
 
 on_file = pytest.mark.parametrize("kind", ["file"], indirect=True)
 
@@ -313,39 +312,3 @@ def test_events_are_the_whole_log_in_order(store):
     assert (events[1].based_on, events[1].reason) == (1, "because")
     assert len({it.id for it in events}) == 4
     assert [it.at for it in events] == sorted(it.at for it in events)
-
-
-def commit(store, size, namespace="n"):
-    """One transaction of so many events."""
-    operations = [{"op": "set", "namespace": namespace, "key": f"{it}", "value": size} for it in range(size)]
-    return store.transact(operations, updated_by="ann").position
-
-
-def test_page_of_events_ends_with_a_whole_transaction(store):
-    ends = [commit(store, size) for size in (600, 600, 1000)]
-    ends.append(store.clear_namespace("n", deleted_by="bob").position)
-    ends.append(commit(store, 1))
-    seen = after = 0
-    while after < ends[-1]:
-        page = store.events(after, limit=1000)
-        seen, after = seen + len(page.events), page.next_position
-        assert after in ends
-    assert seen == ends[-1]
-
-
-def test_transaction_of_more_events_than_a_page_comes_whole(store):
-    for number in range(3):
-        store.transact([op("set", f"{number}/{it}", value=1) for it in range(500)], updated_by="ann")
-    store.clear_namespace("n", deleted_by="bob")
-    assert len(store.events(1500, limit=10).events) == 1500
-
-
-def test_long_poll_finds_an_event_behind_many_of_other_namespaces(store):
-    for _ in range(3):
-        commit(store, 600, "other")
-    put(store, 1)
-    page, after = None, 0
-    while page is None or not page.events:
-        page = in_thread(store.events, after, namespace="n", wait_seconds=1000).result()
-        after = page.next_position
-    assert [(it.position, it.key) for it in page.events] == [(1801, "k")]

@@ -176,14 +176,6 @@ def test_history_says_what_a_write_was_based_on(store):
     assert [(it.based_on, it.forced) for it in store.history("n", "k")] == [(None, True), (1, None), (None, None)]
 
 
-def test_write_over_a_deleted_value_is_not_forced(store):
-    put(store, 1)
-    store.delete("n", "k", deleted_by="bob")
-    put(store, 2)
-    assert store.history("n", "k")[0].forced is None
-    assert "forced" not in store.events().events[2].fields
-
-
 # --- delete and clear
 
 
