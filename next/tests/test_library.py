@@ -67,6 +67,17 @@ def test_update_by_a_function_takes_no_request_id(store):
     assert store.events().events == []
 
 
+def test_list_of_deleted_keys_needs_a_namespace(store):
+    with pytest.raises(holdlog.InvalidError, match="deleted"):
+        store.list(deleted=True)
+
+
+def test_list_keys_needs_a_namespace(store):
+    for bad in (None, ""):
+        with pytest.raises(holdlog.InvalidError, match="namespace"):
+            store.list_keys(bad)
+
+
 # --- events
 
 

@@ -87,7 +87,7 @@ class SetValue(
 
     op: ClassVar[str] = "set"
     results = (SetResult, Conflict, Fenced)
-    reads, decide = records.read_key, records.write
+    reads, decide = records.declare_key, records.write
     namespace: Name = Field(description="Group of keys, e.g. order-1234")
     key: Name
     value: JsonValue
@@ -116,7 +116,7 @@ class Delete(
 
     op: ClassVar[str] = "delete"
     results = (DeleteResult, NotFound, Conflict, Fenced)
-    reads, decide = records.read_key, records.delete
+    reads, decide = records.declare_key, records.delete
     namespace: Name
     key: Name
     deleted_by: Agent
@@ -131,7 +131,7 @@ class ClearNamespace(
     """Delete all values of a namespace in one transaction, whatever their versions."""
 
     results = (ClearResult,)
-    reads, decide = records.read_namespace, records.clear
+    reads, decide = records.declare_namespace, records.clear
     namespace: Name
     deleted_by: Agent
     reason: Note | None = None
@@ -150,7 +150,7 @@ class Update(
     append."""
 
     results = (UpdateResult, Conflict, Fenced)
-    reads, decide = records.read_value, records.update
+    reads, decide = records.declare_value, records.update
     namespace: Name
     key: Name
     updated_by: Agent
@@ -231,7 +231,7 @@ class Transact(Command, name="transact", group="power", route="POST /transaction
     """Run several operations on values in one transaction: all of them or none."""
 
     results = (TransactionResult, Conflict, Fenced, NotFound)
-    reads, decide = records.read_steps, records.transact
+    reads, decide = records.declare_steps, records.transact
     operations: list[Step] = Field(min_length=1, max_length=1000)
     updated_by: Agent
     guard: Guard | None = None
@@ -247,6 +247,12 @@ class List(Query, name="list", group="state", route="GET /values/{namespace}", w
     limit: Limit = 1000
     after_key: Prefix | None = Field(default=None, description="The next_after of the page before")
     deleted: bool = Field(default=False, description="List deleted keys instead")
+
+    @model_validator(mode="after")
+    def _require_namespace(self) -> "List":
+        if self.deleted and self.namespace is None:
+            raise ValueError("deleted: only the keys of a namespace are listed; name it")
+        return self
 
     def read(self, reader: Reader) -> RecordPage | NamespacePage:
         with reader.snapshot() as view:

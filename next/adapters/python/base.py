@@ -52,13 +52,8 @@ class Handle:
         self._engine = open_engine(path)
         self._finalizer = weakref.finalize(self, Engine.close, self._engine)
 
-    def _parse(self, kind: type[Command], arguments: dict[str, Any]) -> tuple[Command, Caller]:
-        """Take `self` and `request_id` out of the local names of a method."""
-        arguments.pop("self", None)
-        caller, request_id = self._caller, arguments.pop("request_id", None)
-        if request_id is not None:
-            caller = caller._replace(request_id=require_label("request_id", request_id))
-        return kind.parse(arguments), caller
+    def _call_as(self, request_id: Any) -> Caller:
+        return self._caller._replace(request_id=require_label("request_id", request_id))
 
 
 class BlockingHandle(Handle):
@@ -83,7 +78,11 @@ class BlockingHandle(Handle):
         return [row.namespace for page in self._make(read_pages(None)) for row in page.namespaces]
 
     def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        return self._engine.run(*self._parse(kind, arguments))
+        """`arguments` are the local names of a method, among them `self` and `request_id`."""
+        arguments.pop("self", None)
+        request_id = arguments.pop("request_id", None)
+        caller = self._caller if request_id is None else self._call_as(request_id)
+        return self._engine.run(kind.parse(arguments), caller)
 
     def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
@@ -161,7 +160,10 @@ class AwaitableHandle(Handle):
         return [row.namespace for page in await self._make(read_pages(None)) for row in page.namespaces]
 
     async def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        command, caller = self._parse(kind, arguments)
+        arguments.pop("self", None)
+        request_id = arguments.pop("request_id", None)
+        caller = self._caller if request_id is None else self._call_as(request_id)
+        command = kind.parse(arguments)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         job = self._engine.submit(command, caller, loop, future)
