@@ -24,11 +24,9 @@ def show_record(row: Any, now: int) -> StateRecord:
     about = from_json(meta)
     value = from_json(payload).get("value") if payload is not None else None
     namespace, key = split_stream(stream)
-    if expires_at is None:
-        return StateRecord(namespace, key, value, version, about.get("by"), utc(at), None, None, about.get("principal"))
-    left = max(0, expires_at - now) / 1_000_000
     by, principal = about.get("by"), about.get("principal")
-    return StateRecord(namespace, key, value, version, by, utc(at), utc(expires_at), left, principal)
+    ends, left = (utc(expires_at), max(0, expires_at - now) / 1_000_000) if expires_at is not None else (None, None)
+    return StateRecord(namespace, key, value, version, by, utc(at), ends, left, principal)
 
 
 def describe_deletion(namespace: str, key: str, row: Any) -> NotFound:

@@ -262,8 +262,8 @@ class List(Query, name="list", group="state", route="GET /values/{namespace}", w
             first = namespace_prefix(self.namespace)
             query = sql.DELETED_RECORDS if self.deleted else sql.RECORDS
             rows, more = read_page(view, query, first + self.prefix, first + (self.after_key or ""), self.limit)
-        found = [show_record(row, view.now()) for row in rows]
-        return RecordPage(self.namespace, len(found), found, position, found[-1].key if more else None)
+        page = [show_record(row, view.now()) for row in rows]
+        return RecordPage(self.namespace, len(page), page, position, page[-1].key if more else None)
 
     def _read_namespaces(self, view: Reader, position: int) -> NamespacePage:
         parameters = {"first": "record:", "end": end_of_range("record:"), "now": view.now()}
@@ -296,8 +296,8 @@ class ReadHistory(
     def read(self, reader: Reader) -> History:
         before = self.before_version if self.before_version is not None else 2**63 - 1
         stream = value_stream(self.namespace, self.key)
-        found, more = read_history(reader, stream, before, self.limit)
-        return History(self.namespace, self.key, found, found[-1].version if more else None)
+        entries, more = read_history(reader, stream, before, self.limit)
+        return History(self.namespace, self.key, entries, entries[-1].version if more else None)
 
 
 class ExportNamespace(
@@ -315,15 +315,15 @@ class ExportNamespace(
             first = namespace_prefix(self.namespace)
             query = sql.ALL_RECORDS if self.include_deleted else sql.RECORDS
             rows, more = read_page(view, query, first, first + (self.after_key or ""), 1000)
-            found = [self._export(view, row) for row in rows]
-            position, count = read_position(view), sum(len(it.history) for it in found)
-        next_after = found[-1].key if more else None
-        return Export(self.namespace, utc(view.now()), len(found), count, found, position, next_after)
+            page = [self._export(view, row) for row in rows]
+            position, count = read_position(view), sum(len(record.history) for record in page)
+        next_after = page[-1].key if more else None
+        return Export(self.namespace, utc(view.now()), len(page), count, page, position, next_after)
 
     def _export(self, view: Reader, row: Any) -> ExportedRecord:
-        shown = show_record(row, view.now())
+        record = show_record(row, view.now())
         history, _ = read_history(view, row[0], 2**63 - 1, NO_LIMIT)
-        return ExportedRecord(shown.key, shown.value, shown.version, shown.updated_by, shown.updated_at, history)
+        return ExportedRecord(record.key, record.value, record.version, record.updated_by, record.updated_at, history)
 
 
 class Watch(
@@ -358,8 +358,10 @@ class Watch(
             return Wait(row[5] if is_live else None)
         if is_live:
             return show_record(row, now)
-        gone = describe_deletion(self.namespace, self.key, row)
-        return DeletedRecord(self.namespace, self.key, version, gone.deleted_by or "", gone.deleted_at or utc(now))
+        deletion = describe_deletion(self.namespace, self.key, row)
+        return DeletedRecord(
+            self.namespace, self.key, version, deletion.deleted_by or "", deletion.deleted_at or utc(now)
+        )
 
     def give_up(self, reader: Reader, elapsed: float) -> WatchTimeout:
         return WatchTimeout(self.namespace, self.key, self.since_version, elapsed)
