@@ -19,14 +19,15 @@ from holdlog.adapters.operations.base import BlockingQuery, Command, Operation, 
 from holdlog.adapters.operations.values import Get, List, Replace
 from holdlog.domain.names import check_label
 from holdlog.domain.records import COMPUTED
-from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError, StoreError
+from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError, StoreError, ValueRefusal
 from holdlog.domain.results import StateRecord, UpdateResult
 from holdlog.domain.state import Caller
 
 NOT_GIVEN: Final[Any] = object()
 """Default of arguments for which None is a value."""
-ATTEMPTS: Final = 20
+ATTEMPTS: Final = 100
 """How often update() computes again because another wrote meanwhile."""
+LONGEST_PAUSE: Final = 0.05
 PAUSE: Final = 0.002
 """Seconds, times the number of the attempt, so that callers do not disturb each other for ever."""
 _POOL_THREADS: Final = 4
@@ -136,11 +137,9 @@ class AwaitableHandle(Handle):
     """For coroutines. Commands run in the writer thread; reads of one row on the loop, others in a few threads."""
 
     _pool: ThreadPoolExecutor | None = None
-    _is_closed = False
 
     async def close(self) -> None:
         """End all calls that wait, and release the store."""
-        self._is_closed = True
         await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
         if self._pool is not None:
             self._pool.shutdown(wait=False)
@@ -175,8 +174,10 @@ class AwaitableHandle(Handle):
                 await asyncio.wait([job.future])
                 job.future.exception()
             raise
-        except Exception as error:
-            raise await self._in_pool(self._engine.explain, error) from None
+        except ValueRefusal as refusal:
+            with suppress(StoreError):  # it stays a refusal, if the store is closed meanwhile
+                await self._in_pool(self._engine.explain, refusal)
+            raise
 
     async def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
@@ -257,8 +258,7 @@ class AwaitableHandle(Handle):
         return await (self._run(kind, arguments) if issubclass(kind, Command) else self._ask(kind, arguments))  # type: ignore[arg-type]
 
     async def _in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        if self._is_closed:
-            raise StoreError("the store is closed")
+        self._engine.require_open()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="holdlog-read")
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
@@ -290,7 +290,7 @@ def compute(function: Callable[[Any], Any], arguments: dict[str, Any]) -> Calls:
         except ConflictError:
             if attempt == ATTEMPTS:
                 raise
-        yield random.uniform(0, PAUSE * attempt)
+        yield random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE))
     raise AssertionError
 
 

@@ -5,11 +5,14 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
 
 import holdlog
+from tests.doors.old import OLD
 from tests.support.faults import CHANGES, SHIM, SYNC
 from tests.support.library import in_thread
 from tests.support.linearizable import Call, linearizable, register
@@ -271,6 +274,35 @@ def test_forked_child_is_refused_in_one_line_and_its_parent_goes_on(db, worker, 
         assert "fork" in refusal["message"]
         assert "\n" not in refusal["message"]
     require_sound(db)
+
+
+FORKING = """
+import os, sys, time, holdlog
+store = holdlog.StateStore(sys.argv[1])
+child = os.fork()
+if child == 0:
+    os.close(1)
+    time.sleep(60)
+    os._exit(0)
+print(child, flush=True)
+for number in range(10**9):
+    store.set("n", "k", number, updated_by="parent")
+"""
+
+
+@pytest.mark.skipif(OLD, reason="in 0.1 the child keeps it, and its store waits for the lock when it closes")
+def test_forked_child_does_not_keep_the_lock_of_its_killed_parent(db):
+    for _ in range(8):  # most kills strike while the parent has the lock
+        with subprocess.Popen([sys.executable, "-c", FORKING, db], stdout=subprocess.PIPE, text=True) as parent:
+            child = int(parent.stdout.readline())
+            with holdlog.StateStore(db) as store:
+                until(lambda: store.list("n").count)
+                parent.kill()
+                parent.wait()
+                try:
+                    assert store.set("m", "k", 1, updated_by="ann").version
+                finally:
+                    os.kill(child, signal.SIGKILL)
 
 
 def test_forked_child_may_open_what_its_parent_had_closed(db):

@@ -1,6 +1,6 @@
 """The write lock of a store file: one writer at a time over all processes of a machine.
 
-Its side file also says whether somebody else wrote, and where other processes wait for notifications. Blocking in the
+Its side file also records the last writer, and the ports at which processes wait for notifications. Blocking in the
 kernel would make a convoy, and SQLite's own handler starves writers (docs/decisions/write-lock.md).
 """
 
@@ -44,47 +44,58 @@ class WriteLock:
         self._port = 0
 
     def acquire(self, timeout: float) -> bool:
-        """Take the lock. Returns True if nobody else took it since this process had it, a moment ago: else the caller
-        must check its file. Raises UnavailableError that names the holder or the fault of the system."""
+        """Acquire the lock. Returns True if this process released it a moment ago and no other acquired it since: else
+        the caller must check the store file. Raises UnavailableError, which names the holder or the system's error."""
         try:
-            self._lock(timeout)
-            while not (is_known := self._read()) and not os.fstat(self._descriptor).st_nlink:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._wait(timeout)
+            content = os.pread(self._descriptor, _BYTES, 0)
+            self._slots = content[_MARK.size :]
+            self.has_waiters = bool(self._slots.strip(b"\0"))
+            if content.startswith(self._mark) and time.monotonic() < self._known_until:
+                return True
+            if not os.fstat(self._descriptor).st_nlink:
                 self._reopen()  # the file was removed: later processes lock a new one, and so must this one
-                self._lock(timeout)
-            if not is_known:
-                self._known_until = time.monotonic() + CHECK_FILE_EVERY
-                os.pwrite(self._descriptor, self._mark, 0)
+                return self.acquire(timeout)
+            self._known_until = time.monotonic() + CHECK_FILE_EVERY
+            os.pwrite(self._descriptor, self._mark, 0)
         except OSError as error:
             raise UnavailableError(f"{self._path} cannot be locked ({error.strerror}); try again") from error
-        return is_known
+        return False
 
-    def _read(self) -> bool:
-        """Read who waits, and whether this process had the lock a moment ago and nobody since."""
-        content = os.pread(self._descriptor, _BYTES, 0)
-        self._slots = content[_MARK.size :]
-        self.has_waiters = bool(self._slots.strip(b"\0"))
-        return content.startswith(self._mark) and time.monotonic() < self._known_until
+    def distrust(self) -> None:
+        """Make the next `acquire` return False."""
+        self._known_until = 0.0
+
+    def forsake(self) -> None:
+        """In a forked child: close the descriptor, which leaves the lock to the parent. A child that kept it would keep
+        the lock of a killed parent."""
+        descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
 
     def release(self) -> None:
         """Release the lock, if this process has it."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         except OSError:
-            with suppress(OSError):
-                self._reopen()  # closing it releases it
+            if self._descriptor >= 0:
+                with suppress(OSError):
+                    self._reopen()  # closing it releases it
 
     def close(self) -> None:
-        """Close the side file; in a forked child this leaves the lock of its parent alone."""
+        """Close the side file."""
         with suppress(OSError):
             self.leave()
-        os.close(self._descriptor)
+        self.forsake()
 
     def ports(self) -> list[int]:
-        """The ports at which others waited when the lock was last taken."""
+        """The ports of other processes that waited when the lock was last acquired."""
         return [port for _, port in _SLOT.iter_unpack(self._slots) if port and port != self._port]
 
     def enter(self, port: int) -> None:
-        """Let writers notify this process at a port of the loopback interface. If all slots are taken, it must poll."""
+        """Let writers notify this process at a port of the loopback interface. Without a free slot, it must poll."""
         fcntl.lockf(self._descriptor, fcntl.LOCK_EX, 1, _BYTES)
         try:
             slots = os.pread(self._descriptor, _BYTES, 0)[_MARK.size :].ljust(_BYTES - _MARK.size, b"\0")
@@ -102,12 +113,6 @@ class WriteLock:
 
     def _write_slot(self, content: bytes) -> None:
         os.pwrite(self._descriptor, content, _MARK.size + self._slot * _SLOT.size)
-
-    def _lock(self, timeout: float) -> None:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._wait(timeout)
 
     def _reopen(self) -> None:
         descriptor = open_private(self._path)
@@ -127,7 +132,7 @@ class WriteLock:
             if attempt < _YIELDS:
                 os.sched_yield()
             else:
-                nap = int.from_bytes(os.urandom(1)) / 255  # at random, so that two do not meet again and again
+                nap = int.from_bytes(os.urandom(1)) / 255  # random, so that two processes do not collide each time
                 time.sleep(_SHORTEST_NAP + nap * (_LONGEST_NAP - _SHORTEST_NAP))
 
     def _refuse(self, before: bytes) -> UnavailableError:

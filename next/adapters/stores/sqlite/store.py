@@ -7,10 +7,11 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
-from holdlog.adapters.engine.port import Batch, Head, Reader, Request
+from holdlog.adapters.engine import port
+from holdlog.adapters.engine.port import Batch, Head, Reader, Request, Snapshot
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
 from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
@@ -100,6 +101,11 @@ class SqliteStore:
             if is_first and (isinstance(error, StoreError) or is_damage(error)):
                 os.unlink(f"{path}.lock")  # leave nothing next to a file that is no store
             raise
+
+    def forsake_lock(self) -> None:
+        """In a forked child."""
+        if self._lock is not None:
+            self._lock.forsake()
 
     # --- writes
 
@@ -223,12 +229,12 @@ class SqliteStore:
     def snapshot(self) -> Iterator[Reader]:
         if self._lock is None:
             with self._memory:
-                yield SqliteSnapshot(self._writer, self.now())
+                yield Snapshot(self._writer.execute, self.now())
             return
         connection = self._take_reader()
         try:
             connection.execute("BEGIN")
-            yield SqliteSnapshot(connection, self.now())
+            yield Snapshot(connection.execute, self.now())
             connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             connection.close()
@@ -240,7 +246,9 @@ class SqliteStore:
         self._idle.append(connection)
 
     def now(self) -> int:
-        return time.time_ns() // 1000
+        now = time.time_ns() // 1000
+        head = self._head
+        return now if head is None or head.at < now else head.at  # as writes count it, if the clock was set back
 
     def _take_reader(self) -> sqlite3.Connection:
         if time.monotonic() > self._next_check or not self._idle:
@@ -260,16 +268,18 @@ class SqliteStore:
 
     def _explain_replacement(self) -> UnavailableError:
         """The file was replaced, for example by a backup copied back."""
+        if self._lock is not None:
+            self._lock.distrust()
         return UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
 
     def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
         name, code = getattr(error, "sqlite_errorname", ""), getattr(error, "sqlite_errorcode", 0) & 0xFF
         self._is_suspect |= is_writer and code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
-        if not is_damage(error):
+        if in_doubt or not is_damage(error):  # damage does not tell whether a commit happened
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
             return UnavailableError(text, in_doubt=in_doubt)
         if time.monotonic() > self._damaged_until and not is_damaged(self._path):
-            return UnavailableError(f"the store could not be read ({error}); try again", in_doubt=in_doubt)
+            return UnavailableError(f"the store could not be read ({error}); try again")
         self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
         return StoreError(
             f"{self._path} is damaged or not a SQLite file ({error}); run `holdlog doctor`, and keep the file and its"
@@ -278,14 +288,11 @@ class SqliteStore:
 
     # --- notifications
 
-    @contextmanager
-    def listen(self, wake: Callable[[], None]) -> Iterator[None]:
+    def listen(self, wake: Callable[[], None]) -> port.Listener:
         if self._lock is None:
-            yield
-            return
+            return ExitStack()  # no other process has this store: nothing to close
         try:
-            with Listener(self._lock, self._connect(), wake).running():
-                yield
+            return Listener(self._lock, self._connect(), wake)
         except OSError as error:
             raise UnavailableError(f"this process cannot wait for others ({error.strerror}); try again") from error
 
@@ -308,24 +315,6 @@ class SqliteStore:
             self._lock.close()
 
 
-class SqliteSnapshot:
-    """One state of the store."""
-
-    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
-        self._connection = connection
-        self._now = now
-
-    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
-        return self._connection.execute(query, parameters).fetchall()
-
-    def now(self) -> int:
-        return self._now
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Reader]:
-        yield self
-
-
 _open_stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
 _inherited: set[tuple[int, int]] = set()
 """Files that this process may not open, because its parent had them open when it forked."""
@@ -340,6 +329,7 @@ def _keep_inherited() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(store))  # not even the interpreter's exit finalizes it
         if store.identity is not None:
             _inherited.add(store.identity)
+        store.forsake_lock()
 
 
 os.register_at_fork(after_in_child=_keep_inherited)
