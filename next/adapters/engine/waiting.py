@@ -29,7 +29,8 @@ class Waiters:
         self._store = store
         self._lock = threading.Lock()
         self.by_topic: dict[str, list[Callable[[], None]]] = {}
-        self._position = 0
+        self._position: int | None = None
+        """Up to where all have been woken; None: nobody waited meanwhile."""
         self._listener: Listener | None = None
         self._closed = False
 
@@ -38,7 +39,6 @@ class Waiters:
         """Call `wake`, in any thread, after each event of the topic."""
         with self._lock:
             if self._listener is None and not self._closed:
-                self._position = self._read_position()
                 self._listener = self._store.listen(self._follow)
             self.by_topic.setdefault(topic, []).append(wake)
         try:
@@ -62,8 +62,14 @@ class Waiters:
     def _follow(self) -> None:
         """Another process may have committed."""
         if not self.by_topic:
+            self._position = None
             return
         try:
+            if self._position is None:
+                rows = self._store.read(HEAD, {})
+                self._position = rows[0][0] if rows else 0
+                self._wake_all()
+                return
             rows = self._store.read(STREAMS_SINCE, {"after": self._position})
         except HoldlogError:  # those who wait read again and get the error
             self._wake_all()
@@ -89,7 +95,3 @@ class Waiters:
         for wake in wakes:
             with suppress(RuntimeError):
                 wake()
-
-    def _read_position(self) -> int:
-        rows = self._store.read(HEAD, {})
-        return int(rows[0][0]) if rows else 0

@@ -4,7 +4,6 @@ A transaction is two messages of plain SQL with prepared statements, because rou
 (docs/decisions/postgres.md). The lock is a separate statement: a statement reads what was committed before it waited.
 """
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from holdlog.adapters.engine.port import Batch, Head, Reader, Request, Snapshot
-from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
 from holdlog.adapters.stores.postgres.connection import (
     OPTIONS,
     Connection,
@@ -34,7 +33,6 @@ from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, REMEMBER_
 from holdlog.domain.names import end_of_range
 from holdlog.domain.refusals import LostError
 from holdlog.domain.state import Reads, Record, State
-from holdlog.domain.values import encode
 
 READERS: Final = 4
 RESOLVE_SECONDS: Final = 15.0
@@ -240,11 +238,8 @@ class PostgresStore:
 
 def _records(reads: Sequence[Reads], records: Any, values: Any, ranges: Any) -> dict[str, Record]:
     found = {stream: Record(stream) for read in reads for stream in (*read.streams, *read.values)}
-    for row in (*ranges, *records):
-        found[row[0]] = Record(*row)
-    for stream, version, position, exists, expires_at, payload in values:
-        value = encode(json.loads(payload)["value"]) if exists else None
-        found[stream] = Record(stream, version, position, exists, expires_at, value)
+    for row in (*ranges, *records, *values):  # a command may need the value of what another only reads
+        found[row[0]] = decode_record(*row)
     return found
 
 

@@ -1,6 +1,5 @@
 """The store in SQLite: a file that many processes share, or memory."""
 
-import json
 import os
 import sqlite3
 import threading
@@ -14,7 +13,7 @@ from typing import Any, Final
 from holdlog.adapters.engine import port
 from holdlog.adapters.engine.port import Batch, Head, Reader, Request, Snapshot
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
-from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
 from holdlog.adapters.stores.sqlite.lock import CHECK_FILE_EVERY, WriteLock
 from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
@@ -29,16 +28,15 @@ from holdlog.adapters.stores.sqlite.schema import (
 from holdlog.domain.names import end_of_range
 from holdlog.domain.refusals import HoldlogError, LostError, StoreError, UnavailableError
 from holdlog.domain.state import Reads, Record, State
-from holdlog.domain.values import Json, encode
 
 OPEN_TIMEOUT: Final = 10.0
 """Seconds that many processes may need to open a new file at once."""
 DAMAGE_REMEMBERED: Final = 5.0
 """Seconds for which damage is reported without another look at the whole file."""
 
-_RECORD: Final = "SELECT version, position, exists_now, expires_at FROM current WHERE stream = ?"
+_RECORD: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream = ?"
 _VALUE: Final = (
-    "SELECT c.version, c.position, c.exists_now, c.expires_at, e.payload FROM current AS c"
+    "SELECT c.stream, c.version, c.position, c.exists_now, c.expires_at, e.payload FROM current AS c"
     " JOIN events AS e ON e.position = c.position WHERE c.stream = ?"
 )
 _RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
@@ -198,18 +196,13 @@ class SqliteStore:
         for stream in read.streams:
             if stream not in records:
                 row = execute(_RECORD, (stream,)).fetchone()
-                records[stream] = Record(stream) if row is None else Record(stream, *row)
+                records[stream] = Record(stream) if row is None else decode_record(*row)
         for stream in read.values:
             row = execute(_VALUE, (stream,)).fetchone()
-            if row is None:
-                records[stream] = Record(stream)
-            else:
-                value = Json(encode(json.loads(row[4])["value"])) if row[2] else None
-                version, position, exists, expires_at, _ = row
-                records[stream] = Record(stream, version, position, exists, expires_at, value)
+            records[stream] = Record(stream) if row is None else decode_record(*row)
         for prefix in read.prefixes:
             for row in execute(_RANGE, (prefix, end_of_range(prefix))):
-                records.setdefault(row[0], Record(*row))
+                records.setdefault(row[0], decode_record(*row))
 
     def _read_head(self) -> Head:
         if self._lock is not None:
