@@ -1,6 +1,12 @@
 """Opens stores: the only file that names the classes behind the ports."""
 
 import os
+import sys
+
+if sys.platform == "win32":
+    raise ImportError(
+        "holdlog runs on Linux and macOS; on Windows, use it within WSL: https://learn.microsoft.com/windows/wsl"
+    )
 
 from holdlog.adapters.engine.engine import MAX_VALUE_BYTES, Engine
 from holdlog.adapters.engine.port import Store

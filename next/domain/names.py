@@ -91,6 +91,7 @@ def namespace_prefix(namespace: str) -> str:
     return f"record:{namespace}/"
 
 
+@lru_cache(_REMEMBERED)
 def split_stream(stream: str) -> tuple[str, str]:
     """Namespace and key of the stream of a value."""
     namespace, _, key = stream.removeprefix("record:").partition("/")

@@ -98,7 +98,8 @@ class UnavailableError(HoldlogError):
 
 
 class LostError(UnavailableError):
-    """The connection to the database was lost and nothing was written: the engine runs the commands again."""
+    """Nothing was written, as the connection to the database was lost or the head was stale: the engine runs the
+    commands again."""
 
 
 class StoreError(HoldlogError):

@@ -71,7 +71,7 @@ GATES = {
     "product files": (170, lambda: len(product())),
     "imports inside functions": (25, lambda: sum(inside for it in product() for _, _, inside in imports(parsed(it)))),
     "lines of tests": (28_000, lambda: lines(files("tests"))),
-    "lines of doors": (14_000, lambda: lines(files("tests/doors")) + lines(files("tests/support"))),
+    "lines of doors": (15_000, lambda: lines(files("tests/doors")) + lines(files("tests/support"))),
     "lines of doors/old.py": (250, lambda: lines([ROOT / "tests/doors/old.py"])),
     "test files over 50 kB": (0, lambda: sum(it.stat().st_size > 50_000 for it in files("tests"))),
     "lines of bench and examples": (4_000, lambda: lines(files("bench") + files("examples"))),

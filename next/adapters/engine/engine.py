@@ -45,7 +45,8 @@ class Command(Protocol):
 
 
 class Job:
-    """A command in the queue. A thread waits for `baton`; a coroutine of `loop` for `future`."""
+    """A command in the queue. A thread waits for `baton`, a coroutine of `loop` for `future`. `done`: its caller has
+    been woken; set in the thread of the event loop, if there is one."""
 
     __slots__ = ("baton", "caller", "command", "done", "error", "future", "loop", "result")
 
@@ -68,6 +69,7 @@ class Engine:
         self.waiters = Waiters(store)
         self._max_value_bytes = max_value_bytes
         self._busy = threading.Lock()
+        self._is_led = False
         self._queue: deque[Job] = deque()
         self._wake = threading.Event()
         self._writer: threading.Thread | None = None
@@ -80,22 +82,19 @@ class Engine:
 
     def run(self, command: Command, caller: Caller) -> Any:
         """Run the command and return its result once it is durable. Raises the refusal."""
+        self.require_open()
         job = Job(command, caller)
-        if self._closed is not None or self._process != os.getpid():
-            raise self._refuse()
-        if self._busy.locked():
+        if self._is_led or self._busy.locked():
             self._wait(job)
         else:
-            with self._busy:  # `with` alone releases a lock whatever comes between; another thread may be faster
-                self._commit_own(job)
+            self._commit_own(job)
         if job.error is not None:
             raise self.explain(job.error)
         return job.result
 
     def submit(self, command: Command, caller: Caller, loop: Any, future: Any) -> Job:
         """Run the command in the writer thread, which sets the future in its event loop."""
-        if self._closed is not None or self._process != os.getpid():
-            raise self._refuse()
+        self.require_open()
         job = Job(command, caller)
         job.loop, job.future = loop, future
         self._enqueue(job)
@@ -111,9 +110,15 @@ class Engine:
 
     def ask(self, query: Any) -> Any:
         """The result of a query."""
-        if self._closed is not None or self._process != os.getpid():
-            raise self._refuse()
+        self.require_open()
         return query.read(self.store)
+
+    def require_open(self) -> None:
+        """Raises StoreError if the store is closed, or was opened before a fork."""
+        if self._process != os.getpid():
+            raise StoreError("this store was opened before a fork; open it again in the child process")
+        if self._closed is not None:
+            raise self._closed
 
     def seconds_until(self, wait: Wait, left: float) -> float:
         """How long a blocking query may sleep."""
@@ -122,35 +127,34 @@ class Engine:
     def explain(self, error: BaseException) -> BaseException:
         """Complete a refusal about a value with the event that explains it."""
         if isinstance(error, ValueRefusal) and error.position:
-            rows = self.store.read(EVENT, {"position": error.position})
-            if rows:
-                at, meta, payload = rows[0]
-                value = json.loads(payload).get("value") if payload is not None else None
-                error.explain(json.loads(meta).get("by"), utc(at), value)
+            with suppress(HoldlogError):  # it stays a refusal, if the store cannot be read now
+                for at, meta, payload in self.store.read(EVENT, {"position": error.position}):
+                    value = json.loads(payload).get("value") if payload is not None else None
+                    error.explain(json.loads(meta).get("by"), utc(at), value)
         return error
 
     def close(self) -> None:
         """Finish what runs, refuse what waits, and close the store."""
-        if self._closed is not None or self._process != os.getpid():
+        if self._process != os.getpid():
             return
-        self._closed = self._refuse()
+        if threading.current_thread() is self._writer:  # the garbage collector runs in any thread
+            threading.Thread(target=self.close).start()
+            return
+        with self._starting:
+            if self._closed is not None:
+                return
+            self._closed = StoreError("the store is closed")
         self._wake.set()
         if self._writer is not None:
             self._writer.join()
         is_free = self._busy.acquire(timeout=COMMIT_SECONDS)  # an interrupted thread may have it
-        self._fail(list(self._queue), self._closed)
-        self._queue.clear()
+        self._fail(self._take_all(), self._closed)
         self.waiters.close()
         if is_free:
             self.store.close()
             self._busy.release()
 
     # --- queue
-
-    def _refuse(self) -> StoreError:
-        if self._process != os.getpid():
-            return StoreError("this store was opened before a fork; open it again in the child process")
-        return StoreError("the store is closed")
 
     def _enqueue(self, job: Job) -> None:
         if len(self._queue) >= MAX_WAITING:
@@ -161,13 +165,18 @@ class Engine:
         self._wake_writer()
 
     def _commit_own(self, job: Job) -> None:
+        """Commit what waits, with this command; the writer may be faster and commit it, too."""
+        self._is_led = True  # so that one caller at a time waits for `_busy`: others leave their commands
         try:
             self._queue.append(job)
-            while not job.done:
-                self._commit_queued()
+            with self._busy:  # `with` alone releases a lock whatever comes between
+                while not job.done:
+                    self._commit_queued()
         except BaseException:
             self.withdraw(job)
             raise
+        finally:
+            self._is_led = False
 
     def _wait(self, job: Job) -> None:
         job.baton = threading.Lock()
@@ -189,7 +198,8 @@ class Engine:
                     writer = threading.Thread(target=self._write, name="holdlog-writer", daemon=True)
                     writer.start()
                     self._writer = writer
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     def _write(self) -> None:
         """The writer thread. It clears its flag before it looks at the queue, so that no wake-up is lost."""
@@ -213,7 +223,9 @@ class Engine:
                 jobs.extend(starmap(self._queue.popleft, repeat((), min(MAX_BATCH, len(self._queue)))))
             except IndexError:  # a caller withdrew one; `suppress` costs three calls
                 pass
-            if jobs:
+            if self._closed is not None:
+                self._fail(jobs, self._closed)
+            elif jobs:
                 self._commit_or_fail(jobs)
         except BaseException:  # an interrupt of this thread must not leave the callers of other threads waiting
             try:
@@ -225,19 +237,32 @@ class Engine:
 
     def _commit_or_fail(self, jobs: Sequence[Job]) -> None:
         try:
-            for attempt in range(1, ATTEMPTS + 1):
-                try:
-                    return self._commit(jobs)
-                except LostError:
-                    if attempt == ATTEMPTS:
-                        raise
-                    time.sleep(0.02 * attempt)
+            batch = self._commit(jobs)
         except HoldlogError as error:
-            self._fail(jobs, error)
-        except Exception as error:
-            self._commit_each(jobs, error)
+            is_stuck = isinstance(error, UnavailableError) and not error.in_doubt
+            self._fail([*jobs, *(self._take_all() if is_stuck else ())], error)  # others would wait as long, in vain
+        except Exception:
+            self.store.abort()
+            self._commit_each(jobs)
+        else:
+            if self.waiters.by_topic:
+                self.waiters.wake(row[1] for row in batch.rows)
+            _resolve(jobs)
 
-    def _commit(self, jobs: Sequence[Job]) -> None:
+    def _commit_each(self, jobs: Sequence[Job]) -> None:
+        """After an unexpected error, find the command that causes it."""
+        for job in jobs:
+            try:
+                batch = self._commit([job])
+            except Exception as error:
+                self.store.abort()
+                job.error = error
+            else:
+                self.waiters.wake(row[1] for row in batch.rows)
+        _resolve(jobs)
+
+    def _commit(self, jobs: Sequence[Job], attempt: int = 1) -> Batch:
+        """One transaction. Runs again if its connection is lost before it has committed."""
         reads, requests = [], []
         for job in jobs:
             reads.append(job.command.reads())
@@ -251,27 +276,14 @@ class Engine:
         except BaseException:
             self.store.abort()
             raise
-        self.store.commit(batch)
-        if self.waiters.by_topic:
-            self.waiters.wake(row[1] for row in batch.rows)
-        if len(jobs) == 1 and jobs[0].loop is jobs[0].baton:  # the caller commits in its own thread
-            jobs[0].done = True
-        else:
-            _resolve(jobs)
-
-    def _commit_each(self, jobs: Sequence[Job], error: Exception) -> None:
-        """After an unexpected error, find the command that causes it."""
-        self.store.abort()
-        if len(jobs) == 1:
-            self._fail(jobs, error)
-            return
-        for job in jobs:
-            job.error = job.result = None
-            try:
-                self._commit([job])
-            except Exception as its_own:
-                self.store.abort()
-                self._fail([job], its_own)
+        try:
+            self.store.commit(batch)
+        except LostError:
+            if attempt == ATTEMPTS:
+                raise
+            time.sleep(0.02 * attempt)
+            return self._commit(jobs, attempt + 1)
+        return batch
 
     def _decide(self, job: Job, batch: Batch) -> None:
         command, caller = job.command, job.caller
@@ -312,6 +324,14 @@ class Engine:
             raise InvalidError("request_id: this id belongs to an earlier request with other arguments; use a new one")
         return command.recall(json.loads(earlier.result))
 
+    def _take_all(self) -> list[Job]:
+        """Empty the queue."""
+        jobs: list[Job] = []
+        with suppress(IndexError):
+            while True:
+                jobs.append(self._queue.popleft())
+        return jobs
+
     def _fail(self, jobs: Sequence[Job], error: BaseException) -> None:
         for job in jobs:
             if not job.done:
@@ -332,25 +352,22 @@ def _resolve(jobs: Sequence[Job]) -> None:
     """Wake the callers, with one call for each event loop."""
     loops: dict[Any, list[Job]] = {}
     for job in jobs:
-        if job.done:
-            continue
         if job.loop is not None:
             loops.setdefault(job.loop, []).append(job)
             continue
-        with suppress(RuntimeError):  # an interrupt came between this call and the next
-            if job.baton is not None:
+        if job.baton is not None:
+            with suppress(RuntimeError):  # released already: an interrupt came between this call and the next
                 job.baton.release()
         job.done = True
-    for loop, done in loops.items():
+    for loop, finished in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits for the result
-            loop.call_soon_threadsafe(_set_futures, done)
-        for job in done:
-            job.done = True
+            loop.call_soon_threadsafe(_set_futures, finished)
 
 
 def _set_futures(jobs: Sequence[Job]) -> None:
     for job in jobs:
-        if job.future.done():
+        job.done = True
+        if job.future.done():  # cancelled, or set before an interrupt
             continue
         if job.error is not None:
             job.future.set_exception(job.error)

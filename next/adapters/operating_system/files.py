@@ -80,13 +80,14 @@ def require_usable(path: str) -> None:
             )
 
 
-def require_closed(path: str) -> None:
-    """Require that no other user may read or write the store or its side files. Raises StoreError."""
+def explain_exposed(path: str) -> str | None:
+    """Why other users may read or write the store or its side files, in one line; None if they may not."""
     exposed = {name: status for name, status in _list_entries(path).items() if status.st_mode & 0o077}
-    if exposed and find_mount(path).kind not in _WITHOUT_OWNERS:
-        name, mode = next((name, stat.S_IMODE(status.st_mode)) for name, status in exposed.items())
-        commands = _commands(list(exposed), "go-rwx")
-        raise StoreError(f"{show(name)} is open to other users (mode {mode:04o}); run: {commands}")
+    if not exposed or find_mount(path).kind in _WITHOUT_OWNERS:
+        return None
+    name, status = next(iter(exposed.items()))
+    mode, commands = stat.S_IMODE(status.st_mode), _commands(list(exposed), "go-rwx")
+    return f"{show(name)} is open to other users (mode {mode:04o}); run: {commands}"
 
 
 def explain_read_only(path: str) -> str | None:

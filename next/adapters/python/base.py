@@ -24,8 +24,9 @@ from holdlog.domain.state import Caller
 
 NOT_GIVEN: Final[Any] = object()
 """Default of arguments for which None is a value."""
-ATTEMPTS: Final = 20
+ATTEMPTS: Final = 100
 """How often update() computes again because another wrote meanwhile."""
+LONGEST_PAUSE: Final = 0.05
 PAUSE: Final = 0.002
 """Seconds, times the number of the attempt, so that callers do not disturb each other for ever."""
 _POOL_THREADS: Final = 4
@@ -125,7 +126,7 @@ class BlockingHandle(Handle):
             except ConflictError:
                 if attempt == ATTEMPTS - 1:
                     raise
-                time.sleep(random.uniform(0, PAUSE * attempt))
+                time.sleep(random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE)))
             else:
                 return UpdateResult(namespace, key, new, done.version, done.previous_version, done.position)
         raise AssertionError
@@ -157,10 +158,12 @@ class AwaitableHandle(Handle):
         command = kind.parse(arguments)
         job = self._engine.submit(command, caller, loop, future)
         try:
-            return await asyncio.shield(future)
+            return await future
         except asyncio.CancelledError:
-            if not self._engine.withdraw(job):
-                await asyncio.wait([future])
+            if not self._engine.withdraw(job) and not job.done:  # it runs, so it may still change the store
+                job.future = loop.create_future()
+                await asyncio.wait([job.future])
+                job.future.exception()
             raise
         except Exception as error:
             raise await self._in_pool(self._engine.explain, error) from None
@@ -239,7 +242,7 @@ class AwaitableHandle(Handle):
             except ConflictError:
                 if attempt == ATTEMPTS - 1:
                     raise
-                await asyncio.sleep(random.uniform(0, PAUSE * attempt))
+                await asyncio.sleep(random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE)))
             else:
                 return UpdateResult(namespace, key, new, done.version, done.previous_version, done.position)
         raise AssertionError

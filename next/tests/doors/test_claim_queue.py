@@ -154,6 +154,15 @@ def test_waiter_for_several_is_granted_when_all_are_free_and_not_before(store, q
     assert holders(store) == {"a": ["cleo"], "b": ["cleo"]}
 
 
+def test_nobody_overtakes_a_waiter_at_what_it_wants_besides(store, queue):
+    take(store, "a")
+    waiting = queue("a", "cleo", also=["b"])
+    for name in ("b", "b/"):
+        assert store.claim(name, agent="dora").held_by == "cleo"
+    assert store.release("a", agent="ann").granted_to == "cleo"
+    assert waiting.result().status == "claimed"
+
+
 @both_stores
 def test_queue_is_one_for_all_handles_of_the_store(open_store):
     mine, yours, theirs = open_store(), open_store(), open_store()

@@ -18,6 +18,7 @@ from tests.doors.old import changes_in_02
 from tests.support.faults import CUT, LOCK, NAME, READ, SHIM, SYNC, WRITE
 from tests.support.programs import HOLDLOG, environment
 from tests.support.soundness import require_acknowledged, require_sound, values_of
+from tests.support.waiting import until
 from tests.support.work import CLAIMS
 
 PAGE = 4096
@@ -40,6 +41,7 @@ def require_honest(lines, kind):
     for it in refused:
         assert it["error"] == "UnavailableError" or (kind in (NAME, READ, LOCK) and it["error"] == "StoreError"), it
         assert "\n" not in it["message"]
+        assert "damaged" not in it["message"], "one failed read is no damage"
     return refused
 
 
@@ -59,7 +61,7 @@ def require_refused_is_absent(path, lines):
         (SYNC, errno.EIO, 2),
         (WRITE, errno.ENOSPC, 11),
         *(rest(kind, error, 2) for kind in (WRITE, NAME, CUT, LOCK) for error in (errno.ENOSPC, errno.EIO)),
-        *(rest(*it) for it in ((SYNC, errno.ENOSPC, 1), (READ, errno.EIO, 2))),
+        *(rest(*it) for it in ((SYNC, errno.ENOSPC, 1), (READ, errno.EIO, 1))),
     ],
 )
 def test_one_failing_system_call_is_at_most_one_refusal_that_is_true(faults, worker, tmp_path, kind, error, step):
@@ -166,17 +168,21 @@ def test_foreign_or_newer_file_is_refused_in_one_line_and_not_changed(db, what):
 
 
 @changes_in_02("a file of 0.1 is refused in one line that says how to move it away")
-def test_file_of_release_01_is_refused_in_one_line_and_not_changed(db, command):
+@pytest.mark.parametrize("door", ["library", "command"])
+def test_file_of_release_01_is_refused_in_one_line_and_not_changed(db, command, door):
     database(db, HOLDLOG_FILE, LOG_OF_01, "PRAGMA user_version = 4002")
     before = hashes(db.parent)
-    with pytest.raises(holdlog.StoreError) as refusal:
-        holdlog.StateStore(db)
-    done = command("list")
-    for text in (str(refusal.value), done.err.removesuffix("\n")):
-        assert "\n" not in text
-        assert "0.1" in text
-        assert "move" in text
-    assert done.code != 0
+    if door == "library":
+        with pytest.raises(holdlog.StoreError) as refusal:
+            holdlog.StateStore(db)
+        text = str(refusal.value)
+    else:
+        done = command("list")
+        assert done.code != 0
+        text = done.err.removesuffix("\n")
+    assert "\n" not in text
+    assert "0.1" in text
+    assert "move" in text
     assert hashes(db.parent) == before
 
 
@@ -293,6 +299,13 @@ def test_doctor_finds_an_overwritten_page(db, command):
 # --- files that are deleted or replaced while a store is open
 
 
+def refuses(store):
+    try:
+        return not store.set("n", "k", 2, updated_by="test")
+    except holdlog.UnavailableError:
+        return True
+
+
 def test_store_file_deleted_or_replaced_at_runtime_is_refused_and_never_read(db, tmp_path):
     other = tmp_path / "other.db"
     with holdlog.StateStore(other) as replacement:
@@ -305,6 +318,7 @@ def test_store_file_deleted_or_replaced_at_runtime_is_refused_and_never_read(db,
         for replace in (False, True):
             if replace:
                 other.replace(db)
+            until(lambda: refuses(store))  # files are looked at ten times a second
             with pytest.raises(holdlog.UnavailableError, match=r"deleted|replaced"):
                 store.set("n", "k", 2, updated_by="test")
             assert db.exists() is replace

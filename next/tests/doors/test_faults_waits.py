@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 import holdlog
+from tests.support.programs import python
 from tests.support.soundness import require_sound
 
 LONG = 45
@@ -60,20 +61,54 @@ def test_process_that_no_notification_reaches_is_woken(db, worker):
         assert process.call("set", "n", "l", 1, updated_by="ben")["version"] == 1
 
 
+NO_FILES_LEFT = """
+import os, resource, sys, holdlog
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+with holdlog.StateStore(sys.argv[1]) as store:
+    store.set("n", "k", 1, updated_by="ann")
+    taken = []
+    try:
+        while True: taken.append(os.dup(0))
+    except OSError: pass
+    try: store.watch("n", "k", 1, timeout_seconds=0.1)
+    except holdlog.UnavailableError as error: print("refused:", error)
+    print(store.set("n", "k", 2, updated_by="ann").version)
+    for each in taken: os.close(each)
+    print(store.watch("n", "k", 2, timeout_seconds=0.1).status)
+"""
+
+
+def test_process_without_a_free_descriptor_is_refused_a_wait_and_goes_on(db):
+    refusal, version, status = python(NO_FILES_LEFT, db)
+    assert (refusal[:8], version, status) == ("refused:", "2", "timeout")
+    require_sound(db)
+
+
 @pytest.mark.rest
-def test_waiting_processes_that_die_disturb_nobody(db, worker):
+@pytest.mark.parametrize("call", ["watch", "wait"])
+def test_waiting_processes_that_die_disturb_nobody(db, worker, call):
     with holdlog.StateStore(db) as store:
-        store.claim("a.md", agent="ann")
-        for _ in range(3):
+
+        def begin():
             process = worker("serve", db)
             process.hear()
-            process.begin("wait", "a.md", LONG)
-            process.kill()
-        survivor = worker("serve", db)
-        survivor.hear()
-        survivor.begin("wait", "a.md", LONG)
+            if call == "wait":
+                process.begin("wait", "a.md", LONG)
+            else:
+                process.begin("watch", "n", "a", 0, timeout_seconds=LONG)
+            return process
+
+        if call == "wait":
+            store.claim("a.md", agent="ann")
+        for _ in range(3):
+            begin().kill()
+        survivor = begin()
         for number in range(20):
             assert store.set("n", "k", number, updated_by="ann").version == number + 1
-        store.release("a.md", agent="ann")
-        assert survivor.hear()["status"] == "available"
+        if call == "wait":
+            store.release("a.md", agent="ann")
+            assert survivor.hear()["status"] == "available"
+        else:
+            store.set("n", "a", 1, updated_by="ann")
+            assert survivor.hear()["version"] == 1
     require_sound(db)

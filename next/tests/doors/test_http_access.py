@@ -193,6 +193,7 @@ def test_jwt_of_another_issuer_key_or_time_is_refused(guarded, provider):
         ("read:src/*", "GET", "/v1/claims/src%2Fa.py", 200),
         ("read:src/*", "GET", "/v1/claims/doc", 403),
         ("read:src/*", "GET", "/v1/claims/src%2F..%2Fdoc", 400),
+        ("read-values:src/*", "GET", "/v1/claims/src%2Fa.py", 403),
         ("read:*", "GET", "/metrics", 403),
         ("admin:*", "GET", "/metrics", 200),
     ],

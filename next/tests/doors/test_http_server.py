@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -125,11 +126,18 @@ def test_replicas_serve_each_others_sessions_and_waits(http, request, place):
 
 
 @pytest.mark.rest
-def test_server_over_http_keeps_no_claim_alive_itself(http):
+def test_calls_of_its_holder_alone_keep_a_claim_over_http_alive(http):
     server = http("--lease-seconds", "5")
     ann, bob = OverHttp(server.url + "/mcp"), OverHttp(server.url + "/mcp")
     claimed = ann.call("claim", resource="custom://x", agent="ann")
     assert claimed["expires_in_seconds"] <= 5
+
+    def ends():
+        assert ann.call("claim", resource="custom://y", agent="ann")["version"]  # any call prolongs all that she holds
+        return datetime.fromisoformat(bob.call("status", resource="custom://x")["expires_at"])
+
+    first = ends()
+    until(lambda: ends() - first > timedelta(seconds=1))
     assert bob.call("wait", resource="custom://x", timeout_seconds=45)["previous_outcome"] == "expired"
 
 

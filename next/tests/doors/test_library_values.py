@@ -318,6 +318,25 @@ def test_closed_store_raises(store):
             call()
 
 
+@both_stores
+def test_writes_during_a_close_are_done_or_refused(open_store):
+    for _ in range(20):
+        store = open_store()
+
+        def write(number, store=store):
+            try:
+                while True:
+                    put(store, number, f"k{number}")
+            except holdlog.StoreError as refused:
+                return str(refused)
+
+        with ThreadPoolExecutor(6) as pool:
+            writers = [pool.submit(write, number) for number in range(6)]
+            until(lambda store=store: len(store.list_keys("n")) > 2)
+            store.close()
+            assert {it.result(40) for it in writers} == {"the store is closed"}
+
+
 def test_values_outlive_the_handle(open_store, kind):
     with_file = kind != "memory"
     first = open_store()

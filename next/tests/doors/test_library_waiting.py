@@ -209,6 +209,33 @@ async def test_cancelled_watch_leaves_the_store_usable(db):
         assert (await store.get("n", "k")).value == 1
 
 
+async def test_cancelled_write_has_ended_when_its_call_raises(db):
+    async with holdlog.AsyncStateStore(db) as store:
+        await store.set("n", "k", 0, updated_by="ann")
+        for number in range(50):
+            writing = asyncio.create_task(store.set("n", "k", number, updated_by="ann"))
+            await asyncio.sleep(0)
+            writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writing
+            version = (await store.get("n", "k")).version
+            written = await store.set("n", "k", number, updated_by="ann", expected_version=version)
+            assert written.version == version + 1
+
+
+async def test_every_cancelled_write_of_many_ends(db):
+    async with holdlog.AsyncStateStore(db) as store:
+        for rounds in range(60):
+            writes = [asyncio.create_task(store.set("n", f"{it}", it, updated_by="ann")) for it in range(20)]
+            for _ in range(rounds % 7):
+                await asyncio.sleep(0)
+            for write in writes[::2]:
+                write.cancel()
+            async with asyncio.timeout(40):
+                results = await asyncio.gather(*writes, return_exceptions=True)
+            assert all(it.status == "ok" for it in results[1::2])
+
+
 async def test_coroutines_share_a_store_while_others_wait(db):
     async with holdlog.AsyncStateStore(db) as store:
         watching = [asyncio.create_task(store.watch("n", f"{it}", 0, timeout_seconds=40)) for it in range(100)]

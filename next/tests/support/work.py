@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -218,6 +219,36 @@ def calls_of_one_key(place: str, times: str, seed: str) -> None:
             done = attempt(call)
             say(**facts, ended=time.monotonic_ns(), **done)
             version = done.get("version", version)
+
+
+def interrupted(path: str, times: str) -> None:
+    """Write while a timer interrupts this thread within holdlog, again and again; other threads write, too."""
+    ours = os.path.dirname(holdlog.__file__)
+    struck = 0
+
+    def strike(_: int, frame: Any) -> None:
+        nonlocal struck
+        if frame.f_code.co_filename.startswith(ours):
+            struck += 1
+            raise KeyboardInterrupt
+
+    def run(key: str) -> None:
+        for number in range(int(times)):
+            say(key=key, tried=number, **attempt(lambda: store.set("n", key, number, updated_by=key)))  # noqa: B023
+
+    signal.signal(signal.SIGALRM, strike)
+    with holdlog.StateStore(path) as store:
+        threads = [threading.Thread(target=run, args=(f"t{number}",)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for number in range(int(times)):
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00001, 0.001))
+            facts = attempt(lambda: store.set("n", "main", number, updated_by="main"))  # noqa: B023
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            say(key="main", tried=number, **facts)
+        for thread in threads:
+            thread.join()
+    say(struck=struck)
 
 
 def fork(path: str, how: str) -> None:

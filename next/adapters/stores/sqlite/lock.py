@@ -15,6 +15,8 @@ from typing import Final
 from holdlog.adapters.operating_system.files import open_private
 from holdlog.domain.refusals import UnavailableError
 
+CHECK_FILE_EVERY: Final = 0.1
+"""Seconds after which a read or write notices that a file was replaced, if no other process has written to it."""
 SLOTS: Final = 64
 """Processes that can wait for notifications; others poll."""
 _YIELDS: Final = 20
@@ -36,38 +38,57 @@ class WriteLock:
         self._descriptor = open_private(path)
         self._mark = _MARK.pack(os.getpid(), os.urandom(12))
         self._slots = b""
+        self._known_until = 0.0
         self.has_waiters = False
         self._slot = -1
         self._port = 0
 
     def acquire(self, timeout: float) -> bool:
-        """Take the lock. Returns True if nobody else took it since this process had it. Raises UnavailableError that
-        names the holder or the fault of the system."""
+        """Take the lock. Returns True if nobody else took it since this process had it, a moment ago: else the caller
+        must check its file. Raises UnavailableError that names the holder or the fault of the system."""
         try:
             self._lock(timeout)
-            content = os.pread(self._descriptor, _BYTES, 0)
-            self._slots = content[_MARK.size :]
-            self.has_waiters = bool(self._slots.strip(b"\0"))
-            if content.startswith(self._mark):
-                return True
-            os.pwrite(self._descriptor, self._mark, 0)
+            while not (is_known := self._read()) and not os.fstat(self._descriptor).st_nlink:
+                self._reopen()  # the file was removed: later processes lock a new one, and so must this one
+                self._lock(timeout)
+            if not is_known:
+                self._known_until = time.monotonic() + CHECK_FILE_EVERY
+                os.pwrite(self._descriptor, self._mark, 0)
         except OSError as error:
             raise UnavailableError(f"{self._path} cannot be locked ({error.strerror}); try again") from error
-        return False
+        return is_known
+
+    def _read(self) -> bool:
+        """Read who waits, and whether this process had the lock a moment ago and nobody since."""
+        content = os.pread(self._descriptor, _BYTES, 0)
+        self._slots = content[_MARK.size :]
+        self.has_waiters = bool(self._slots.strip(b"\0"))
+        return content.startswith(self._mark) and time.monotonic() < self._known_until
+
+    def distrust(self) -> None:
+        """Let `acquire` say that somebody else may have taken the lock."""
+        self._known_until = 0.0
+
+    def forsake(self) -> None:
+        """In a forked child: close the descriptor, which leaves the lock to the parent. A child that kept it would keep
+        the lock of a killed parent."""
+        descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
 
     def release(self) -> None:
         """Release the lock, if this process has it."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         except OSError:
-            with suppress(OSError):
-                self._reopen()  # closing it releases it
+            if self._descriptor >= 0:
+                with suppress(OSError):
+                    self._reopen()  # closing it releases it
 
     def close(self) -> None:
-        """Close the side file; in a forked child this leaves the lock of its parent alone."""
+        """Close the side file."""
         with suppress(OSError):
             self.leave()
-        os.close(self._descriptor)
+        self.forsake()
 
     def ports(self) -> list[int]:
         """The ports at which others waited when the lock was last taken."""
@@ -94,14 +115,10 @@ class WriteLock:
         os.pwrite(self._descriptor, content, _MARK.size + self._slot * _SLOT.size)
 
     def _lock(self, timeout: float) -> None:
-        while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._wait(timeout)
-            if os.fstat(self._descriptor).st_nlink:
-                return
-            self._reopen()  # the file was removed: later processes lock a new one, and so must this one
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._wait(timeout)
 
     def _reopen(self) -> None:
         descriptor = open_private(self._path)

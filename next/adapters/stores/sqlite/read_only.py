@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from holdlog.adapters.engine.port import Batch, Reader
-from holdlog.adapters.operating_system.files import explain, require_closed
+from holdlog.adapters.operating_system.files import explain, explain_exposed
 from holdlog.adapters.stores.sqlite.notifications import POLL_SECONDS
 from holdlog.adapters.stores.sqlite.schema import connect, require_store
 from holdlog.adapters.stores.sqlite.store import SqliteSnapshot
@@ -37,7 +37,8 @@ class ReadOnlyStore:
         self._why = why
         if not os.access(path, os.R_OK, effective_ids=True):
             raise StoreError(explain(path, 13, "read"))
-        require_closed(path)
+        if (exposed := explain_exposed(path)) is not None:
+            raise StoreError(exposed)
         with self._connection() as connection:
             require_store(connection, path)
 

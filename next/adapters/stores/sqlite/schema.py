@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import Final
 
-from holdlog.adapters.operating_system.files import open_private, require_closed, show
+from holdlog.adapters.operating_system.files import explain_exposed, open_private, show
 from holdlog.adapters.stores.sql import SCHEMA
 from holdlog.domain.refusals import StoreError
 
@@ -59,6 +59,7 @@ def open_file(path: str) -> sqlite3.Connection:
     with suppress(FileExistsError):
         # Open only a file that did not exist: closing any other would drop this process's locks on it.
         os.close(open_private(path, os.O_EXCL))
+    exposed = explain_exposed(path)  # before SQLite creates side files with its mode
     if os.path.exists(f"{path}-wal"):  # closing a connection that may write would move the log of another program
         with closing(connect(path, "ro")) as connection:
             require_store(connection, path)
@@ -67,7 +68,8 @@ def open_file(path: str) -> sqlite3.Connection:
         is_empty = not os.path.getsize(path) and not list_tables(connection)
         if not is_empty:
             require_store(connection, path)
-        require_closed(path)  # before SQLite creates side files with its mode
+        if exposed is not None:
+            raise StoreError(exposed)
         if is_empty:
             create_tables(connection)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":

@@ -15,7 +15,7 @@ from holdlog.adapters.engine.port import Batch, Head, Reader, Request
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
-from holdlog.adapters.stores.sqlite.lock import WriteLock
+from holdlog.adapters.stores.sqlite.lock import CHECK_FILE_EVERY, WriteLock
 from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
 from holdlog.adapters.stores.sqlite.schema import (
     connect,
@@ -32,8 +32,6 @@ from holdlog.domain.values import Json, encode
 
 OPEN_TIMEOUT: Final = 10.0
 """Seconds that many processes may need to open a new file at once."""
-CHECK_FILE_EVERY: Final = 0.1
-"""Seconds after which a read notices that the file was replaced. A write notices at once."""
 DAMAGE_REMEMBERED: Final = 5.0
 """Seconds for which damage is reported without another look at the whole file."""
 
@@ -97,10 +95,6 @@ class SqliteStore:
             lock.acquire(OPEN_TIMEOUT)
             try:
                 return lock, open_file(path)
-            except sqlite3.Error as error:  # or one read failed
-                if not is_damage(error):
-                    raise
-                return lock, open_file(path)
             finally:
                 lock.release()
         except BaseException as error:
@@ -108,6 +102,11 @@ class SqliteStore:
             if is_first and (isinstance(error, StoreError) or is_damage(error)):
                 os.unlink(f"{path}.lock")  # leave nothing next to a file that is no store
             raise
+
+    def forsake_lock(self) -> None:
+        """In a forked child."""
+        if self._lock is not None:
+            self._lock.forsake()
 
     # --- writes
 
@@ -119,7 +118,8 @@ class SqliteStore:
             else:
                 if not self._lock.acquire(timeout):
                     self._head = None
-                self._require_same_file()
+                    if _identify(self._path) != self.identity:
+                        raise self._explain_replacement()
                 if self._is_suspect:
                     self._replace_writer()
             self._cursor.execute("BEGIN IMMEDIATE")
@@ -252,11 +252,14 @@ class SqliteStore:
         self._idle.append(connection)
 
     def now(self) -> int:
-        return time.time_ns() // 1000
+        now = time.time_ns() // 1000
+        head = self._head
+        return now if head is None or head.at < now else head.at  # as writes count it, if the clock was set back
 
     def _take_reader(self) -> sqlite3.Connection:
         if time.monotonic() > self._next_check or not self._idle:
-            self._require_same_file()
+            if _identify(self._path) != self.identity:
+                raise self._explain_replacement()
             self._next_check = time.monotonic() + CHECK_FILE_EVERY
         try:
             return self._idle.pop()
@@ -269,18 +272,18 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._refuse(error) from error
 
-    def _require_same_file(self) -> None:
-        """Raise UnavailableError if the file was replaced, for example by a backup copied back."""
-        if _identify(self._path) != self.identity:
-            raise UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
+    def _explain_replacement(self) -> UnavailableError:
+        """The file was replaced, for example by a backup copied back."""
+        if self._lock is not None:
+            self._lock.distrust()
+        return UnavailableError(f"{self._path} was deleted or replaced; restart this process to open the new file")
 
     def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
-        name = getattr(error, "sqlite_errorname", "")
+        name, code = getattr(error, "sqlite_errorname", ""), getattr(error, "sqlite_errorcode", 0) & 0xFF
+        self._is_suspect |= is_writer and code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
         if not is_damage(error):
-            self._is_suspect |= is_writer and name.startswith("SQLITE_IOERR")
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
             return UnavailableError(text, in_doubt=in_doubt)
-        self._is_suspect |= is_writer
         if time.monotonic() > self._damaged_until and not is_damaged(self._path):
             return UnavailableError(f"the store could not be read ({error}); try again", in_doubt=in_doubt)
         self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
@@ -296,8 +299,11 @@ class SqliteStore:
         if self._lock is None:
             yield
             return
-        with Listener(self._lock, self._connect(), wake).running():
-            yield
+        try:
+            with Listener(self._lock, self._connect(), wake).running():
+                yield
+        except OSError as error:
+            raise UnavailableError(f"this process cannot wait for others ({error.strerror}); try again") from error
 
     def close(self) -> None:
         """Close all connections under the write lock: closing the last one moves the write-ahead log into the file."""
@@ -350,17 +356,18 @@ def _keep_inherited() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(store))  # not even the interpreter's exit finalizes it
         if store.identity is not None:
             _inherited.add(store.identity)
+        store.forsake_lock()
 
 
 os.register_at_fork(after_in_child=_keep_inherited)
 
 
 def _identify(path: str) -> tuple[int, int] | None:
+    """Inode and device of a file; None if it is missing."""
     try:
-        status = os.stat(path)
+        return os.stat(path)[1:3]
     except OSError:
         return None
-    return status.st_dev, status.st_ino
 
 
 def _failed_before_sync(error: sqlite3.Error) -> bool:
