@@ -21,7 +21,7 @@ def write(place: str) -> None:
         value = Json('"written by a hook"')
         updated_by = "hook"
         expected_version = ttl_seconds = guard = reason = None
-        reads, decide = records.read_key, records.write
+        reads, decide = records.declare_key, records.write
 
     engine = open_engine(place)
     engine.run(Write(), Caller("session"))  # type: ignore[arg-type]

@@ -128,7 +128,7 @@ def _check_characters(text: str) -> str:
             raise ValueError("must not contain control or bidirectional characters")
         if category == "Cf" and character not in _JOINERS:
             raise ValueError("must not contain invisible format characters")
-    if text and not text.isspace() and all(it in _INVISIBLE or it.isspace() for it in text):
+    if text and not text.isspace() and all(character in _INVISIBLE or character.isspace() for character in text):
         raise ValueError("must contain a visible character")
     if text.startswith(tuple(_JOINERS)) or text.endswith(tuple(_JOINERS)):
         raise ValueError("must not start or end with a joiner")

@@ -1,6 +1,7 @@
 """Values: versioned JSON under a namespace and a key."""
 
 import json
+from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from holdlog.domain.claims.fencing import require_guard
@@ -24,8 +25,8 @@ from holdlog.domain.values import MAX_WORK, Json, append, increment, merge, requ
 
 
 class ValueWritten(NamedTuple):
-    """`based_on`: the version that the writer named, 0 if there was none; `forced`: it replaced a value without
-    naming a version. `expires_at`: microseconds since 1970."""
+    """`based_on` is the version that the writer named, 0 if there was no value. `forced` means that it replaced a
+    value without naming a version. `expires_at` is in microseconds since 1970."""
 
     stream: str
     by: str
@@ -46,10 +47,9 @@ class ValueDeleted(NamedTuple):
 
 
 class ValueExpired(NamedTuple):
-    """Recorded by the first write after `expires_at`. `by`: who had written the value, if that was known."""
+    """Recorded by the first write after `expires_at`. Its author is that of the value."""
 
     stream: str
-    by: str | None
     expires_at: int
 
 
@@ -59,39 +59,37 @@ ValueEvent = ValueWritten | ValueDeleted | ValueExpired
 # --- deciders
 
 
-def read_key(command: Any) -> Reads:
+def declare_key(command: Any) -> Reads:
     return Reads((value_stream(command.namespace, command.key),))
 
 
-def read_value(command: Any) -> Reads:
+def declare_value(command: Any) -> Reads:
     return Reads(values=(value_stream(command.namespace, command.key),))
 
 
-def read_steps(command: Any) -> Reads:
+def declare_steps(command: Any) -> Reads:
     streams = [(value_stream(step.namespace, step.key), step.op in COMPUTED) for step in command.operations]
-    return Reads(tuple(it for it, needs in streams if not needs), tuple(it for it, needs in streams if needs))
+    return Reads(
+        tuple(stream for stream, is_computed in streams if not is_computed),
+        tuple(stream for stream, is_computed in streams if is_computed),
+    )
 
 
-def read_namespace(command: Any) -> Reads:
+def declare_namespace(command: Any) -> Reads:
     return Reads(prefixes=(namespace_prefix(command.namespace),))
 
 
 def write(command: Any, state: State, moment: Moment) -> Decision:
-    """Write a value. Raises ConflictError, InvalidError."""
-    cause = Cause(command.updated_by, command.reason, require_guard(command, state, moment) if command.guard else None)
-    record, expiry = current(state, command, moment)
-    events = change(command, record, expiry, cause, moment)
+    """Write a value. Raises FencedError, ConflictError, InvalidError."""
+    events, record = decide_one(command, command.updated_by, state, moment)
     previous = record.version if record.exists else None
     position = moment.position + len(events)
-    result = SetResult(command.namespace, command.key, record.version + 1, previous, position)
-    return events, result
+    return events, SetResult(command.namespace, command.key, record.version + 1, previous, position)
 
 
 def update(command: Any, state: State, moment: Moment) -> Decision:
-    """Compute a value from the current one. Raises ConflictError, InapplicableError, InvalidError."""
-    cause = Cause(command.updated_by, command.reason, require_guard(command, state, moment) if command.guard else None)
-    record, expiry = current(state, command, moment)
-    events = change(command, record, expiry, cause, moment)
+    """Compute a value from the current one. Raises FencedError, ConflictError, InapplicableError, InvalidError."""
+    events, record = decide_one(command, command.updated_by, state, moment)
     value = events[-1].value if events else record.value
     assert value is not None
     version = record.version + bool(events)
@@ -102,10 +100,8 @@ def update(command: Any, state: State, moment: Moment) -> Decision:
 
 
 def delete(command: Any, state: State, moment: Moment) -> Decision:
-    """Delete a value. Raises NotFoundError, ConflictError."""
-    cause = Cause(command.deleted_by, command.reason, require_guard(command, state, moment) if command.guard else None)
-    record, expiry = current(state, command, moment)
-    events = change(command, record, expiry, cause, moment)
+    """Delete a value. Raises FencedError, NotFoundError, ConflictError."""
+    events, record = decide_one(command, command.deleted_by, state, moment)
     version = record.version
     position = moment.position + len(events)
     result = DeleteResult(command.namespace, command.key, command.deleted_by, version, version + 1, position)
@@ -115,29 +111,29 @@ def delete(command: Any, state: State, moment: Moment) -> Decision:
 def clear(command: Any, state: State, moment: Moment) -> Decision:
     """Delete all values of a namespace."""
     prefix = namespace_prefix(command.namespace)
-    records = [it for name, it in state.records.items() if name.startswith(prefix) and it.exists]
-    live = sorted(it.stream for it in records if not is_due(it, moment.at))
+    records = [record for stream, record in state.records.items() if stream.startswith(prefix) and record.exists]
+    live = sorted(record.stream for record in records if not is_expired(record, moment.at))
     events: list[Any] = [ValueDeleted(stream, command.deleted_by, command.reason) for stream in live]
     keys = [split_stream(stream)[1] for stream in live]
     position = moment.position + len(events)
-    return (events, ClearResult(command.namespace, len(keys), keys, command.deleted_by, position))
+    return events, ClearResult(command.namespace, len(keys), keys, command.deleted_by, position)
 
 
 def transact(command: Any, state: State, moment: Moment) -> Decision:
     """Run operations one after the other, all or none. Raises what each of them raises, with its index."""
-    cause = Cause(command.updated_by, command.reason, require_guard(command, state, moment) if command.guard else None)
+    cause = (command.updated_by, command.reason, require_guard(command, state, moment))
     events: list[Any] = []
     results: list[Step] = []
     records: dict[str, Record] = {}
     work = 0
     for index, step in enumerate(command.operations):
         try:
-            record, expiry = current(state, step, moment, records)
+            record, expiry = load_current(state, step, moment, records)
             if step.op in COMPUTED:
                 work += len(record.value or "") + len(step.value)
                 if work > MAX_WORK:
-                    raise InvalidError("operations: this takes too much work in the store; split it")
-            changed = change(step, record, expiry, cause, moment)
+                    raise InvalidError("this takes too much work in the store; split the transaction")
+            changes = change(step, record, expiry, cause, moment)
         except HoldlogError as refusal:
             refusal.operation = index
             if isinstance(refusal, ConflictError):
@@ -146,13 +142,12 @@ def transact(command: Any, state: State, moment: Moment) -> Decision:
                     value = json.loads(record.value)
                     refusal.detail = refusal.detail._replace(actual_value=value, actual_updated_by=command.updated_by)
             raise
-        for event in changed[len(expiry) :]:
-            record = evolve(record, event, 0)
-        records[record.stream] = record
-        events += changed
+        if changes:
+            record = records[record.stream] = evolve(record, changes[-1], 0)
+            events += changes
         value = json.loads(record.value) if step.op in COMPUTED and record.value else None
         results.append(Step(step.namespace, step.key, record.version, value))
-    return (events, TransactionResult(results, moment.position + len(events)))
+    return events, TransactionResult(results, moment.position + len(events))
 
 
 def evolve(record: Record, event: ValueEvent, position: int) -> Record:
@@ -168,38 +163,41 @@ COMPUTED: Final = frozenset({"merge", "increment", "append"})
 """Operations that need the current value."""
 
 
-class Cause(NamedTuple):
-    """Who changes values, why, and relying on which claims."""
-
-    by: str
-    reason: str | None
-    guard: list[dict[str, Any]] | None
+Cause = tuple[str, str | None, list[dict[str, Any]] | None]
+"""Who changes values, why, and relying on which claims."""
 
 
-def current(
+def decide_one(command: Any, by: str, state: State, moment: Moment) -> tuple[list[Any], Record]:
+    """The events of a command on one value, and the record before them."""
+    cause = (by, command.reason, require_guard(command, state, moment))
+    record, expiry = load_current(state, command, moment)
+    return change(command, record, expiry, cause, moment), record
+
+
+def load_current(
     state: State, command: Any, moment: Moment, changed: dict[str, Record] | None = None
 ) -> tuple[Record, list[Any]]:
     """A record as a write finds it, and the event that records its expiry, if it had expired unrecorded."""
     stream = value_stream(command.namespace, command.key)
     record = changed[stream] if changed and stream in changed else state.records[stream]
-    if record.expires_at is None or not is_due(record, moment.at):
+    if record.expires_at is None or not is_expired(record, moment.at):
         return record, []
-    expired = ValueExpired(stream, None, record.expires_at)
-    return evolve(record, expired, record.position), [expired]
+    return evolve(record, expired := ValueExpired(stream, record.expires_at), record.position), [expired]
 
 
 def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: Moment) -> list[Any]:
     """The events of one operation on one value; none if it changes nothing."""
+    by, reason, guard = cause
+    expired_at = utc(expiry[0].expires_at) if expiry else None
     if step.op == "delete" and not record.exists:
-        expired_at = utc(expiry[0].expires_at) if expiry else None
         detail = NotFound(step.namespace, step.key, record.version or None, deleted_at=expired_at)
         raise NotFoundError(detail, record.position)
     if step.expected_version is not None:
-        require_version(step, record)
+        require_version(step, record, expired_at)
     if step.op == "check":
         return []
     if step.op == "delete":
-        return [*expiry, ValueDeleted(record.stream, cause.by, cause.reason, step.expected_version, cause.guard)]
+        return [*expiry, ValueDeleted(record.stream, by, reason, step.expected_version, guard)]
     if step.op == "set":
         value, expires_at = step.value, moment.after(step.ttl_seconds) if step.ttl_seconds else None
     else:
@@ -209,13 +207,16 @@ def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: M
     if len(value) * 4 > moment.max_value_bytes:
         require_size(value, moment.max_value_bytes)
     forced = record.exists and step.expected_version is None and step.op not in COMPUTED
-    basis = (step.expected_version, forced, cause.guard)
-    return [*expiry, ValueWritten(record.stream, cause.by, value, cause.reason, expires_at, *basis)]
+    written = ValueWritten(record.stream, by, value, reason, expires_at, step.expected_version, forced, guard)
+    return [*expiry, written]
 
 
 def compute(step: Any, record: Record) -> Json:
     """The value that an update computes; the same object if it changes nothing."""
     match step.op:
+        case "replace":
+            value: Json = step.value
+            return value
         case "merge":
             return merge(record.value or Json("null"), step.value)
         case "increment":
@@ -224,14 +225,15 @@ def compute(step: Any, record: Record) -> Json:
             return append(record.value or Json("[]"), step.value, step.unique)
 
 
-def require_version(step: Any, record: Record) -> None:
+def require_version(step: Any, record: Record, expired_at: datetime | None) -> None:
+    """`expired_at` is when the value expired, if no event says so. Raises ConflictError."""
     actual = record.version if record.exists else 0
     if step.expected_version != actual:
-        conflict = Conflict(step.namespace, step.key, step.expected_version, actual, None)
+        conflict = Conflict(step.namespace, step.key, step.expected_version, actual, None, None, expired_at)
         raise ConflictError(conflict, record.position)
 
 
-def is_due(record: Record, at: int) -> bool:
+def is_expired(record: Record, at: int) -> bool:
     """Whether a value has expired, recorded or not."""
     return record.expires_at is not None and record.expires_at <= at
 

@@ -7,8 +7,8 @@ from holdlog.domain.results import Conflict, Fenced, NotFound
 
 
 class HoldlogError(Exception):
-    """Base of all refusals. `code` is the status of a response; `operation`: the index of the refused operation of a
-    transaction; `detail`: the result that surfaces return, if the refusal has facts."""
+    """Base of all refusals. `code` is the status of a response, `operation` the index of the refused operation of a
+    transaction, and `detail` the result that surfaces return, if the refusal has facts."""
 
     code: ClassVar[str] = "error"
     detail: Any = None
@@ -49,7 +49,7 @@ class ConflictError(ValueRefusal):
         self.position = position
 
     def explain(self, by: str | None, at: datetime, value: Any) -> None:
-        value = value if self.detail.actual_version else None
+        value, at = value if self.detail.actual_version else None, self.detail.actual_updated_at or at
         self.detail = self.detail._replace(actual_value=value, actual_updated_by=by, actual_updated_at=at)
 
 
@@ -57,6 +57,7 @@ class NotFoundError(ValueRefusal, LookupError):
     """There is no such value."""
 
     code = "not_found"
+    detail: NotFound
 
     def __init__(self, detail: NotFound, position: int = 0) -> None:
         super().__init__(f"{detail.namespace}/{detail.key} does not exist")
@@ -71,6 +72,7 @@ class FencedError(HoldlogError):
     """A write relies on a claim that its writer no longer holds."""
 
     code = "fenced"
+    detail: Fenced
 
     def __init__(self, detail: Fenced) -> None:
         super().__init__(f"{detail.resource}: the writer does not hold the claim with version {detail.version}")
@@ -86,8 +88,8 @@ class InapplicableError(HoldlogError):
 
 
 class UnavailableError(HoldlogError):
-    """The store could not accept the call; try the same call again after `retry_after` seconds. `in_doubt`: the write
-    may have happened; the same `request_id` resolves it."""
+    """The store could not accept the call; try the same call again after `retry_after` seconds. If it is `in_doubt`,
+    the write may have happened, and the same `request_id` resolves it."""
 
     code = "unavailable"
 

@@ -17,7 +17,7 @@ def utc(microseconds: int) -> datetime:
 
 
 class SetResult(NamedTuple):
-    """A value was written. `previous_version`: None if it did not exist."""
+    """A value was written. Its `previous_version` is None if it did not exist."""
 
     namespace: str
     key: str
@@ -40,7 +40,7 @@ class UpdateResult(NamedTuple):
 
 
 class DeleteResult(NamedTuple):
-    """`deleted_version`: what was deleted; `version`: that of the deletion."""
+    """A value was deleted: its version was `deleted_version`, and `version` is that of the deletion."""
 
     namespace: str
     key: str
@@ -61,7 +61,7 @@ class ClearResult(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The result of one operation of a transaction. `value`: what the store computed."""
+    """The result of one operation of a transaction, with the `value` that the store computed, if it did."""
 
     namespace: str
     key: str
@@ -91,7 +91,7 @@ class StateRecord(NamedTuple):
 
 
 class RecordPage(NamedTuple):
-    """Some values of a namespace, in order of their keys; `next_after`: pass it as `after_key` to get the next."""
+    """Some values of a namespace, in order of their keys. Pass `next_after` as `after_key` to get the next."""
 
     namespace: str
     count: int  # type: ignore[assignment]  # tuple's method is of no use here
@@ -114,8 +114,8 @@ class NamespacePage(NamedTuple):
 
 
 class HistoryEntry(NamedTuple):
-    """One version of a key. `based_on`: the version that its writer had read; `forced`: it replaced a value without
-    having named a version."""
+    """One version of a key. `based_on` is the version that its writer had read. `forced` means that it replaced a value
+    without having named a version."""
 
     version: int
     value: Any
@@ -187,7 +187,7 @@ class WatchTimeout(NamedTuple):
 
 
 class EventEntry(NamedTuple):
-    """One event of the log. `fields`: what its kind adds, such as key and value."""
+    """One event of the log. Its kind adds `fields`, such as key and value."""
 
     position: int
     id: str
@@ -206,8 +206,8 @@ class EventEntry(NamedTuple):
 
 
 class EventPage(NamedTuple):
-    """A page never splits the events of one transaction. `bookmark`: where the next one begins, with a part of the
-    digest of the event before it."""
+    """A page does not split the events of a transaction, unless these are more than 100,000. Where the next page begins
+    is a position, and `bookmark` with a part of the digest of the event there."""
 
     events: list[EventEntry]
     next_position: int
@@ -237,7 +237,7 @@ class Conflict(NamedTuple):
 
 
 class NotFound(NamedTuple):
-    """There is no such value. `version`, `deleted_by`, `deleted_at`: if there was one."""
+    """There is no such value. If there was one, `version`, `deleted_by` and `deleted_at` say what became of it."""
 
     namespace: str
     key: str

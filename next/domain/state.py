@@ -6,8 +6,8 @@ from holdlog.domain.values import Json
 
 
 class Caller(NamedTuple):
-    """Who calls. `principal`: who was authenticated, None for the local user; `request_id`: repeats of a request have
-    the same."""
+    """Who calls. `principal` is who was authenticated, None for the local user. Repeats of a request have the same
+    `request_id`."""
 
     session: str = ""
     principal: str | None = None
@@ -16,8 +16,8 @@ class Caller(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When a command is decided. `at`: microseconds since 1970, never before the last event; `position`: that of the
-    last event."""
+    """When a command is decided. `at` is in microseconds since 1970, never before the last event, whose position is
+    `position`."""
 
     at: int
     position: int
@@ -37,8 +37,8 @@ class Reads(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A value's row in the view `current`. `version` counts its events, `position` is that of the last one. `value`:
-    None if it was not loaded."""
+    """A value's row in the view `current`. `version` counts its events, `position` is that of the last one. `value`
+    is None if it was not loaded."""
 
     stream: str
     version: int = 0

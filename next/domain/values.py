@@ -27,9 +27,6 @@ class Json(str):
     __slots__ = ()
 
 
-NULL: Final = Json("null")
-
-
 def encode(value: Any) -> Json:
     """The text of a value that consists of what JSON has."""
     return Json(_dump(value))

@@ -17,6 +17,7 @@ from holdlog.domain.refusals import (
     InvalidError,
     NotFoundError,
 )
+from holdlog.domain.results import utc
 from holdlog.domain.state import Caller, Moment, Record, State
 from holdlog.domain.values import Json, count_levels, increment, merge
 from holdlog.projections.fold import fold
@@ -123,11 +124,36 @@ def test_time_to_live_is_set_cleared_by_a_set_and_kept_by_an_update():
 def test_first_write_after_an_expiry_records_it():
     old = ValueWritten(KEY, "ann", Json("1"), expires_at=AT)
     story = given(old).when(**put(expected_version=0))
-    story.then(ValueExpired(KEY, None, AT), ValueWritten(KEY, "cleo", Json("2"), based_on=0))
+    story.then(ValueExpired(KEY, AT), ValueWritten(KEY, "cleo", Json("2"), based_on=0))
     assert story.result[2:5] == (3, None, 3)
     given(old).when(**put(expected_version=1)).refused(ConflictError)
     given(old).when(**remove()).refused(NotFoundError)
-    given(old).when(**change(increment=1)).then(ValueExpired(KEY, None, AT), ValueWritten(KEY, "cleo", Json("1")))
+    given(old).when(**change(increment=1)).then(ValueExpired(KEY, AT), ValueWritten(KEY, "cleo", Json("1")))
+
+
+def test_conflict_over_an_expired_value_has_the_time_of_its_expiry():
+    old = ValueWritten(KEY, "ann", Json("1"), expires_at=AT - 1_000_000)
+    refusal = given(old).when(**put(expected_version=1)).refused(ConflictError)
+    refusal.explain("ann", utc(AT - 5_000_000), 1)  # what the engine reads of the last event
+    detail = refusal.detail
+    expected = (0, None, "ann", utc(AT - 1_000_000))
+    assert (detail.actual_version, detail.actual_value, detail.actual_updated_by, detail.actual_updated_at) == expected
+
+
+def test_check_of_an_expired_value_leaves_its_expiry_to_the_write_that_follows():
+    old = ValueWritten(KEY, "ann", Json("1"), expires_at=AT)
+    story = given(old).when(**run({"op": "check", "expected_version": 0}, {"op": "set", "value": 2}))
+    story.then(ValueExpired(KEY, AT), ValueWritten(KEY, "cleo", Json("2")))
+    assert [step.version for step in story.result.results] == [2, 3]
+
+
+def test_transaction_of_too_much_work_names_its_operation_once():
+    large = ValueWritten(KEY, "ann", Json(f'["{"x" * 20_000}"]'))
+    steps = [{"op": "append", "value": "x" * 20_000, "unique": True}] * 1000
+    story = given(large)
+    story.moment = story.moment._replace(max_value_bytes=10**6)
+    refusal = story.when(**run(*steps)).refused(InvalidError)
+    assert str(refusal).count("operations") == 1
 
 
 def test_clear_deletes_what_is_live_in_order_of_the_keys():

@@ -4,12 +4,13 @@ import re
 import textwrap
 import types
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from holdlog.adapters.operations import base, log, values
+from holdlog.domain.refusals import HoldlogError
 
 MODULES = (log, values)
 FOLDER = Path(__file__).parents[1] / "adapters" / "python"
@@ -40,7 +41,7 @@ def show(kind: Any) -> str:
     if origin is Annotated:
         return show(arguments[0])
     if origin in (Union, types.UnionType):
-        if all(isinstance(it, type) and issubclass(it, BaseModel) for it in arguments):
+        if all(isinstance(argument, type) and issubclass(argument, BaseModel) for argument in arguments):
             return "Mapping[str, Any]"
         return " | ".join(map(show, arguments))
     if origin is list:
@@ -57,18 +58,23 @@ def show_argument(name: str, field: FieldInfo) -> str:
     return f"{name}: {kind} = {'NOT_GIVEN' if kind == 'Any' else repr(field.default)}"
 
 
+def list_raised(kind: type[HoldlogError]) -> set[Any]:
+    """The results that the library raises instead of returning them: details of the refusals of a kind."""
+    return {get_type_hints(kind)["detail"]}.union(*map(list_raised, kind.__subclasses__()))
+
+
 def show_result(operation: type[base.Operation]) -> str:
-    """What a method returns: what is raised as a refusal is left out."""
+    """What a method returns."""
     if operation.returns:
         kind = str(operation.results[0].__annotations__[operation.returns])
         return "builtins." + re.sub(r"[a-z_.]+\.results\.", "results.", kind)
-    kinds = [it for it in operation.results if it.__name__ not in ("Conflict", "Fenced", "NotFound")]
-    return " | ".join(f"results.{it.__name__}" for it in kinds)
+    raised = list_raised(HoldlogError)
+    return " | ".join(f"results.{kind.__name__}" for kind in operation.results if kind not in raised)
 
 
 def write_method(operation: type[base.Operation], awaits: str) -> str:
     fields = operation.model_fields
-    positional = [show_argument(it, fields[it]) for it in operation.words]
+    positional = [show_argument(name, fields[name]) for name in operation.words]
     if operation.computes:
         positional.append("function: Callable[[Any], Any] | None = None")
     named = [show_argument(name, field) for name, field in fields.items() if name not in operation.words]
@@ -89,9 +95,9 @@ def write_method(operation: type[base.Operation], awaits: str) -> str:
 
 
 def write_class(name: str, purpose: str, usage: str, parent: str, awaits: str) -> str:
-    modules = ", ".join(it.__name__.rpartition(".")[2] for it in MODULES)
+    modules = ", ".join(module.__name__.rpartition(".")[2] for module in MODULES)
     head = HEAD.format(purpose=purpose, modules=modules, base=parent, name=name, usage=usage)
-    return head + "".join(write_method(it, awaits) for _, it in sorted(base.OPERATIONS.items()))
+    return head + "".join(write_method(operation, awaits) for _, operation in sorted(base.OPERATIONS.items()))
 
 
 def write_files() -> dict[Path, str]:

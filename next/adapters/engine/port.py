@@ -1,7 +1,7 @@
 """What a store is. There are two: a SQLite file (or memory), and a schema of PostgreSQL."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 from holdlog.domain.state import Reads, State
@@ -54,6 +54,31 @@ class Reader(Protocol):
         """A reader of one state of the store, for several queries."""
 
 
+class Snapshot:
+    """A reader of one state of the store. `execute` runs a query in a transaction and returns its cursor."""
+
+    def __init__(self, execute: Callable[[str, dict[str, Any]], Any], now: int) -> None:
+        self._execute = execute
+        self._now = now
+
+    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
+        rows: list[Any] = self._execute(query, parameters).fetchall()
+        return rows
+
+    def now(self) -> int:
+        return self._now
+
+    def snapshot(self) -> AbstractContextManager[Reader]:
+        return nullcontext(self)
+
+
+class Listener(Protocol):
+    """A thread that follows the commits of other processes."""
+
+    def close(self) -> None:
+        """Stop the thread. Waits for its current call of `wake`."""
+
+
 class Store(Reader, Protocol):
     """The log with its views. Raises UnavailableError and StoreError from each method."""
 
@@ -71,7 +96,7 @@ class Store(Reader, Protocol):
     def abort(self) -> None:
         """Undo and release whatever this thread has begun, after an error or an interrupt."""
 
-    def listen(self, wake: Callable[[], None]) -> "AbstractContextManager[None]":
+    def listen(self, wake: Callable[[], None]) -> Listener:
         """Call `wake` after commits of other processes, and if notifications may have been lost."""
 
     def close(self) -> None:

@@ -4,9 +4,9 @@ sleeps and reads again."""
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from holdlog.adapters.engine.port import Store
+from holdlog.adapters.engine.port import Listener, Store
 from holdlog.adapters.stores.sql import HEAD, STREAMS_SINCE
 from holdlog.domain.refusals import HoldlogError
 
@@ -29,19 +29,17 @@ class Waiters:
         self._store = store
         self._lock = threading.Lock()
         self.by_topic: dict[str, list[Callable[[], None]]] = {}
-        self._position = 0
-        self._listening: Any = None
+        self._position: int | None = None
+        """Up to where all have been woken; None: nobody waited meanwhile."""
+        self._listener: Listener | None = None
         self._closed = False
 
     @contextmanager
     def subscribed(self, topic: str, wake: Callable[[], None]) -> Iterator[None]:
         """Call `wake`, in any thread, after each event of the topic."""
         with self._lock:
-            if self._listening is None and not self._closed:
-                self._position = self._read_position()
-                listening = self._store.listen(self._follow)
-                listening.__enter__()
-                self._listening = listening
+            if self._listener is None and not self._closed:
+                self._listener = self._store.listen(self._follow)
             self.by_topic.setdefault(topic, []).append(wake)
         try:
             yield
@@ -56,16 +54,22 @@ class Waiters:
         """Wake everybody, and stop the thread."""
         with self._lock:
             self._closed = True
-            listening, self._listening = self._listening, None
+            listener, self._listener = self._listener, None
         self._wake_all()
-        if listening is not None:
-            listening.__exit__(None, None, None)
+        if listener is not None:
+            listener.close()
 
     def _follow(self) -> None:
         """Another process may have committed."""
         if not self.by_topic:
+            self._position = None
             return
         try:
+            if self._position is None:
+                rows = self._store.read(HEAD, {})
+                self._position = rows[0][0] if rows else 0
+                self._wake_all()
+                return
             rows = self._store.read(STREAMS_SINCE, {"after": self._position})
         except HoldlogError:  # those who wait read again and get the error
             self._wake_all()
@@ -91,7 +95,3 @@ class Waiters:
         for wake in wakes:
             with suppress(RuntimeError):
                 wake()
-
-    def _read_position(self) -> int:
-        rows = self._store.read(HEAD, {})
-        return int(rows[0][0]) if rows else 0

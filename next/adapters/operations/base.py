@@ -31,8 +31,8 @@ OPERATIONS: Final[dict[str, type["Operation"]]] = {}
 class Operation(BaseModel):
     """One thing that callers can do. Fields are its arguments; its docstring is for agents.
 
-    `words`: the arguments that commands and library take by position; `returns`: the field of the result that the
-    library returns instead of the whole; `computes`: the library also takes a function of the current value.
+    Commands and library take the arguments in `words` by position. If `returns` names a field of the result, the
+    library returns it alone. If an operation `computes`, the library also takes a function of the current value.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -92,7 +92,7 @@ class Command(Operation):
 
 
 class Query(Operation):
-    """An operation that only reads. `is_quick`: it reads one row."""
+    """An operation that only reads. It `is_quick` if it reads one row."""
 
     is_quick: ClassVar[bool] = False
 
@@ -160,11 +160,9 @@ def encode_number(value: Any) -> Json:
 
 Name = Annotated[str, Strict(), AfterValidator(names.check_name)]
 Agent = Annotated[str, Strict(), AfterValidator(names.check_agent)]
-Label = Annotated[str, Strict(), AfterValidator(names.check_label)]
 Note = Annotated[str, Strict(), AfterValidator(names.check_note)]
 Prefix = Annotated[str, Strict(), AfterValidator(names.check_prefix)]
 Version = Annotated[int, BeforeValidator(refuse_bool), Field(ge=0, lt=2**63)]
-Position = Version
 Limit = Annotated[int, BeforeValidator(refuse_bool), Field(ge=1, le=1000)]
 Seconds = Annotated[float, BeforeValidator(refuse_bool), Field(ge=0, allow_inf_nan=False, le=10**9)]
 Duration = Annotated[float, BeforeValidator(refuse_bool), Field(gt=0, allow_inf_nan=False, le=10**9)]

@@ -1,26 +1,37 @@
 """The log: events."""
 
-from typing import Any
+import re
+from typing import Annotated, Final
 
-from pydantic import Field
-from pydantic_core import from_json
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.engine.waiting import Wait
-from holdlog.adapters.operations.base import BlockingQuery, Limit, Name, Seconds
+from holdlog.adapters.operations.base import BlockingQuery, Limit, Name, Seconds, refuse_bool
+from holdlog.adapters.operations.rows import read_transactions, show_event
 from holdlog.adapters.stores import sql
-from holdlog.domain.names import namespace_prefix, split_stream
+from holdlog.domain.names import namespace_prefix
 from holdlog.domain.refusals import InvalidError
-from holdlog.domain.results import EventEntry, EventPage, utc
+from holdlog.domain.results import EventEntry, EventPage
 
-BOOKMARK_BYTES = 8
+BOOKMARK_BYTES: Final = 8
+_PLACE: Final = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{2 * BOOKMARK_BYTES}}}))?")
+
+
+def check_place(after: int | str) -> int | str:
+    """Raises ValueError for what is no position and no bookmark."""
+    place = _PLACE.fullmatch(str(after))
+    if place is None or int(place[1]) >= 2**63:
+        raise ValueError("must be a position, or the bookmark of a page")
+    return after
 
 
 class Events(BlockingQuery, name="events", group="power", route="GET /events", words="after"):
-    """Read the log: all events after a position or bookmark, in order."""
+    """Read the log: all events after a position or bookmark, in order. A page without events whose next_position moved
+    leads on."""
 
     results = (EventPage,)
-    after: int | str = 0
+    after: Annotated[int | str, BeforeValidator(refuse_bool), AfterValidator(check_place)] = 0
     namespace: Name | None = None
     limit: Limit = 100
     wait_seconds: Seconds = Field(default=0, description="Wait so long for the first event")
@@ -29,28 +40,30 @@ class Events(BlockingQuery, name="events", group="power", route="GET /events", w
         return self.wait_seconds
 
     def read(self, reader: Reader) -> EventPage | Wait:
-        page = self._read(reader)
-        return page if page.events else Wait()
+        page, is_last = self._read(reader)
+        return Wait() if self.wait_seconds and is_last and not page.events else page
 
     def give_up(self, reader: Reader, elapsed: float) -> EventPage:
-        return self._read(reader)
+        return self._read(reader)[0]
 
-    def _read(self, reader: Reader) -> EventPage:
+    def _read(self, reader: Reader) -> tuple[EventPage, bool]:
+        """A page, and whether it ends where the log does."""
         with reader.snapshot() as view:
-            position, digest = self._position(view)
-            rows = view.read(sql.EVENTS, {"after": position, "limit": 1000})
-        found: list[EventEntry] = []
+            position, digest = self._find_place(view)
+            rows, is_last = read_transactions(view, position)
+        events: list[EventEntry] = []
         last_at = None  # a transaction has one time
         prefix = namespace_prefix(self.namespace) if self.namespace is not None else ""
         for row in rows:
-            if len(found) >= self.limit and row[4] != last_at:
+            if len(events) >= self.limit and row[4] != last_at:
                 break
             position, digest, last_at = row[0], row[7], row[4]
             if row[1].startswith(prefix):
-                found.append(entry(row))
-        return EventPage(found, position, f"{position}.{digest[:BOOKMARK_BYTES].hex()}")
+                events.append(show_event(row))
+        return EventPage(events, position, f"{position}.{digest[:BOOKMARK_BYTES].hex()}"), is_last
 
-    def _position(self, view: Reader) -> tuple[int, bytes]:
+    def _find_place(self, view: Reader) -> tuple[int, bytes]:
+        """Position and digest of the event before the page. Raises InvalidError."""
         text, _, part = str(self.after).partition(".")
         position = int(text)
         if not position:
@@ -61,11 +74,3 @@ class Events(BlockingQuery, name="events", group="power", route="GET /events", w
         if part and bytes(rows[0][0])[:BOOKMARK_BYTES].hex() != part:
             raise InvalidError("after: this bookmark belongs to another history")
         return position, bytes(rows[0][0])
-
-
-def entry(row: Any) -> EventEntry:
-    position, stream, version, topic, at, meta, payload = row[:7]
-    fields = from_json(meta) | (from_json(payload) if payload is not None else {})
-    namespace, key = split_stream(stream)
-    fields |= {"namespace": namespace, "key": key}
-    return EventEntry(position, f"{stream}@{version}", stream, version, topic, utc(at), fields.pop("by", None), fields)

@@ -1,9 +1,8 @@
 """Values: read, write, update, watch."""
 
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import from_json
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.engine.waiting import Wait
@@ -23,6 +22,14 @@ from holdlog.adapters.operations.base import (
     Seconds,
     Version,
 )
+from holdlog.adapters.operations.rows import (
+    NO_LIMIT,
+    describe_deletion,
+    read_history,
+    read_page,
+    read_position,
+    show_record,
+)
 from holdlog.adapters.stores import sql
 from holdlog.domain import records
 from holdlog.domain.names import end_of_range, namespace_prefix, split_stream, value_stream
@@ -36,7 +43,6 @@ from holdlog.domain.results import (
     ExportedRecord,
     Fenced,
     History,
-    HistoryEntry,
     NamespaceCount,
     NamespacePage,
     NotFound,
@@ -48,10 +54,6 @@ from holdlog.domain.results import (
     WatchTimeout,
     utc,
 )
-
-NO_LIMIT: Final = 2**62
-PAGE_CHARACTERS: Final = 500_000
-"""Text of the values on a page, which has at least one value."""
 
 
 class Get(Query, name="get", group="state", route="GET /values/{namespace}/{key}", words="namespace key"):
@@ -68,8 +70,8 @@ class Get(Query, name="get", group="state", route="GET /values/{namespace}/{key}
             raise NotFoundError(NotFound(self.namespace, self.key))
         row, now = rows[0], reader.now()
         if not row[6] or (row[5] is not None and row[5] <= now):
-            raise NotFoundError(deleted(self.namespace, self.key, row))
-        return record(row, now)
+            raise NotFoundError(describe_deletion(self.namespace, self.key, row))
+        return show_record(row, now)
 
 
 class SetValue(
@@ -85,7 +87,7 @@ class SetValue(
 
     op: ClassVar[str] = "set"
     results = (SetResult, Conflict, Fenced)
-    reads, decide = records.read_key, records.write
+    reads, decide = records.declare_key, records.write
     namespace: Name = Field(description="Group of keys, e.g. order-1234")
     key: Name
     value: JsonValue
@@ -94,6 +96,12 @@ class SetValue(
     ttl_seconds: Duration | None = Field(default=None, description="The value expires after so many seconds")
     guard: Guard | None = Field(default=None, description="Claims you hold, with the versions of your grants")
     reason: Note | None = None
+
+
+class Replace(SetValue):
+    """What update() writes after a function: the value keeps its time to live."""
+
+    op: ClassVar[str] = "replace"
 
 
 class Delete(
@@ -108,7 +116,7 @@ class Delete(
 
     op: ClassVar[str] = "delete"
     results = (DeleteResult, NotFound, Conflict, Fenced)
-    reads, decide = records.read_key, records.delete
+    reads, decide = records.declare_key, records.delete
     namespace: Name
     key: Name
     deleted_by: Agent
@@ -123,7 +131,7 @@ class ClearNamespace(
     """Delete all values of a namespace in one transaction, whatever their versions."""
 
     results = (ClearResult,)
-    reads, decide = records.read_namespace, records.clear
+    reads, decide = records.declare_namespace, records.clear
     namespace: Name
     deleted_by: Agent
     reason: Note | None = None
@@ -142,7 +150,7 @@ class Update(
     append."""
 
     results = (UpdateResult, Conflict, Fenced)
-    reads, decide = records.read_value, records.update
+    reads, decide = records.declare_value, records.update
     namespace: Name
     key: Name
     updated_by: Agent
@@ -223,7 +231,7 @@ class Transact(Command, name="transact", group="power", route="POST /transaction
     """Run several operations on values in one transaction: all of them or none."""
 
     results = (TransactionResult, Conflict, Fenced, NotFound)
-    reads, decide = records.read_steps, records.transact
+    reads, decide = records.declare_steps, records.transact
     operations: list[Step] = Field(min_length=1, max_length=1000)
     updated_by: Agent
     guard: Guard | None = None
@@ -240,16 +248,22 @@ class List(Query, name="list", group="state", route="GET /values/{namespace}", w
     after_key: Prefix | None = Field(default=None, description="The next_after of the page before")
     deleted: bool = Field(default=False, description="List deleted keys instead")
 
+    @model_validator(mode="after")
+    def _require_namespace(self) -> "List":
+        if self.deleted and self.namespace is None:
+            raise ValueError("deleted: only the keys of a namespace are listed; name it")
+        return self
+
     def read(self, reader: Reader) -> RecordPage | NamespacePage:
         with reader.snapshot() as view:
-            position = end_of_log(view)
+            position = read_position(view)
             if self.namespace is None:
                 return self._read_namespaces(view, position)
             first = namespace_prefix(self.namespace)
             query = sql.DELETED_RECORDS if self.deleted else sql.RECORDS
             rows, more = read_page(view, query, first + self.prefix, first + (self.after_key or ""), self.limit)
-        found = [record(row, view.now()) for row in rows]
-        return RecordPage(self.namespace, len(found), found, position, found[-1].key if more else None)
+        page = [show_record(row, view.now()) for row in rows]
+        return RecordPage(self.namespace, len(page), page, position, page[-1].key if more else None)
 
     def _read_namespaces(self, view: Reader, position: int) -> NamespacePage:
         parameters = {"first": "record:", "end": end_of_range("record:"), "now": view.now()}
@@ -282,8 +296,8 @@ class ReadHistory(
     def read(self, reader: Reader) -> History:
         before = self.before_version if self.before_version is not None else 2**63 - 1
         stream = value_stream(self.namespace, self.key)
-        found, more = read_history(reader, stream, before, self.limit)
-        return History(self.namespace, self.key, found, found[-1].version if more else None)
+        entries, more = read_history(reader, stream, before, self.limit)
+        return History(self.namespace, self.key, entries, entries[-1].version if more else None)
 
 
 class ExportNamespace(
@@ -301,15 +315,15 @@ class ExportNamespace(
             first = namespace_prefix(self.namespace)
             query = sql.ALL_RECORDS if self.include_deleted else sql.RECORDS
             rows, more = read_page(view, query, first, first + (self.after_key or ""), 1000)
-            found = [self._export(view, row) for row in rows]
-            position, count = end_of_log(view), sum(len(it.history) for it in found)
-        next_after = found[-1].key if more else None
-        return Export(self.namespace, utc(view.now()), len(found), count, found, position, next_after)
+            page = [self._export(view, row) for row in rows]
+            position, count = read_position(view), sum(len(record.history) for record in page)
+        next_after = page[-1].key if more else None
+        return Export(self.namespace, utc(view.now()), len(page), count, page, position, next_after)
 
     def _export(self, view: Reader, row: Any) -> ExportedRecord:
-        shown = record(row, view.now())
+        record = show_record(row, view.now())
         history, _ = read_history(view, row[0], 2**63 - 1, NO_LIMIT)
-        return ExportedRecord(shown.key, shown.value, shown.version, shown.updated_by, shown.updated_at, history)
+        return ExportedRecord(record.key, record.value, record.version, record.updated_by, record.updated_at, history)
 
 
 class Watch(
@@ -343,64 +357,11 @@ class Watch(
         if version <= self.since_version or (not is_live and self.since_version == 0):
             return Wait(row[5] if is_live else None)
         if is_live:
-            return record(row, now)
-        gone = deleted(self.namespace, self.key, row)
-        return DeletedRecord(self.namespace, self.key, version, gone.deleted_by or "", gone.deleted_at or utc(now))
+            return show_record(row, now)
+        deletion = describe_deletion(self.namespace, self.key, row)
+        return DeletedRecord(
+            self.namespace, self.key, version, deletion.deleted_by or "", deletion.deleted_at or utc(now)
+        )
 
     def give_up(self, reader: Reader, elapsed: float) -> WatchTimeout:
         return WatchTimeout(self.namespace, self.key, self.since_version, elapsed)
-
-
-# --- rows
-
-
-def record(row: Any, now: int) -> StateRecord:
-    stream, version, at, meta, payload, expires_at = row[:6]
-    about = from_json(meta)
-    value = from_json(payload).get("value") if payload is not None else None
-    namespace, key = split_stream(stream)
-    if expires_at is None:
-        return StateRecord(namespace, key, value, version, about.get("by"), utc(at), None, None, about.get("principal"))
-    left = max(0, expires_at - now) / 1_000_000
-    by, principal = about.get("by"), about.get("principal")
-    return StateRecord(namespace, key, value, version, by, utc(at), utc(expires_at), left, principal)
-
-
-def deleted(namespace: str, key: str, row: Any) -> NotFound:
-    """What is known of a value that was deleted, or expired at the time that it says."""
-    version, at, about, expires_at, exists = row[1], row[2], from_json(row[3]), row[5], row[6]
-    return NotFound(namespace, key, version + bool(exists), about.get("by"), utc(expires_at if exists else at))
-
-
-def read_page(view: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
-    """The rows of a page, which also ends after so many characters, and whether there are more."""
-    parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": view.now(), "limit": limit + 1}
-    rows: list[Any] = []
-    size = 0
-    for row in view.read(query, parameters):
-        size += len(row[4] or "")
-        if rows and (len(rows) == limit or size > PAGE_CHARACTERS):
-            return rows, True
-        rows.append(row)
-    return rows, False
-
-
-def read_history(reader: Reader, stream: str, before: int, limit: int) -> tuple[list[HistoryEntry], bool]:
-    """Versions before one, the newest first, and whether there are more."""
-    rows = reader.read(sql.HISTORY, {"stream": stream, "before": before, "limit": limit + 1})
-    entries: list[HistoryEntry] = []
-    by = from_json(rows[limit][3]).get("by") if len(rows) > limit else ""
-    for version, topic, at, meta, payload, position in reversed(rows[:limit]):
-        get = from_json(meta).get
-        by = get("by") or by  # an expiry is that of its writer
-        content = from_json(payload) if payload is not None else {}
-        kind = records.EVENT_TYPES[topic] if payload is not None else "redact"
-        basis = get("based_on"), get("forced"), get("principal")
-        value, reason = content.get("value"), content.get("reason")
-        entries.append(HistoryEntry(version, value, by, utc(at), kind, position, reason, *basis))
-    return entries[::-1], len(rows) > limit
-
-
-def end_of_log(reader: Reader) -> int:
-    rows = reader.read(sql.HEAD, {})
-    return int(rows[0][0]) if rows else 0

@@ -1,4 +1,4 @@
-"""What the generated classes of the library stand on (see tools/write_library.py)."""
+"""What the generated classes of the library share (see tools/write_library.py)."""
 
 import asyncio
 import os
@@ -7,18 +7,19 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Self
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.waiting import Wait
-from holdlog.adapters.operations.base import BlockingQuery, Command, Query
-from holdlog.adapters.operations.values import List
+from holdlog.adapters.operations.base import BlockingQuery, Command, Operation, Query
+from holdlog.adapters.operations.values import Get, List, Replace
 from holdlog.domain.names import check_label
 from holdlog.domain.records import COMPUTED
-from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError
+from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError, StoreError, ValueRefusal
 from holdlog.domain.results import StateRecord, UpdateResult
 from holdlog.domain.state import Caller
 
@@ -31,24 +32,29 @@ PAUSE: Final = 0.002
 """Seconds, times the number of the attempt, so that callers do not disturb each other for ever."""
 _POOL_THREADS: Final = 4
 
+Call = tuple[type[Operation], dict[str, Any]]
+Calls = Generator[Call | float, Any, Any]
+"""Calls of operations, and seconds to pause: both halves of the library make them, each in its way."""
+
 
 class Handle:
-    """An open store. `session`: processes that pass the same text are one holder of claims; `correlation_id` is
-    recorded with every event that this object causes."""
+    """An open store. Processes that pass the same `session` are one holder of claims; `correlation_id` is recorded
+    with every event that this object causes."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, session: str | None = None, correlation_id: str | None = None
     ) -> None:
-        """Open or create the store: a path, `:memory:` or a PostgreSQL URL. Raises StoreError, UnavailableError."""
+        """Open or create the store: a path, `:memory:` or a PostgreSQL URL. Raises InvalidError, StoreError,
+        UnavailableError."""
+        session = secrets.token_hex(8) if session is None else require_label("session", session)
+        if correlation_id is not None:
+            correlation_id = require_label("correlation_id", correlation_id)
+        self._caller = Caller(session, correlation_id=correlation_id)
         self._engine = open_engine(path)
-        self._caller = Caller(session or secrets.token_hex(8), correlation_id=correlation_id)
         self._finalizer = weakref.finalize(self, Engine.close, self._engine)
 
     def _call_as(self, request_id: Any) -> Caller:
-        try:
-            return self._caller._replace(request_id=check_label(request_id))
-        except (TypeError, ValueError) as error:
-            raise InvalidError(f"request_id: {error}") from None
+        return self._caller._replace(request_id=require_label("request_id", request_id))
 
 
 class BlockingHandle(Handle):
@@ -64,10 +70,18 @@ class BlockingHandle(Handle):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def list_keys(self, namespace: str) -> list[StateRecord]:
+        """All values of a namespace, in order of their keys."""
+        return [record for page in self._make(read_pages(namespace or "")) for record in page.records]
+
+    def list_namespaces(self) -> list[str]:
+        """The namespaces that have values."""
+        return [row.namespace for page in self._make(read_pages(None)) for row in page.namespaces]
+
     def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        """`arguments`: the local names of a method, among them `self` and `request_id`."""
-        del arguments["self"]
-        request_id = arguments.pop("request_id")
+        """`arguments` are the local names of a method, among them `self` and `request_id`."""
+        arguments.pop("self", None)
+        request_id = arguments.pop("request_id", None)
         caller = self._caller if request_id is None else self._call_as(request_id)
         return self._engine.run(kind.parse(arguments), caller)
 
@@ -75,61 +89,48 @@ class BlockingHandle(Handle):
         arguments.pop("self", None)
         return self._engine.ask(kind.parse(arguments))
 
+    def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
+        if (function := arguments.pop("function")) is None:
+            return self._run(kind, drop_missing(arguments))
+        return self._make(compute(function, require_function_alone(arguments)))
+
     def _wait(self, kind: type[BlockingQuery], arguments: dict[str, Any]) -> Any:
         del arguments["self"]
         query = kind.parse(arguments)
         if not isinstance(result := self._engine.ask(query), Wait):
             return result
+        if not (seconds := query.seconds()):
+            return query.give_up(self._engine.store, 0.0)
         event = threading.Event()
         began = time.monotonic()
         with self._engine.waiters.subscribed(query.topic(), event.set):
             while isinstance(result := self._engine.ask(query), Wait):
                 elapsed = time.monotonic() - began
-                if elapsed >= query.seconds():
+                if elapsed >= seconds:
                     return query.give_up(self._engine.store, elapsed)
-                event.wait(self._engine.seconds_until(result, query.seconds() - elapsed))
+                event.wait(self._engine.seconds_until(result, seconds - elapsed))
                 event.clear()
         return result
 
-    def _read_all(self, kind: type[Query], arguments: dict[str, Any]) -> list[Any]:
-        """All pages."""
-        pages = [self._ask(kind, arguments)]
-        while (after := pages[-1].next_after) is not None:
-            pages.append(self._ask(kind, arguments | {"after_key": after}))
-        return pages
+    def _make(self, calls: Calls) -> Any:
+        """Make the calls, and return what their generator returns."""
+        try:
+            call = next(calls)
+            while True:
+                try:
+                    result = self._make_one(call)
+                except HoldlogError as error:
+                    call = calls.throw(error)
+                else:
+                    call = calls.send(result)
+        except StopIteration as end:
+            return end.value
 
-    def list_keys(self, namespace: str) -> list[StateRecord]:
-        """All values of a namespace, in order of their keys."""
-        return [it for page in self._read_all(List, {"namespace": namespace}) for it in page.records]
-
-    def list_namespaces(self) -> list[str]:
-        """The namespaces that have values."""
-        return [it.namespace for page in self._read_all(List, {}) for it in page.namespaces]
-
-    def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        if (function := arguments.pop("function")) is None:
-            return self._run(kind, drop_missing(arguments))
-        return self._compute(function, require_function_alone(arguments))
-
-    def _compute(self, function: Callable[[Any], Any], options: dict[str, Any]) -> Any:
-        """Read, compute and write, again if another wrote meanwhile."""
-        namespace, key = options["namespace"], options["key"]
-        for attempt in range(ATTEMPTS):
-            try:
-                before = self.get(namespace, key)  # type: ignore[attr-defined]
-                value, version = before.value, before.version
-            except NotFoundError:
-                value, version = None, 0
-            new = function(value)
-            try:
-                done = self.set(value=new, expected_version=version, **options)  # type: ignore[attr-defined]
-            except ConflictError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                time.sleep(random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE)))
-            else:
-                return UpdateResult(namespace, key, new, done.version, done.previous_version, done.position)
-        raise AssertionError
+    def _make_one(self, call: Call | float) -> Any:
+        if isinstance(call, float):
+            return time.sleep(call)
+        kind, arguments = call
+        return self._run(kind, arguments) if issubclass(kind, Command) else self._ask(kind, arguments)  # type: ignore[arg-type]
 
 
 class AwaitableHandle(Handle):
@@ -149,13 +150,21 @@ class AwaitableHandle(Handle):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def list_keys(self, namespace: str) -> list[StateRecord]:
+        """All values of a namespace, in order of their keys."""
+        return [record for page in await self._make(read_pages(namespace or "")) for record in page.records]
+
+    async def list_namespaces(self) -> list[str]:
+        """The namespaces that have values."""
+        return [row.namespace for page in await self._make(read_pages(None)) for row in page.namespaces]
+
     async def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        del arguments["self"]
-        request_id = arguments.pop("request_id")
+        arguments.pop("self", None)
+        request_id = arguments.pop("request_id", None)
         caller = self._caller if request_id is None else self._call_as(request_id)
+        command = kind.parse(arguments)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        command = kind.parse(arguments)
         job = self._engine.submit(command, caller, loop, future)
         try:
             return await future
@@ -165,8 +174,10 @@ class AwaitableHandle(Handle):
                 await asyncio.wait([job.future])
                 job.future.exception()
             raise
-        except Exception as error:
-            raise await self._in_pool(self._engine.explain, error) from None
+        except ValueRefusal as refusal:
+            with suppress(StoreError):  # it stays a refusal, if the store is closed meanwhile
+                await self._in_pool(self._engine.explain, refusal)
+            raise
 
     async def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
@@ -177,75 +188,120 @@ class AwaitableHandle(Handle):
             return self._engine.ask(query)
         return await self._in_pool(self._engine.ask, query)
 
+    async def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
+        if (function := arguments.pop("function")) is None:
+            return await self._run(kind, drop_missing(arguments))
+        return await self._make(compute(function, require_function_alone(arguments)))
+
     async def _wait(self, kind: type[BlockingQuery], arguments: dict[str, Any]) -> Any:
         del arguments["self"]
         query = kind.parse(arguments)
         if not isinstance(result := await self._read(query), Wait):
             return result
+        if not (seconds := query.seconds()):
+            return await self._in_pool(query.give_up, self._engine.store, 0.0)
         loop = asyncio.get_running_loop()
         event = asyncio.Event()
 
-        def notify() -> None:
+        def wake() -> None:
             loop.call_soon_threadsafe(event.set)
 
         began = loop.time()
-        with self._engine.waiters.subscribed(query.topic(), notify):
+        async with self._subscribe(query.topic(), wake):
             while isinstance(result := await self._read(query), Wait):
                 elapsed = loop.time() - began
-                if elapsed >= query.seconds():
-                    return query.give_up(self._engine.store, elapsed)
-                try:
-                    async with asyncio.timeout(self._engine.seconds_until(result, query.seconds() - elapsed)):
+                if elapsed >= seconds:
+                    return await self._in_pool(query.give_up, self._engine.store, elapsed)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._engine.seconds_until(result, seconds - elapsed)):
                         await event.wait()
-                except TimeoutError:
-                    continue
                 event.clear()
         return result
 
+    @asynccontextmanager
+    async def _subscribe(self, topic: str, wake: Callable[[], None]) -> AsyncIterator[None]:
+        """Subscribe in the pool, as the first subscription of a process connects to the database."""
+        subscription = self._engine.waiters.subscribed(topic, wake)
+
+        def leave(entering: asyncio.Future[None]) -> None:
+            if not entering.cancelled() and entering.exception() is None:
+                subscription.__exit__(None, None, None)
+
+        entering = asyncio.ensure_future(self._in_pool(subscription.__enter__))
+        try:
+            await asyncio.shield(entering)
+            yield
+        finally:
+            if entering.done():
+                leave(entering)
+            else:  # the caller was cancelled
+                entering.add_done_callback(leave)
+
+    async def _make(self, calls: Calls) -> Any:
+        """Make the calls, and return what their generator returns."""
+        try:
+            call = next(calls)
+            while True:
+                try:
+                    result = await self._make_one(call)
+                except HoldlogError as error:
+                    call = calls.throw(error)
+                else:
+                    call = calls.send(result)
+        except StopIteration as end:
+            return end.value
+
+    async def _make_one(self, call: Call | float) -> Any:
+        if isinstance(call, float):
+            return await asyncio.sleep(call)
+        kind, arguments = call
+        return await (self._run(kind, arguments) if issubclass(kind, Command) else self._ask(kind, arguments))  # type: ignore[arg-type]
+
     async def _in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self._engine.require_open()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="holdlog-read")
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
-    async def _read_all(self, kind: type[Query], arguments: dict[str, Any]) -> list[Any]:
-        """All pages."""
-        pages = [await self._ask(kind, arguments)]
-        while (after := pages[-1].next_after) is not None:
-            pages.append(await self._ask(kind, arguments | {"after_key": after}))
-        return pages
 
-    async def list_keys(self, namespace: str) -> list[StateRecord]:
-        """All values of a namespace, in order of their keys."""
-        return [it for page in await self._read_all(List, {"namespace": namespace}) for it in page.records]
+def read_pages(namespace: str | None) -> Calls:
+    """All pages of a list."""
+    pages = []
+    after = None
+    while True:
+        pages.append((yield List, {"namespace": namespace, "after_key": after}))
+        if (after := pages[-1].next_after) is None:
+            return pages
 
-    async def list_namespaces(self) -> list[str]:
-        """The namespaces that have values."""
-        return [it.namespace for page in await self._read_all(List, {}) for it in page.namespaces]
 
-    async def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        if (function := arguments.pop("function")) is None:
-            return await self._run(kind, drop_missing(arguments))
-        return await self._compute(function, require_function_alone(arguments))
+def compute(function: Callable[[Any], Any], arguments: dict[str, Any]) -> Calls:
+    """Read, compute and write, again if another wrote meanwhile. The time to live stays."""
+    namespace, key = arguments["namespace"], arguments["key"]
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            record = yield Get, {"namespace": namespace, "key": key}
+            value, version = record.value, record.version
+        except NotFoundError:
+            value, version = None, 0
+        new = function(value)
+        try:
+            result = yield Replace, arguments | {"value": new, "expected_version": version}
+            return UpdateResult(namespace, key, new, result.version, result.previous_version, result.position)
+        except ConflictError:
+            if attempt == ATTEMPTS:
+                raise
+        yield random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE))
+    raise AssertionError
 
-    async def _compute(self, function: Callable[[Any], Any], options: dict[str, Any]) -> Any:
-        """Read, compute and write, again if another wrote meanwhile."""
-        namespace, key = options["namespace"], options["key"]
-        for attempt in range(ATTEMPTS):
-            try:
-                before = await self.get(namespace, key)  # type: ignore[attr-defined]
-                value, version = before.value, before.version
-            except NotFoundError:
-                value, version = None, 0
-            new = function(value)
-            try:
-                done = await self.set(value=new, expected_version=version, **options)  # type: ignore[attr-defined]
-            except ConflictError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE)))
-            else:
-                return UpdateResult(namespace, key, new, done.version, done.previous_version, done.position)
-        raise AssertionError
+
+def require_label(name: str, text: Any) -> str:
+    """Raises InvalidError, which names the argument."""
+    try:
+        if isinstance(text, str):
+            return check_label(text)
+    except ValueError as error:
+        raise InvalidError(f"{name}: {error}") from None
+    raise InvalidError(f"{name}: must be a text")
 
 
 def drop_missing(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -254,8 +310,10 @@ def drop_missing(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def require_function_alone(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments that a write after a function takes. Raises InvalidError if there is another change."""
-    given = drop_missing(arguments)
-    del given["self"]
-    if given.pop("unique") or given.pop("expected_version") is not None or given.keys() & COMPUTED:
+    rest = drop_missing(arguments)
+    del rest["self"]
+    if rest.pop("request_id") is not None:
+        raise InvalidError("request_id: a repeated function may compute another value; set its result instead")
+    if rest.pop("unique") or rest.pop("expected_version") is not None or rest.keys() & COMPUTED:
         raise InvalidError("function: pass it without merge, increment, append, unique and expected_version")
-    return given
+    return rest

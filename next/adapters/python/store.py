@@ -42,7 +42,8 @@ class StateStore(BlockingHandle):
     def events(
         self, after: int | str = 0, *, namespace: str | None = None, limit: int = 100, wait_seconds: float = 0
     ) -> results.EventPage:
-        """Read the log: all events after a position or bookmark, in order."""
+        """Read the log: all events after a position or bookmark, in order. A page without events whose next_position
+        moved leads on."""
         result: results.EventPage = self._wait(log.Events, locals())
         return result
 

@@ -4,12 +4,11 @@ import json
 from functools import lru_cache
 from hashlib import sha256
 from json.encoder import encode_basestring as quote
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
-from holdlog.domain.refusals import StoreError
-from holdlog.domain.state import Caller
-from holdlog.domain.values import Json
+from holdlog.domain.state import Caller, Record
+from holdlog.domain.values import Json, encode
 
 SALT_BYTES: Final = 16
 FIRST_DIGEST: Final = bytes(32)
@@ -19,27 +18,10 @@ CONTENT: Final[dict[Any, tuple[str, ...]]] = {
     ValueDeleted: ("reason",),
     ValueExpired: (),
 }
-"""All kinds of events, and their fields that people write texts into: only these can be redacted."""
-TOPICS: Final[dict[str, Any]] = {kind.__name__: kind for kind in CONTENT}
-"""Closed: an unknown topic is an error, never an import."""
+"""All kinds of events (an unknown one is an error, never an import), and their fields that people write texts into:
+only these can be redacted."""
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
-
-
-class Row(NamedTuple):
-    """A row of the table `events`. `meta` and `payload` are JSON objects; payload and salt are None after a redaction,
-    when `payload_hash` replaces them."""
-
-    position: int
-    stream: str
-    version: int
-    topic: str
-    at: int
-    meta: str
-    payload: str | None
-    salt: bytes | None
-    payload_hash: bytes | None
-    digest: bytes
 
 
 def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
@@ -70,14 +52,12 @@ def _describe(caller: Caller) -> str:
     return "".join(f',"{name}":{quote(value)}' for name, value in members if value)
 
 
-def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any:
-    """The event of a row. A redacted one lacks the fields of its payload. Raises StoreError for an unknown topic."""
-    if (kind := TOPICS.get(topic)) is None:
-        raise StoreError(f"the log has an event of the unknown kind {topic[:60]}; update holdlog")
-    fields = json.loads(meta) | (json.loads(payload) if payload is not None else {})
-    if "value" in CONTENT[kind]:
-        fields["value"] = Json(_dump(fields["value"])) if payload is not None else Json("null")
-    return kind(stream=stream, **{name: fields[name] for name in kind._fields if name in fields})
+def decode_record(
+    stream: str, version: int, position: int, exists: int, expires_at: int | None, payload: str | None = None
+) -> Record:
+    """The record of a row of the view `current`, with its value if the payload of its event is there, too."""
+    value = encode(json.loads(payload)["value"]) if exists and payload is not None else None
+    return Record(stream, version, position, bool(exists), expires_at, value)
 
 
 def hash_payload(payload: str, salt: bytes) -> bytes:

@@ -14,9 +14,7 @@ RECORDS: Final = (
     f"SELECT {_RECORD} {_JOINED} WHERE c.stream > :after AND c.stream >= :first AND c.stream < :end AND {_LIVE}"
     " ORDER BY c.stream LIMIT :limit"
 )
-DELETED_RECORDS: Final = RECORDS.replace(
-    _LIVE, "NOT (c.exists_now = 1 AND (c.expires_at IS NULL OR c.expires_at > :now))"
-)
+DELETED_RECORDS: Final = RECORDS.replace(_LIVE, f"NOT ({_LIVE})")
 ALL_RECORDS: Final = RECORDS.replace(f" AND {_LIVE}", "")
 LIVE_STREAMS: Final = (
     f"SELECT c.stream FROM current AS c WHERE c.stream >= :first AND c.stream < :end AND {_LIVE} ORDER BY c.stream"
@@ -33,9 +31,6 @@ EVENTS: Final = (
 STREAMS_SINCE: Final = "SELECT position, stream FROM events WHERE position > :after ORDER BY position"
 DIGEST: Final = "SELECT digest FROM events WHERE position = :position"
 HEAD: Final = "SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1"
-REQUEST: Final = (
-    "SELECT position, at, fingerprint, result FROM requests WHERE principal = :principal AND request_id = :request_id"
-)
 REMEMBER_FOR: Final = 24 * 3600 * 1_000_000
 """Microseconds that a request id is remembered at least."""
 FORGET_EVERY: Final = 256

@@ -10,6 +10,6 @@ from holdlog.domain.state import Moment, State
 def require_guard(command: Any, state: State, moment: Moment) -> list[dict[str, Any]] | None:
     """Require that the caller holds the claims that the command names. Returns them as its events record them. Raises
     FencedError."""
-    for condition in command.guard or ():
-        raise FencedError(Fenced(condition.resource, condition.version))
+    if command.guard:
+        raise FencedError(Fenced(command.guard[0].resource, command.guard[0].version))
     return None

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import holdlog
+from tests.support.faults import SHIM
 from tests.support.library import in_thread
 from tests.support.proxy import Proxy
 from tests.support.soundness import require_acknowledged, require_sound_log, values_of
@@ -34,6 +35,10 @@ def proxy(postgres):
 
 def admin(url):
     return closing(psycopg.connect(url.partition("?")[0], autocommit=True))
+
+
+def table_of(url, name="meta"):
+    return f'"{url.rpartition("=")[2]}".{name}'
 
 
 def restart(server):
@@ -75,10 +80,13 @@ def test_write_whose_commit_is_cut_happens_exactly_once(proxy, call, cut):
         assert len(require_sound_log(store)) == before + (2 if call == "transact" else 1)
 
 
-def test_write_left_in_doubt_is_resolved_by_its_request_id(proxy, postgres):
-    with holdlog.StateStore(proxy.url) as store:
+@pytest.mark.parametrize("cause", ["no connection", "lock"])
+def test_write_left_in_doubt_is_resolved_by_its_request_id(proxy, postgres, cause):
+    with holdlog.StateStore(proxy.url) as store, admin(postgres) as other:
         store.set("n", "k", 1, updated_by="ann")
-        proxy.next_cut, proxy.is_last = "after", True
+        proxy.next_cut, proxy.is_last = "after", cause == "no connection"
+        if cause == "lock":
+            proxy.when_committed = lambda: other.execute(f"BEGIN; LOCK TABLE {table_of(postgres)}")
         with pytest.raises(holdlog.UnavailableError) as refusal:
             store.set("n", "k", 2, updated_by="ann", request_id="r-1")
         assert refusal.value.in_doubt
@@ -201,6 +209,46 @@ def test_write_behind_locked_tables_is_refused_in_time_while_reads_go_on(postgre
         assert not refusal.value.in_doubt
         cursor.execute("ROLLBACK")
         assert store.set("n", "k", 3, updated_by="ann").version == 2
+
+
+def test_writes_succeed_after_a_connection_could_not_be_prepared(postgres):
+    with holdlog.StateStore(postgres) as store, admin(postgres) as other:
+        other.execute(f"ALTER TABLE {table_of(postgres, 'requests')} RENAME TO moved")
+        with pytest.raises(holdlog.HoldlogError):
+            store.set("n", "k", 1, updated_by="ann")
+        other.execute(f"ALTER TABLE {table_of(postgres, 'moved')} RENAME TO requests")
+        assert store.set("n", "k", 1, updated_by="ann").version == 1
+
+
+def test_refused_write_leaves_no_lock(postgres):
+    with holdlog.StateStore(postgres) as store, admin(postgres) as other:
+        store.set("n", "k", 1, updated_by="ann")
+        other.execute(f"UPDATE {table_of(postgres)} SET value = '99' WHERE name = 'schema'")
+        with pytest.raises(holdlog.StoreError, match="schema 99"):
+            store.set("n", "k", 2, updated_by="ann")
+        other.execute(f"BEGIN; LOCK TABLE {table_of(postgres)} NOWAIT; COMMIT")
+
+
+def test_read_succeeds_after_all_connections_were_cut(postgres):
+    """Those of several threads are kept for later reads."""
+    with closing(Proxy(postgres, delay=0.01)) as proxy, holdlog.StateStore(proxy.url) as store:
+        store.set("n", "k", 1, updated_by="ann")
+        for read in (lambda: store.get("n", "k").version, lambda: store.list_keys("n")[0].version):
+            for reading in [in_thread(read) for _ in range(12)]:
+                assert reading.result() == 1
+            assert cut(postgres) > 2
+            assert read() == 1
+
+
+@SHIM
+def test_value_expires_while_the_machine_is_suspended(postgres, worker, faults):
+    process = worker("serve", postgres, env=faults.env)
+    process.hear()
+    process.call("set", "n", "k", 1, updated_by="ann", ttl_seconds=60)
+    assert process.call("get", "n", "k")["value"] == 1
+    faults.fall_asleep()
+    faults.wake_up(120)
+    assert process.call("get", "n", "k")["error"] == "NotFoundError"
 
 
 def test_watch_and_wait_hear_of_changes_after_their_connection_was_lost(postgres):

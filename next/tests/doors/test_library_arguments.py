@@ -7,6 +7,8 @@ import holdlog
 NAN = float("nan")
 BAD_NAMES = ["", " ", " a", "a ", "a\0", "a\nb", "\u202e", "\u200bx", "\ud800", "x" * 513, None, 7, b"a"]
 BAD_AGENTS = [*BAD_NAMES, "x" * 129, "a\u00a0b", "\u3164"]
+BAD_LABELS = ["", " a", "a\n", "\ud800", "x" * 129, 5, ["x"], b"a"]
+BAD_PLACES = ["abc", "", -1, "-1", 1.5, "1.5", 2**63, 2**70, True, None, [1], "\u0663", "1." + "x" * 16]
 BAD_VERSIONS = [-1, 1.5, True, 2**63, "x", [1]]
 BAD_SECONDS = [-1, NAN, float("inf"), True, "x", [1]]
 DEEP = 101
@@ -61,6 +63,8 @@ NAMED = [
         [NAN, float("-inf"), "\ud800", b"x", {1: 2}, object(), {"a": {1}}, deep(DEEP), "x" * 262_143],
         lambda store, bad: store.set("n", "k", bad, updated_by="ann"),
     ),
+    ("after", BAD_PLACES, lambda store, bad: store.events(bad)),
+    ("request_id", BAD_LABELS, lambda store, bad: store.set("n", "k", 1, updated_by="ann", request_id=bad)),
 ]
 
 

@@ -19,12 +19,14 @@ _COMMITTED = b"COMMIT\0"
 
 class Proxy:
     """`next_cut`: when to cut the next commit of a write: before the server gets it, or after it has responded, so that
-    only the response is lost. `is_last`: from then on every connection is refused. `cuts`: their number. `delay`:
-    seconds that a message travels, in each direction. `messages`: what clients sent."""
+    only the response is lost. `when_committed`: called then, before the client notices. `is_last`: from then on every
+    connection is refused. `cuts`: their number. `delay`: seconds that a message travels, in each direction. `messages`:
+    what clients sent."""
 
     def __init__(self, url: str, delay: float = 0.0) -> None:
         server = urlsplit(url)
         self.next_cut: Literal["before", "after"] | None = None
+        self.when_committed: Callable[[], object] = lambda: None
         self.is_last = False
         self.cuts = 0
         self.messages: list[bytes] = []
@@ -93,6 +95,7 @@ class Proxy:
                 if not lost.is_set():
                     send(block)
                 elif _COMMITTED in block:
+                    self.when_committed()
                     break
         _close(client)
         _close(server)

@@ -16,9 +16,9 @@ SCHEMA: Final = "holdlog"
 MAX_SCHEMA: Final = 50
 """Bytes; PostgreSQL allows 63, and our names of channels append to it."""
 SILENT_SECONDS: Final = 30.0
-"""After so long without an answer a connection counts as lost. Longer than any wait that the store asks for."""
+"""Silence after which a connection counts as lost. Longer than any lock timeout of the store."""
 _NETWORK: Final = {"tcp_user_timeout": 5_000, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
-"""Unless the URL says otherwise: by the system's defaults, callers would wait a quarter of an hour for a network."""
+"""Defaults for URLs without them: with those of the system, callers would wait a quarter of an hour for a network."""
 OPTIONS: Final[dict[str, Any]] = {
     "autocommit": True,
     "connect_timeout": 5,
@@ -48,9 +48,9 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     silence = SILENT_SECONDS
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
-        return super().wait(self._bounded(gen), *args, **kwargs)
+        return super().wait(self._limit(gen), *args, **kwargs)
 
-    def _bounded(self, waits: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def _limit(self, waits: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         deadline = time.monotonic() + self.silence
         try:
             request = next(waits)
@@ -88,15 +88,22 @@ def parse_url(url: str) -> Target:
     return Target(plain, schema)
 
 
-def connect(target: Target) -> Connection:
-    """A connection in the store's schema, which commits each statement of its own. Raises psycopg.Error."""
+def connect(target: Target, statements: str = "") -> Connection:
+    """Connect to the store's schema and execute the statements; later ones are committed one by one. Raises
+    psycopg.Error."""
     connection = Connection.connect(name_server(target), **OPTIONS)
-    configure(connection, target)
+    try:
+        configure(connection, target)
+        if statements:
+            connection.execute(statements)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
 def name_server(target: Target) -> str:
-    """Where libpq connects to."""
+    """The database with all parameters, for libpq."""
     return make_conninfo("", **{**_NETWORK, **conninfo_to_dict(target.url)})
 
 
@@ -124,8 +131,10 @@ def is_lost(error: psycopg.Error) -> bool:
 
 
 def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
-    """The refusal for an error of the database: its first line, as details may contain stored values."""
+    """The refusal for an error. It quotes the first line only, as details may contain stored values."""
     text = (error.diag.message_primary or str(error).strip() or type(error).__name__).splitlines()[0]
+    if in_doubt:
+        return UnavailableError(f"the write may have happened; the database reported an error: {text}", in_doubt=True)
     match error:
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
             return StoreError(f"the database refused the login: {text}")
@@ -140,4 +149,4 @@ def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
         case errors.LockNotAvailable():
             return UnavailableError("another session holds a lock on the store; try again")
         case _:
-            return UnavailableError(f"the database reported an error: {text}", in_doubt=in_doubt)
+            return UnavailableError(f"the database reported an error: {text}")

@@ -1,67 +1,68 @@
-"""Notifications from PostgreSQL: LISTEN in a thread, which asks a question of its own if it hears nothing."""
+"""Notifications from PostgreSQL: LISTEN in a thread, with a probe of the connection after a silence."""
 
 import os
 import select
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import psycopg
 
 from holdlog.adapters.stores.postgres.connection import Connection, Target, connect
 
-ASK_SECONDS: Final = 10.0
-"""Silence after which the listener asks whether the database is there: a stopped one is not noticed otherwise."""
-ANSWER_SECONDS: Final = 5.0
+PROBE_SECONDS: Final = 10.0
+"""Silence after which the listener sends a query: otherwise it would not notice that the database has stopped."""
+RESPONSE_SECONDS: Final = 5.0
+"""How long it waits for the response before it connects again."""
 LONGEST_PAUSE: Final = 2.0
-"""Between attempts to connect."""
+"""Between attempts to connect, in seconds."""
 
 
 class Listener:
-    """A thread that calls `wake` after each commit of another process."""
+    """A thread that calls `wake` after each commit of another process, and after each new connection."""
 
     def __init__(self, target: Target, channel: str, wake: Callable[[], None]) -> None:
+        """Start the thread, and wait for its first connection for at most `RESPONSE_SECONDS`."""
         self._target = target
         self._channel = channel
         self._wake = wake
-        self._ended = False
-        self._ready = threading.Event()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        readable, writable = os.pipe()
-        thread = threading.Thread(target=self._run, args=(readable,), name="holdlog-listener", daemon=True)
-        thread.start()
-        self._ready.wait(ANSWER_SECONDS)
+        self._is_closed = False
+        self._is_ready = threading.Event()
+        self._readable, self._writable = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="holdlog-listener", daemon=True)
+        self._thread.start()
         try:
-            yield
-        finally:
-            self._ended = True
-            os.write(writable, b"x")
-            thread.join()
-            os.close(readable)
-            os.close(writable)
+            self._is_ready.wait(RESPONSE_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
-    def _run(self, pipe: int) -> None:
+    def close(self) -> None:
+        self._is_closed = True
+        os.write(self._writable, b"x")
+        self._thread.join()
+        os.close(self._readable)
+        os.close(self._writable)
+
+    def _run(self) -> None:
         pause = 0.05
-        while not self._ended:
-            with suppress(psycopg.Error), connect(self._target) as connection:
-                connection.silence = ANSWER_SECONDS
-                connection.execute(f"LISTEN {self._channel}")
-                self._ready.set()
+        while not self._is_closed:
+            with suppress(psycopg.Error), connect(self._target, f"LISTEN {self._channel}") as connection:
+                connection.silence = RESPONSE_SECONDS
+                self._is_ready.set()
                 pause = 0.05
-                self._listen(connection, pipe)
-            if not self._ended:
-                select.select([pipe], [], [], pause)
+                self._listen(connection)
+            if not self._is_closed:
+                select.select([self._readable], [], [], pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _listen(self, connection: Connection, pipe: int) -> None:
+    def _listen(self, connection: Connection) -> None:
         self._wake()  # notifications may have been missed
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
-        poll.register(pipe, select.POLLIN)
-        while not self._ended:
-            poll.poll(ASK_SECONDS * 1000)
+        poll.register(self._readable, select.POLLIN)
+        while not self._is_closed:
+            poll.poll(PROBE_SECONDS * 1000)
             connection.execute("SELECT 1")  # reads pending notifications; fails if the connection is lost
             self._wake()

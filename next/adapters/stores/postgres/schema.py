@@ -1,4 +1,4 @@
-"""The tables in PostgreSQL, and the statements that every writing connection prepares."""
+"""The tables in PostgreSQL, and the statements that each writing connection prepares."""
 
 import os
 import zlib
@@ -28,7 +28,7 @@ CREATE VIEW current_values AS SELECT
 
 _RECORD: Final = "json_build_array(c.stream, c.version, c.position, c.exists_now, c.expires_at"
 PREPARE: Final = f"""
-PREPARE look (text[], text[], text[], text[], text[], text[]) AS SELECT
+PREPARE load (text[], text[], text[], text[], text[], text[]) AS SELECT
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, head.position, head.digest, head.at,
     (SELECT value FROM meta WHERE name = 'schema'),
     (SELECT json_agg({_RECORD})) FROM current AS c WHERE c.stream = ANY ($1)),
@@ -37,7 +37,7 @@ PREPARE look (text[], text[], text[], text[], text[], text[]) AS SELECT
     (SELECT json_agg({_RECORD})) FROM unnest($3, $4) AS range (first, last)
         JOIN current AS c ON c.stream >= range.first AND c.stream < range.last),
     (SELECT json_agg(json_build_array(r.principal, r.request_id, r.position, r.at, r.fingerprint, r.result))
-        FROM unnest($5, $6) AS asked (principal, request_id) JOIN requests AS r USING (principal, request_id))
+        FROM unnest($5, $6) AS request (principal, request_id) JOIN requests AS r USING (principal, request_id))
     FROM (SELECT) AS one LEFT JOIN (SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1) AS head
     ON true;
 PREPARE append (text[], text[], text[], text[], text[], text[], text[], text[], text[]) AS INSERT INTO events

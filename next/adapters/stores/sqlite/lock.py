@@ -1,6 +1,6 @@
 """The write lock of a store file: one writer at a time over all processes of a machine.
 
-Its side file also says whether somebody else wrote, and where other processes wait for notifications. Blocking in the
+Its side file also records the last writer, and the ports at which processes wait for notifications. Blocking in the
 kernel would make a convoy, and SQLite's own handler starves writers (docs/decisions/write-lock.md).
 """
 
@@ -44,29 +44,29 @@ class WriteLock:
         self._port = 0
 
     def acquire(self, timeout: float) -> bool:
-        """Take the lock. Returns True if nobody else took it since this process had it, a moment ago: else the caller
-        must check its file. Raises UnavailableError that names the holder or the fault of the system."""
+        """Acquire the lock. Returns True if this process released it a moment ago and no other acquired it since: else
+        the caller must check the store file. Raises UnavailableError, which names the holder or the system's error."""
         try:
-            self._lock(timeout)
-            while not (is_known := self._read()) and not os.fstat(self._descriptor).st_nlink:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._wait(timeout)
+            content = os.pread(self._descriptor, _BYTES, 0)
+            self._slots = content[_MARK.size :]
+            self.has_waiters = bool(self._slots.strip(b"\0"))
+            if content.startswith(self._mark) and time.monotonic() < self._known_until:
+                return True
+            if not os.fstat(self._descriptor).st_nlink:
                 self._reopen()  # the file was removed: later processes lock a new one, and so must this one
-                self._lock(timeout)
-            if not is_known:
-                self._known_until = time.monotonic() + CHECK_FILE_EVERY
-                os.pwrite(self._descriptor, self._mark, 0)
+                return self.acquire(timeout)
+            self._known_until = time.monotonic() + CHECK_FILE_EVERY
+            os.pwrite(self._descriptor, self._mark, 0)
         except OSError as error:
             raise UnavailableError(f"{self._path} cannot be locked ({error.strerror}); try again") from error
-        return is_known
-
-    def _read(self) -> bool:
-        """Read who waits, and whether this process had the lock a moment ago and nobody since."""
-        content = os.pread(self._descriptor, _BYTES, 0)
-        self._slots = content[_MARK.size :]
-        self.has_waiters = bool(self._slots.strip(b"\0"))
-        return content.startswith(self._mark) and time.monotonic() < self._known_until
+        return False
 
     def distrust(self) -> None:
-        """Let `acquire` say that somebody else may have taken the lock."""
+        """Make the next `acquire` return False."""
         self._known_until = 0.0
 
     def forsake(self) -> None:
@@ -91,11 +91,11 @@ class WriteLock:
         self.forsake()
 
     def ports(self) -> list[int]:
-        """The ports at which others waited when the lock was last taken."""
+        """The ports of other processes that waited when the lock was last acquired."""
         return [port for _, port in _SLOT.iter_unpack(self._slots) if port and port != self._port]
 
     def enter(self, port: int) -> None:
-        """Let writers notify this process at a port of the loopback interface. If all slots are taken, it must poll."""
+        """Let writers notify this process at a port of the loopback interface. Without a free slot, it must poll."""
         fcntl.lockf(self._descriptor, fcntl.LOCK_EX, 1, _BYTES)
         try:
             slots = os.pread(self._descriptor, _BYTES, 0)[_MARK.size :].ljust(_BYTES - _MARK.size, b"\0")
@@ -113,12 +113,6 @@ class WriteLock:
 
     def _write_slot(self, content: bytes) -> None:
         os.pwrite(self._descriptor, content, _MARK.size + self._slot * _SLOT.size)
-
-    def _lock(self, timeout: float) -> None:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._wait(timeout)
 
     def _reopen(self) -> None:
         descriptor = open_private(self._path)
@@ -138,7 +132,7 @@ class WriteLock:
             if attempt < _YIELDS:
                 os.sched_yield()
             else:
-                nap = int.from_bytes(os.urandom(1)) / 255  # at random, so that two do not meet again and again
+                nap = int.from_bytes(os.urandom(1)) / 255  # random, so that two processes do not collide each time
                 time.sleep(_SHORTEST_NAP + nap * (_LONGEST_NAP - _SHORTEST_NAP))
 
     def _refuse(self, before: bytes) -> UnavailableError:

@@ -1,22 +1,21 @@
-"""A store file that this process can read but not write, such as in a sandbox. Others may write it meanwhile.
+"""A store file that this process can read but not write, for example in a sandbox. Others may write it meanwhile.
 
-SQLite reads its write-ahead log through the shared memory of the processes that have it open. If there is no log, the
-file is complete, and read as one that does not change (`immutable`): SQLite could not create a log.
+SQLite reads its write-ahead log through the shared memory of the processes that have it open. Without a log the file is
+complete, and is opened as one that does not change (`immutable`), because SQLite could not create a log.
 """
 
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from holdlog.adapters.engine.port import Batch, Reader
-from holdlog.adapters.operating_system.files import explain, explain_exposed
-from holdlog.adapters.stores.sqlite.notifications import POLL_SECONDS
+from holdlog.adapters.engine.port import Batch, Reader, Snapshot
+from holdlog.adapters.operating_system.files import explain
+from holdlog.adapters.operating_system.places import explain_exposed
+from holdlog.adapters.stores.sqlite.notifications import Poller
 from holdlog.adapters.stores.sqlite.schema import connect, require_store
-from holdlog.adapters.stores.sqlite.store import SqliteSnapshot
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.state import Reads
 
@@ -27,12 +26,12 @@ TICK: Final = 20_000_000
 
 
 class ReadOnlyStore:
-    """Each read has a connection of its own. `why`: why this process cannot write the file, in one line."""
+    """Each read opens a connection, as the log may be created or removed between two reads."""
 
-    is_local = True
+    is_local = False  # a read may sleep until another process has moved the log
 
     def __init__(self, path: str, why: str) -> None:
-        """Raises StoreError, UnavailableError."""
+        """Open the file. `why` is the message of the refusal of each write. Raises StoreError, UnavailableError."""
         self._path = path
         self._why = why
         if not os.access(path, os.R_OK, effective_ids=True):
@@ -59,25 +58,13 @@ class ReadOnlyStore:
     def snapshot(self) -> Iterator[Reader]:
         with self._connection() as connection:
             connection.execute("BEGIN")
-            yield SqliteSnapshot(connection, self.now())
+            yield Snapshot(connection.execute, self.now())
 
     def now(self) -> int:
         return time.time_ns() // 1000
 
-    @contextmanager
-    def listen(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Nobody can notify a process that cannot write its port."""
-        ended = threading.Event()
-
-        def poll() -> None:
-            while not ended.wait(POLL_SECONDS):
-                wake()
-
-        threading.Thread(target=poll, name="holdlog-listener", daemon=True).start()
-        try:
-            yield
-        finally:
-            ended.set()
+    def listen(self, wake: Callable[[], None]) -> Poller:
+        return Poller(wake)
 
     def close(self) -> None:
         pass

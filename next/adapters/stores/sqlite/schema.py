@@ -5,7 +5,8 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import Final
 
-from holdlog.adapters.operating_system.files import explain_exposed, open_private, show
+from holdlog.adapters.operating_system.files import open_private, show
+from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.stores.sql import SCHEMA
 from holdlog.domain.refusals import StoreError
 
@@ -33,7 +34,7 @@ TABLES: Final = (
 
 
 def connect(place: str, mode: str = "rw") -> sqlite3.Connection:
-    """A connection for any thread. `place`: a path or :memory:. Raises sqlite3.Error."""
+    """Connect to a path or `:memory:`, for use by any thread. Raises sqlite3.Error."""
     path = place.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
     uri = place if place == ":memory:" else f"file:{path}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=2.0)
@@ -54,7 +55,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def open_file(path: str) -> sqlite3.Connection:
-    """Create the store, or check that the file is one; a connection to it. The caller holds the write lock. Raises
+    """Create the store, or check that the file is one, and connect to it. The caller holds the write lock. Raises
     StoreError, OSError, sqlite3.Error."""
     with suppress(FileExistsError):
         # Open only a file that did not exist: closing any other would drop this process's locks on it.
@@ -81,7 +82,7 @@ def open_file(path: str) -> sqlite3.Connection:
 
 
 def require_store(connection: sqlite3.Connection, path: str) -> None:
-    """Raise StoreError for a file that is no store of this release."""
+    """Raise StoreError for a file that is not a store of this release."""
     version, name = connection.execute("PRAGMA user_version").fetchone()[0], show(path)
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         if {"state_records", "state_history"} & list_tables(connection):
@@ -94,8 +95,8 @@ def require_store(connection: sqlite3.Connection, path: str) -> None:
 
 
 def is_damaged(path: str) -> bool | None:
-    """Look at the whole file again, as SQLite also reports damage when a disk fails a single read. None: it cannot be
-    read now, or is too large to read while a caller waits."""
+    """Check the whole file, as SQLite also reports damage when a disk fails a single read. None if it cannot be read
+    now, or is too large to read while a caller waits."""
     try:
         if os.path.getsize(path) > LARGEST_TO_CHECK:
             return None

@@ -1,6 +1,5 @@
 """The store in SQLite: a file that many processes share, or memory."""
 
-import json
 import os
 import sqlite3
 import threading
@@ -8,12 +7,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
-from holdlog.adapters.engine.port import Batch, Head, Reader, Request
+from holdlog.adapters.engine import port
+from holdlog.adapters.engine.port import Batch, Head, Reader, Request, Snapshot
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
-from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
 from holdlog.adapters.stores.sqlite.lock import CHECK_FILE_EVERY, WriteLock
 from holdlog.adapters.stores.sqlite.notifications import Listener, send_datagrams
@@ -28,16 +28,15 @@ from holdlog.adapters.stores.sqlite.schema import (
 from holdlog.domain.names import end_of_range
 from holdlog.domain.refusals import HoldlogError, LostError, StoreError, UnavailableError
 from holdlog.domain.state import Reads, Record, State
-from holdlog.domain.values import Json, encode
 
 OPEN_TIMEOUT: Final = 10.0
 """Seconds that many processes may need to open a new file at once."""
 DAMAGE_REMEMBERED: Final = 5.0
 """Seconds for which damage is reported without another look at the whole file."""
 
-_RECORD: Final = "SELECT version, position, exists_now, expires_at FROM current WHERE stream = ?"
+_RECORD: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream = ?"
 _VALUE: Final = (
-    "SELECT c.version, c.position, c.exists_now, c.expires_at, e.payload FROM current AS c"
+    "SELECT c.stream, c.version, c.position, c.exists_now, c.expires_at, e.payload FROM current AS c"
     " JOIN events AS e ON e.position = c.position WHERE c.stream = ?"
 )
 _RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
@@ -197,18 +196,13 @@ class SqliteStore:
         for stream in read.streams:
             if stream not in records:
                 row = execute(_RECORD, (stream,)).fetchone()
-                records[stream] = Record(stream) if row is None else Record(stream, *row)
+                records[stream] = Record(stream) if row is None else decode_record(*row)
         for stream in read.values:
             row = execute(_VALUE, (stream,)).fetchone()
-            if row is None:
-                records[stream] = Record(stream)
-            else:
-                value = Json(encode(json.loads(row[4])["value"])) if row[2] else None
-                version, position, exists, expires_at, _ = row
-                records[stream] = Record(stream, version, position, exists, expires_at, value)
+            records[stream] = Record(stream) if row is None else decode_record(*row)
         for prefix in read.prefixes:
             for row in execute(_RANGE, (prefix, end_of_range(prefix))):
-                records.setdefault(row[0], Record(*row))
+                records.setdefault(row[0], decode_record(*row))
 
     def _read_head(self) -> Head:
         if self._lock is not None:
@@ -235,12 +229,12 @@ class SqliteStore:
     def snapshot(self) -> Iterator[Reader]:
         if self._lock is None:
             with self._memory:
-                yield SqliteSnapshot(self._writer, self.now())
+                yield Snapshot(self._writer.execute, self.now())
             return
         connection = self._take_reader()
         try:
             connection.execute("BEGIN")
-            yield SqliteSnapshot(connection, self.now())
+            yield Snapshot(connection.execute, self.now())
             connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             connection.close()
@@ -281,11 +275,11 @@ class SqliteStore:
     def _refuse(self, error: sqlite3.Error, in_doubt: bool = False, is_writer: bool = False) -> HoldlogError:
         name, code = getattr(error, "sqlite_errorname", ""), getattr(error, "sqlite_errorcode", 0) & 0xFF
         self._is_suspect |= is_writer and code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
-        if not is_damage(error):
+        if in_doubt or not is_damage(error):  # damage does not tell whether a commit happened
             text = f"the store reported an error: {error}{f' ({name})' if name else ''}"
             return UnavailableError(text, in_doubt=in_doubt)
         if time.monotonic() > self._damaged_until and not is_damaged(self._path):
-            return UnavailableError(f"the store could not be read ({error}); try again", in_doubt=in_doubt)
+            return UnavailableError(f"the store could not be read ({error}); try again")
         self._damaged_until = time.monotonic() + DAMAGE_REMEMBERED
         return StoreError(
             f"{self._path} is damaged or not a SQLite file ({error}); run `holdlog doctor`, and keep the file and its"
@@ -294,14 +288,11 @@ class SqliteStore:
 
     # --- notifications
 
-    @contextmanager
-    def listen(self, wake: Callable[[], None]) -> Iterator[None]:
+    def listen(self, wake: Callable[[], None]) -> port.Listener:
         if self._lock is None:
-            yield
-            return
+            return ExitStack()  # no other process has this store: nothing to close
         try:
-            with Listener(self._lock, self._connect(), wake).running():
-                yield
+            return Listener(self._lock, self._connect(), wake)
         except OSError as error:
             raise UnavailableError(f"this process cannot wait for others ({error.strerror}); try again") from error
 
@@ -322,24 +313,6 @@ class SqliteStore:
         finally:
             self._lock.release()
             self._lock.close()
-
-
-class SqliteSnapshot:
-    """One state of the store."""
-
-    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
-        self._connection = connection
-        self._now = now
-
-    def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
-        return self._connection.execute(query, parameters).fetchall()
-
-    def now(self) -> int:
-        return self._now
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Reader]:
-        yield self
 
 
 _open_stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
