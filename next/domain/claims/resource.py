@@ -56,7 +56,7 @@ def overlap(one: str, other: str) -> bool:
 
 @lru_cache(1024)
 def name_covering(resource: str) -> tuple[str, ...]:
-    """Every name of a claim that overlaps this resource and is not below it: for `a/b` these are `a/`, `a/b`, `a/b/`."""
+    """Every name of a claim that overlaps this resource and is not below it: `a/`, `a/b` and `a/b/` for `a/b`."""
     bare = resource.removesuffix("/")  # only one slash: custom names may end with several
     start = bare.find("://") + 3 if "://" in bare else 1
     above = [bare[: at + 1] for at in range(start, len(bare)) if bare[at] == "/"]
