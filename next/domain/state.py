@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from holdlog.domain.claims.claim import Claims
+from holdlog.domain.claims.holder import Holders
 from holdlog.domain.values import Json
 
 
@@ -13,6 +15,10 @@ class Caller(NamedTuple):
     principal: str | None = None
     request_id: str | None = None
     correlation_id: str | None = None
+    host: str | None = None
+    """The program that runs the agent, as far as it is known: a caller below it acts as holders that left it."""
+    beats: bool = False
+    """Whether a process keeps the caller's holders alive."""
 
 
 class Moment(NamedTuple):
@@ -23,6 +29,8 @@ class Moment(NamedTuple):
     position: int
     caller: Caller
     max_value_bytes: int
+    steady: int = 0
+    """Microseconds of the clock that leases use: no wall clock moves it."""
 
     def after(self, seconds: float | None) -> int | None:
         return None if seconds is None else self.at + max(1, round(seconds * 1_000_000))
@@ -53,6 +61,8 @@ class State(NamedTuple):
     has version 0; one that nobody declared in `Reads` is missing."""
 
     records: dict[str, Record]
+    claims: Claims = {}  # noqa: RUF012  # deciders never change what they read
+    holders: Holders = {}  # noqa: RUF012
 
 
 Decision = tuple[list[Any], Any]

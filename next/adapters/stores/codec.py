@@ -48,7 +48,7 @@ def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
 @lru_cache(256)
 def _describe(caller: Caller) -> str:
     """The members of an envelope that say who called."""
-    members = zip(_ABOUT_CALLER, caller, strict=True)
+    members = ((name, getattr(caller, name)) for name in _ABOUT_CALLER)
     return "".join(f',"{name}":{quote(value)}' for name, value in members if value)
 
 

@@ -1,0 +1,158 @@
+"""Claims: who holds a resource, who waits for it, and how the last hold ended."""
+
+from typing import Any, Final, Literal, NamedTuple
+
+from holdlog.domain.claims.resource import overlap
+
+Mode = Literal["exclusive", "shared"]
+Outcome = Literal["released", "modified", "created", "deleted", "moved"]
+"""What the holder reports that it did to the resource."""
+
+SECOND: Final = 1_000_000
+OFFER: Final = 30 * SECOND
+"""How long a grant from the queue waits for the call that collects it."""
+ABSENCE: Final = 120 * SECOND
+"""How long a ticket outlives the call that waited: a caller that returns in time keeps its place."""
+
+# --- events
+
+
+class ClaimGranted(NamedTuple):
+    """`by`, `of_principal`, `of_session`: the holder, who need not be the caller. `ticket`: version of the ClaimQueued
+    that it fulfils; `instead_of`: version of the own grant that it replaces."""
+
+    stream: str
+    by: str
+    of_session: str
+    of_principal: str | None = None
+    mode: Mode = "exclusive"
+    ticket: int | None = None
+    instead_of: int | None = None
+    note: str | None = None
+
+
+class ClaimReleased(NamedTuple):
+    """The grant of version `grant` ended. `forced_by`: the person who took it; `note` is then the reason."""
+
+    stream: str
+    by: str
+    grant: int
+    outcome: Outcome = "released"
+    moved_to: str | None = None
+    forced_by: str | None = None
+    note: str | None = None
+
+
+class ClaimExpired(NamedTuple):
+    """The lease of a grant ended at `due` (microseconds since 1970), which may be earlier than it was noticed.
+    `uncollected`: it was offered to a waiter that did not come."""
+
+    stream: str
+    by: str
+    grant: int
+    due: int
+    uncollected: bool = False
+
+
+class ClaimQueued(NamedTuple):
+    """An agent queued for the resource and `also`."""
+
+    stream: str
+    by: str
+    of_session: str
+    of_principal: str | None = None
+    mode: Mode = "exclusive"
+    also: tuple[str, ...] = ()
+    note: str | None = None
+
+
+class ClaimUnqueued(NamedTuple):
+    """A ticket left the queue: its waiter left, did not return in time, or got what it wanted otherwise."""
+
+    stream: str
+    by: str
+    ticket: int
+    why: Literal["left", "absent", "granted"]
+
+
+class FileChanged(NamedTuple):
+    """An agent changed a file, as hooks of its host saw it. `sha256`: of the new content; None: it was removed."""
+
+    stream: str
+    by: str
+    sha256: str | None
+
+
+ClaimEvent = ClaimGranted | ClaimReleased | ClaimExpired | ClaimQueued | ClaimUnqueued | FileChanged
+
+# --- state
+
+
+class Who(NamedTuple):
+    """A holder of claims. `session`: the conversation or process, or the receipt of a caller that has neither."""
+
+    agent: str
+    session: str
+    principal: str | None = None
+
+
+class Claim(NamedTuple):
+    """A row of the view `claims`: a grant or a ticket, identified by resource and version of its event. `position`,
+    `since`: of that event; the position orders all tickets.
+
+    No part of the view: `deadline` (steady clock): of a grant with its own lease, of an offer, or of a ticket whose
+    waiter is absent; `waits_until`: end of the call that waits; `is_offered`: not collected yet; `note` as last said.
+    """
+
+    resource: str
+    version: int
+    is_ticket: bool
+    mode: Mode
+    who: Who
+    position: int
+    since: int
+    also: tuple[str, ...] = ()
+    deadline: int | None = None
+    waits_until: int = 0
+    is_offered: bool = False
+    note: str | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.resource, self.version
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        return self.resource, *self.also
+
+
+Claims = dict[tuple[str, int], Claim]
+
+
+def wants(ticket: Claim, resources: tuple[str, ...]) -> bool:
+    """Whether a ticket asks for something that overlaps one of these."""
+    return any(overlap(one, other) for one in ticket.resources for other in resources)
+
+
+# --- evolve
+
+
+def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> None:
+    """Change the grants and tickets of the event's resource; `version`: that of the event in its stream."""
+    resource = event.stream.partition(":")[2]
+    match event:
+        case ClaimGranted(ticket=ticket, instead_of=replaced):
+            old = claims.pop((resource, replaced), None) if replaced is not None else None
+            queued = claims.pop((resource, ticket), None) if ticket is not None else None
+            kept = old or queued
+            who = Who(event.by, event.of_session, event.of_principal)
+            note = event.note or (kept.note if kept is not None else None)
+            claims[resource, version] = Claim(resource, version, False, event.mode, who, position, at, note=note)
+        case ClaimReleased(grant=ended) | ClaimExpired(grant=ended) | ClaimUnqueued(ticket=ended):
+            claims.pop((resource, ended), None)
+        case ClaimQueued():
+            who = Who(event.by, event.of_session, event.of_principal)
+            facts = (event.mode, who, position, at, event.also)
+            claims[resource, version] = Claim(resource, version, True, *facts, note=event.note)
+        case _:
+            pass  # the version counts a changed file

@@ -1,0 +1,225 @@
+"""The deciders of claims: agents act one after the other on a board, by a clock that the test moves."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from holdlog.domain.claims.acquire import acquire, release
+from holdlog.domain.claims.claim import ABSENCE, OFFER, SECOND
+from holdlog.domain.claims.holder import BEATEN_LIFE
+from holdlog.domain.claims.resource import claim_stream
+from holdlog.domain.state import Caller, Moment, Record, State
+
+
+class Story:
+    """A board on which agents act. `session` is that of the next caller."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}
+        self.claims: Any = {}
+        self.holders: Any = {}
+        self.losses: list[Any] = []
+        self.position = 0
+        self.now = 10**12
+        self.session = "one"
+        self.kinds: list[str] = []
+        """Kinds of the events of the last command."""
+
+    def wait(self, seconds: float) -> None:
+        self.now += round(seconds * SECOND)
+
+    def act(self, decide: Any, **arguments: Any) -> Any:
+        names = [arguments.get("resource") or "", *(arguments.get("also") or ()), *(key[0] for key in self.claims)]
+        for name in names:
+            self.records.setdefault(claim_stream(name), Record(claim_stream(name)))
+        state = State(self.records, self.claims, self.holders)
+        before = (dict(self.records), dict(self.claims), dict(self.holders))
+        caller = Caller(self.session, beats=True)
+        decision = decide(SimpleNamespace(**arguments), state, Moment(self.now, self.position, caller, 0, self.now))
+        assert before == (self.records, self.claims, self.holders), "a decider changes nothing that it reads"
+        for event in decision.events:
+            self.position += 1
+            record = self.records[event.stream]
+            self.records[event.stream] = record._replace(version=record.version + 1, position=self.position)
+        self.claims, self.holders = decision.claims, decision.holders
+        self.losses += decision.losses
+        self.kinds = [type(event).__name__ for event in decision.events]
+        return decision.result
+
+    def claim(self, agent: str, resource: str = "a", **options: Any) -> Any:
+        defaults = {"also": None, "mode": "exclusive", "note": None, "lease_seconds": None, "wait_seconds": 0}
+        return self.act(acquire, agent=agent, resource=resource, receipt=None, **(defaults | options))
+
+    def queue(self, agent: str, resource: str = "a", **options: Any) -> Any:
+        return self.claim(agent, resource, wait_seconds=50, **options)
+
+    def release(self, agent: str, resource: str | None = "a", **options: Any) -> Any:
+        defaults = {"also": None, "outcome": None, "moved_to": None, "note": None}
+        return self.act(release, agent=agent, resource=resource, receipt=None, **(defaults | options))
+
+    @property
+    def board(self) -> dict[str, list[str]]:
+        """Who holds what, and who waits, with a question mark."""
+        board: dict[str, list[str]] = {}
+        for claim in sorted(self.claims.values(), key=lambda claim: claim.position):
+            board.setdefault(claim.resource, []).append(claim.who.agent + "?" * claim.is_ticket)
+        return board
+
+
+def test_free_resource_is_granted_and_a_held_one_is_busy():
+    story = Story()
+    claimed = story.claim("ann")
+    assert (claimed.status, claimed.version, claimed.position, claimed.expires_in_seconds) == ("claimed", 1, 1, 60)
+    busy = story.claim("bob")
+    assert (busy.status, busy.held_by, busy.version, bool(busy), story.kinds) == ("busy", "ann", 1, False, [])
+    assert story.claim("ann").status == "already_claimed"
+    assert story.kinds == []
+
+
+def test_subtree_excludes_what_is_below_it_and_its_own_name():
+    story = Story()
+    story.claim("ann", "src/")
+    assert [story.claim("bob", name).status for name in ("src/a.py", "src", "src-app")] == ["busy", "busy", "claimed"]
+    assert story.claim("bob", "src/a.py").covered_by == "src/"
+
+
+def test_several_are_granted_together_or_not_at_all():
+    story = Story()
+    story.claim("ann", "b")
+    assert story.claim("bob", "a", also=["b"]).resource == "b"
+    assert story.board == {"b": ["ann"]}
+    assert [it.version for it in story.claim("bob", "a", also=["c"]).also] == [1]
+
+
+def test_shared_claims_go_together_and_the_last_may_have_it_alone():
+    story = Story()
+    assert [story.claim(agent, mode="shared").status for agent in ("ann", "bob")] == ["claimed"] * 2
+    assert story.claim("cleo").holders == ["ann", "bob"]
+    assert story.queue("ann").ticket is None  # she would wait for herself
+    story.release("bob")
+    assert (story.claim("ann").status, story.board) == ("claimed", {"a": ["ann"]})
+
+
+def test_release_hands_over_to_the_first_waiter_in_the_same_transaction():
+    story = Story()
+    story.claim("ann")
+    assert [story.queue(agent).queue_position for agent in ("bob", "cleo")] == [1, 2]
+    assert story.release("ann").granted_to == "bob"
+    assert (story.kinds, story.board) == (["ClaimReleased", "ClaimGranted"], {"a": ["cleo?", "bob"]})
+    assert (story.queue("bob").status, story.kinds) == ("claimed", [])
+    assert story.queue("bob").status == "already_claimed"
+
+
+def test_grant_that_is_not_collected_goes_to_the_next():
+    story = Story()
+    story.claim("ann")
+    story.queue("bob")
+    story.release("ann")
+    story.wait(OFFER / SECOND)
+    assert story.claim("cleo").status == "claimed"
+    assert (story.kinds, story.losses) == (["ClaimExpired", "ClaimGranted"], [])
+
+
+def test_absent_waiter_keeps_its_place_for_two_minutes_but_may_be_overtaken():
+    story = Story()
+    story.claim("ann", lease_seconds=1000)
+    story.queue("bob")
+    story.wait(51)
+    assert story.queue("cleo").queue_position == 2
+    assert story.release("ann").granted_to == "cleo"
+    story.wait(ABSENCE / SECOND - 1)
+    assert story.claim("dora").status == "claimed"
+    assert story.kinds[-2:] == ["ClaimUnqueued", "ClaimGranted"] or "ClaimUnqueued" in story.kinds
+
+
+def test_lease_of_the_holder_keeps_all_its_claims_and_its_end_is_counted_from_the_last_call():
+    story = Story()
+    story.claim("ann", "a")
+    story.wait(50)
+    story.claim("ann", "b")
+    story.wait(59)
+    assert story.claim("bob", "a").expires_in_seconds == 1
+    story.wait(3)
+    assert (story.claim("bob", "a").status, story.board) == ("claimed", {"a": ["bob"]})
+    assert [(loss.resource, loss.why, story.now - loss.at) for loss in story.losses] == [
+        ("a", "expired", 2 * SECOND),
+        ("b", "expired", 2 * SECOND),
+    ]
+
+
+def test_claim_with_a_lease_of_its_own_ends_then_whatever_its_holder_does():
+    story = Story()
+    story.claim("ann", "a", lease_seconds=100)
+    for _ in range(3):
+        story.wait(40)
+        story.claim("ann", "b")
+    assert story.claim("bob", "a").status == "claimed"
+    assert story.board["b"] == ["ann"]
+
+
+def test_agent_lets_in_its_sub_agents_of_the_session_and_takes_over_what_they_left():
+    story = Story()
+    story.claim("ann", "a/")
+    assert story.claim("ann/tests", "a/b").status == "claimed"
+    story.session = "two"
+    assert story.claim("ann/tests", "a/c").status == "busy"
+    story.session = "one"
+    story.claim("ann/docs", "d", lease_seconds=1000)
+    assert story.claim("ann", "d").status == "busy"
+    story.wait(BEATEN_LIFE / SECOND)
+    assert story.claim("bob", "d").status == "busy"
+    assert (story.claim("ann", "d").status, story.board["d"]) == ("claimed", ["ann"])
+
+
+def test_sharing_waiters_are_granted_together_up_to_one_that_wants_it_alone():
+    story = Story()
+    story.claim("ann")
+    for agent, mode in (("bob", "shared"), ("cleo", "shared"), ("dora", "exclusive"), ("eve", "shared")):
+        story.queue(agent, mode=mode)
+    story.release("ann")
+    assert story.board == {"a": ["dora?", "eve?", "bob", "cleo"]}
+    assert story.claim("fay", mode="shared").held_by == "dora"
+
+
+def test_nobody_overtakes_a_waiter_unless_it_waits_for_the_caller():
+    story = Story()
+    story.claim("ann", "a")
+    story.claim("bob", "b")
+    story.queue("cleo", "a", also=["b", "c"])
+    assert story.claim("dora", "c").held_by == "cleo"
+    assert story.claim("ann", "c").status == "claimed"  # cleo waits for her
+
+
+def test_wait_that_would_never_end_is_refused_with_its_cycle():
+    story = Story()
+    story.claim("ann", "a")
+    story.claim("bob", "b")
+    story.claim("cleo", "c")
+    story.queue("ann", "b")
+    story.queue("bob", "c")
+    refusal = story.queue("cleo", "a")
+    assert [(it.agent, it.holds, it.waits_for) for it in refusal.cycle] == [
+        ("cleo", "c", "a"),
+        ("ann", "a", "b"),
+        ("bob", "b", "c"),
+    ]
+    assert (story.kinds, bool(refusal)) == ([], False)
+
+
+def test_grant_that_would_close_a_cycle_goes_to_the_next_waiter():
+    story = Story()
+    story.claim("cleo", "p")
+    story.claim("dora", "q")
+    story.queue("bob", "q")
+    story.queue("bob", "p")
+    story.queue("cleo", "q")
+    assert story.release("dora", "q").granted_to == "cleo"
+
+
+def test_release_is_refused_to_others_and_ends_all_without_a_resource():
+    story = Story()
+    story.claim("ann", "a", also=["b"])
+    assert (story.release("bob", "a").status, story.release("bob", "never").status) == ("not_holder", "not_found")
+    story.claim("bob", "c")
+    story.queue("ann", "c")
+    assert [it.resource for it in story.release("ann", None).released] == ["a", "b", "c"]
+    assert (story.board, story.release("ann", None).status) == ({"c": ["bob"]}, "already_free")
