@@ -41,7 +41,7 @@ def check_label(text: str) -> str:
 def check_agent(text: str) -> str:
     """Return the name of an agent: as `check_label`, printable; slashes nest agents and separate two parts. Raises
     ValueError, which names the character."""
-    text = check_printable(_check(text, MAX_AGENT))
+    text = _check(check_printable(text), MAX_AGENT)
     if text.startswith("/") or text.endswith("/") or "//" in text:
         raise ValueError("must have a name on both sides of every slash, as in claude/tests")
     return text

@@ -18,6 +18,17 @@ class HoldlogError(Exception):
         text = super().__str__()
         return text if self.operation is None else f"operations[{self.operation}]: {text}"
 
+    def __reduce__(self) -> Any:
+        """Process pools pickle refusals."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[HoldlogError], arguments: tuple[Any, ...], facts: dict[str, Any]) -> HoldlogError:
+    refusal = kind.__new__(kind)
+    refusal.args = arguments
+    refusal.__dict__.update(facts)
+    return refusal
+
 
 class InvalidError(HoldlogError, ValueError):
     """An argument breaks a rule; the message names the argument and the rule, never the value."""

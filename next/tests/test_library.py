@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import importlib.util
+import pickle
 import threading
 import time
 from contextlib import closing
@@ -172,3 +173,39 @@ async def test_loop_runs_while_a_coroutine_begins_and_ends_its_wait(postgres):
                 longest = max(longest, time.monotonic() - began)
             assert waiting.result().events == []
     assert longest < 0.2
+
+
+def test_refusals_come_through_a_process_pool_with_their_facts():
+    with holdlog.StateStore(":memory:") as store:
+        store.set("n", "k", {"a": 1}, updated_by="ann")
+        with pytest.raises(holdlog.ConflictError) as conflict:
+            store.set("n", "k", 2, updated_by="bob", expected_version=7)
+        with pytest.raises(holdlog.NotFoundError) as missing:
+            store.get("n", "none")
+        with pytest.raises(holdlog.FencedError) as fenced:
+            store.set("n", "k", 2, updated_by="bob", guard=[{"resource": "a", "version": 1}])
+    for error in (conflict.value, missing.value, fenced.value):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.detail) == (type(error), str(error), error.detail)
+
+
+def test_expired_key_is_listed_as_deleted_without_its_value():
+    with holdlog.StateStore(":memory:") as store:
+        store.set("n", "k", "secret", updated_by="ann", ttl_seconds=0.000_001)
+        (record,) = store.list("n", deleted=True).records
+        assert (record.value, record.version) == (None, 2)
+        assert [it.value for it in store.export_namespace("n", include_deleted=True).records] == [None]
+
+
+def test_store_whose_file_is_gone_but_not_its_log_is_refused_and_nothing_is_created(tmp_path):
+    (tmp_path / "state.db-wal").write_bytes(b"x")
+    with pytest.raises(holdlog.StoreError, match="-wal is left"):
+        holdlog.StateStore(tmp_path / "state.db")
+    assert not (tmp_path / "state.db").exists()
+
+
+def test_names_of_results_and_refusals_are_importable():
+    assert issubclass(holdlog.InapplicableError, holdlog.HoldlogError)
+    assert holdlog.StateRecord.__name__ == "StateRecord"
+    with pytest.raises(AttributeError):
+        _ = holdlog.nothing

@@ -88,6 +88,9 @@ def write_method(operation: type[base.Operation], awaits: str) -> str:
     expression = f"await {expression}" if awaits else expression
     expression = f"({expression}).{operation.returns}" if operation.returns else expression
     doc = textwrap.indent(textwrap.fill(" ".join((operation.__doc__ or "").split()), 108), " " * 8).strip()
+    arguments = [f"        {name}: {it.description}." for name, it in fields.items() if it.description]
+    if arguments:
+        doc = "\n".join([doc, "", *arguments, "        "])
     return (
         f"\n    {awaits}def {operation.name}({parameters}) -> {show_result(operation)}:\n"
         f'        """{doc}"""\n        result: {show_result(operation)} = {expression}\n        return result\n'

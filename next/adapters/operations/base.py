@@ -116,11 +116,23 @@ class BlockingQuery(Query):
         raise NotImplementedError
 
 
+_TEXTS: Final = {
+    "extra_forbidden": "unknown argument",
+    "missing": "is required",
+    "union_tag_invalid": "op: must be set, delete, check, merge, increment or append",
+    "union_tag_not_found": "op: is required",
+    "model_attributes_type": "must be an object",
+    "model_type": "must be an object",
+    "too_short": "must not be empty",
+}
+"""Instead of pydantic's own words for these kinds of errors."""
+
+
 def describe(error: ValidationError) -> InvalidError:
     """One line without the value: what one caller writes is untrusted input to the next."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place: Sequence[str | int] = first["loc"]
-    text = first["msg"].removeprefix("Value error, ")
+    text = _TEXTS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
     refusal = InvalidError()
     if len(place) > 1 and place[0] == "operations" and isinstance(place[1], int):
         refusal.operation = place[1]

@@ -29,6 +29,15 @@ def show_record(row: Any, now: int) -> StateRecord:
     return StateRecord(namespace, key, value, version, by, utc(at), ends, left, principal)
 
 
+def show_any(row: Any, now: int) -> StateRecord:
+    """Like `show_record`; a deleted or expired key has no value."""
+    exists, expires_at = row[6], row[5]
+    record = show_record(row, now)
+    if exists and (expires_at is None or expires_at > now):
+        return record
+    return record._replace(value=None, version=record.version + bool(exists), expires_in_seconds=None)
+
+
 def describe_deletion(namespace: str, key: str, row: Any) -> NotFound:
     """What is known of a value that was deleted, or expired."""
     version, at, about, expires_at, exists = row[1], row[2], from_json(row[3]), row[5], row[6]
@@ -72,6 +81,8 @@ def read_position(reader: Reader) -> int:
 def show_event(row: Any) -> EventEntry:
     position, stream, version, topic, at, meta, payload = row[:7]
     fields = from_json(meta) | (from_json(payload) if payload is not None else {})
+    if "expires_at" in fields:
+        fields["expires_at"] = utc(fields["expires_at"])
     namespace, key = split_stream(stream)
     fields |= {"namespace": namespace, "key": key}
     return EventEntry(position, f"{stream}@{version}", stream, version, topic, utc(at), fields.pop("by", None), fields)

@@ -28,6 +28,7 @@ from holdlog.adapters.operations.rows import (
     read_history,
     read_page,
     read_position,
+    show_any,
     show_record,
 )
 from holdlog.adapters.stores import sql
@@ -262,7 +263,7 @@ class List(Query, name="list", group="state", route="GET /values/{namespace}", w
             first = namespace_prefix(self.namespace)
             query = sql.DELETED_RECORDS if self.deleted else sql.RECORDS
             rows, more = read_page(view, query, first + self.prefix, first + (self.after_key or ""), self.limit)
-        page = [show_record(row, view.now()) for row in rows]
+        page = [show_any(row, view.now()) for row in rows]
         return RecordPage(self.namespace, len(page), page, position, page[-1].key if more else None)
 
     def _read_namespaces(self, view: Reader, position: int) -> NamespacePage:
@@ -321,7 +322,7 @@ class ExportNamespace(
         return Export(self.namespace, utc(view.now()), len(page), count, page, position, next_after)
 
     def _export(self, view: Reader, row: Any) -> ExportedRecord:
-        record = show_record(row, view.now())
+        record = show_any(row, view.now())
         history, _ = read_history(view, row[0], 2**63 - 1, NO_LIMIT)
         return ExportedRecord(record.key, record.value, record.version, record.updated_by, record.updated_at, history)
 

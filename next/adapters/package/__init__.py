@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0.dev0"
 
+__all__ = ("AsyncStateStore", "StateStore")  # and every refusal and result: see __getattr__
+
 if TYPE_CHECKING:
     from holdlog.adapters.python.async_store import AsyncStateStore as AsyncStateStore
     from holdlog.adapters.python.store import StateStore as StateStore
@@ -30,8 +32,9 @@ def __getattr__(name: str) -> Any:
         from holdlog.adapters.python.async_store import AsyncStateStore
 
         return AsyncStateStore
-    if name.endswith("Error"):
-        from holdlog.domain import refusals
+    from holdlog.domain import refusals, results
 
-        return getattr(refusals, name)
+    for module in (refusals, results):
+        if not name.startswith("_") and hasattr(module, name):
+            return getattr(module, name)
     raise AttributeError(f"module holdlog has no attribute {name}")

@@ -43,26 +43,38 @@ class AsyncStateStore(AwaitableHandle):
         self, after: int | str = 0, *, namespace: str | None = None, limit: int = 100, wait_seconds: float = 0
     ) -> results.EventPage:
         """Read the log: all events after a position or bookmark, in order. A page without events whose next_position
-        moved leads on."""
+        moved leads on.
+
+        wait_seconds: Wait so long for the first event.
+        """
         result: results.EventPage = await self._wait(log.Events, locals())
         return result
 
     async def export_namespace(
         self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
     ) -> results.Export:
-        """Export the values of a namespace with their histories, in pages."""
+        """Export the values of a namespace with their histories, in pages.
+
+        after_key: The next_after of the page before.
+        """
         result: results.Export = await self._ask(values.ExportNamespace, locals())
         return result
 
     async def get(self, namespace: str, key: str) -> results.StateRecord:
-        """Read a value and its version, which set() takes as expected_version."""
+        """Read a value and its version, which set() takes as expected_version.
+
+        namespace: Group of keys, e.g. order-1234.
+        """
         result: results.StateRecord = await self._ask(values.Get, locals())
         return result
 
     async def history(
         self, namespace: str, key: str, limit: int = 100, *, before_version: int | None = None
     ) -> builtins.list[results.HistoryEntry]:
-        """List the versions of a key, the newest first."""
+        """List the versions of a key, the newest first.
+
+        before_version: The next_before of the page before.
+        """
         result: builtins.list[results.HistoryEntry] = (await self._ask(values.ReadHistory, locals())).history
         return result
 
@@ -75,7 +87,11 @@ class AsyncStateStore(AwaitableHandle):
         after_key: str | None = None,
         deleted: bool = False,
     ) -> results.RecordPage | results.NamespacePage:
-        """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces."""
+        """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces.
+
+        after_key: The next_after of the page before.
+        deleted: List deleted keys instead.
+        """
         result: results.RecordPage | results.NamespacePage = await self._ask(values.List, locals())
         return result
 
@@ -93,7 +109,13 @@ class AsyncStateStore(AwaitableHandle):
         request_id: str | None = None,
     ) -> results.SetResult:
         """Write a value if its version is still the one you read with get: expected_version, 0 if it must not exist.
-        Without it the write is unconditional."""
+        Without it the write is unconditional.
+
+        namespace: Group of keys, e.g. order-1234.
+        expected_version: The version you read; 0: must not exist.
+        ttl_seconds: The value expires after so many seconds.
+        guard: Claims you hold, with the versions of your grants.
+        """
         result: results.SetResult = await self._run(values.SetValue, locals())
         return result
 
@@ -127,7 +149,13 @@ class AsyncStateStore(AwaitableHandle):
         request_id: str | None = None,
     ) -> results.UpdateResult:
         """Let the store compute the new value, so that no change of others is lost: merge (RFC 7396), increment or
-        append."""
+        append.
+
+        merge: Object to merge; null removes a member.
+        increment: Number to add.
+        append: Item to add to a list.
+        unique: Append only what the list does not contain.
+        """
         result: results.UpdateResult = await self._update(values.Update, locals())
         return result
 

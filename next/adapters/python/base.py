@@ -50,6 +50,8 @@ class Handle:
         if correlation_id is not None:
             correlation_id = require_label("correlation_id", correlation_id)
         self._caller = Caller(session, correlation_id=correlation_id)
+        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # type: ignore[redundant-expr]
+            raise InvalidError("path: must be a path, `:memory:` or a URL")
         self._engine = open_engine(path)
         self._finalizer = weakref.finalize(self, Engine.close, self._engine)
 

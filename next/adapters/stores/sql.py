@@ -5,11 +5,11 @@ from typing import Final
 SCHEMA: Final = 10
 """Number of the schema. 0.1 ended at 4."""
 
-_RECORD = "c.stream, c.version, e.at, e.meta, e.payload, c.expires_at"
+_RECORD = "c.stream, c.version, e.at, e.meta, e.payload, c.expires_at, c.exists_now"
 _LIVE = "c.exists_now = 1 AND (c.expires_at IS NULL OR c.expires_at > :now)"
 _JOINED = "FROM current AS c JOIN events AS e ON e.position = c.position"
 
-RECORD: Final = f"SELECT {_RECORD}, c.exists_now {_JOINED} WHERE c.stream = :stream"
+RECORD: Final = f"SELECT {_RECORD} {_JOINED} WHERE c.stream = :stream"
 RECORDS: Final = (
     f"SELECT {_RECORD} {_JOINED} WHERE c.stream > :after AND c.stream >= :first AND c.stream < :end AND {_LIVE}"
     " ORDER BY c.stream LIMIT :limit"

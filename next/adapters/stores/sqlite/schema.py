@@ -57,6 +57,8 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def open_file(path: str) -> sqlite3.Connection:
     """Create the store, or check that the file is one, and connect to it. The caller holds the write lock. Raises
     StoreError, OSError, sqlite3.Error."""
+    if os.path.exists(f"{path}-wal") and not os.path.lexists(path):
+        raise StoreError(f"{show(path)} is missing, but its -wal is left; put the file back, or remove {show(path)}-*")
     with suppress(FileExistsError):
         # Open only a file that did not exist: closing any other would drop this process's locks on it.
         os.close(open_private(path, os.O_EXCL))
