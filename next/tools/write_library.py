@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdlog.adapters.operations import {modules}
-from holdlog.adapters.python.base import NOT_GIVEN, {base}
+from holdlog.adapters.python.base import {base}
+from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
 
 

@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import random
 import secrets
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Self
@@ -15,26 +14,21 @@ from typing import Any, Final, Self
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.waiting import Wait
-from holdlog.adapters.operations.base import BlockingQuery, Command, Operation, Query
-from holdlog.adapters.operations.values import Get, List, Replace
-from holdlog.domain.names import check_label
-from holdlog.domain.records import COMPUTED
-from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError, StoreError, ValueRefusal
-from holdlog.domain.results import StateRecord, UpdateResult
+from holdlog.adapters.operations.base import BlockingQuery, Command, Query
+from holdlog.adapters.python.calls import (
+    Call,
+    Calls,
+    compute,
+    drop_missing,
+    read_pages,
+    require_function_alone,
+    require_label,
+)
+from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, ValueRefusal
+from holdlog.domain.results import StateRecord
 from holdlog.domain.state import Caller
 
-NOT_GIVEN: Final[Any] = object()
-"""Default of arguments for which None is a value."""
-ATTEMPTS: Final = 100
-"""How often update() computes again because another wrote meanwhile."""
-LONGEST_PAUSE: Final = 0.05
-PAUSE: Final = 0.002
-"""Seconds, times the number of the attempt, so that callers do not disturb each other for ever."""
 _POOL_THREADS: Final = 4
-
-Call = tuple[type[Operation], dict[str, Any]]
-Calls = Generator[Call | float, Any, Any]
-"""Calls of operations, and seconds to pause: both halves of the library make them, each in its way."""
 
 
 class Handle:
@@ -264,58 +258,3 @@ class AwaitableHandle(Handle):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="holdlog-read")
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
-
-
-def read_pages(namespace: str | None) -> Calls:
-    """All pages of a list."""
-    pages = []
-    after = None
-    while True:
-        pages.append((yield List, {"namespace": namespace, "after_key": after}))
-        if (after := pages[-1].next_after) is None:
-            return pages
-
-
-def compute(function: Callable[[Any], Any], arguments: dict[str, Any]) -> Calls:
-    """Read, compute and write, again if another wrote meanwhile. The time to live stays."""
-    namespace, key = arguments["namespace"], arguments["key"]
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            record = yield Get, {"namespace": namespace, "key": key}
-            value, version = record.value, record.version
-        except NotFoundError:
-            value, version = None, 0
-        new = function(value)
-        try:
-            result = yield Replace, arguments | {"value": new, "expected_version": version}
-            return UpdateResult(namespace, key, new, result.version, result.previous_version, result.position)
-        except ConflictError:
-            if attempt == ATTEMPTS:
-                raise
-        yield random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE))
-    raise AssertionError
-
-
-def require_label(name: str, text: Any) -> str:
-    """Raises InvalidError, which names the argument."""
-    try:
-        if isinstance(text, str):
-            return check_label(text)
-    except ValueError as error:
-        raise InvalidError(f"{name}: {error}") from None
-    raise InvalidError(f"{name}: must be a text")
-
-
-def drop_missing(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not NOT_GIVEN}
-
-
-def require_function_alone(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that a write after a function takes. Raises InvalidError if there is another change."""
-    rest = drop_missing(arguments)
-    del rest["self"]
-    if rest.pop("request_id") is not None:
-        raise InvalidError("request_id: a repeated function may compute another value; set its result instead")
-    if rest.pop("unique") or rest.pop("expected_version") is not None or rest.keys() & COMPUTED:
-        raise InvalidError("function: pass it without merge, increment, append, unique and expected_version")
-    return rest

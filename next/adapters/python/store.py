@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdlog.adapters.operations import log, values
-from holdlog.adapters.python.base import NOT_GIVEN, BlockingHandle
+from holdlog.adapters.python.base import BlockingHandle
+from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
 
 

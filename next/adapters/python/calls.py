@@ -1,0 +1,78 @@
+"""What the library does beyond single operations: pages, and updates by a function. Both halves make these calls."""
+
+import random
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.operations.values import Get, List, Replace
+from holdlog.domain.names import check_label
+from holdlog.domain.records import COMPUTED
+from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError
+from holdlog.domain.results import UpdateResult
+
+NOT_GIVEN: Final[Any] = object()
+"""Default of arguments for which None is a value."""
+ATTEMPTS: Final = 100
+"""How often update() computes again because another wrote meanwhile."""
+LONGEST_PAUSE: Final = 0.05
+PAUSE: Final = 0.002
+"""Seconds, times the number of the attempt, so that callers do not disturb each other for ever."""
+Call = tuple[type[Operation], dict[str, Any]]
+Calls = Generator[Call | float, Any, Any]
+"""Calls of operations, and seconds to pause: both halves of the library make them, each in its way."""
+
+
+def read_pages(namespace: str | None) -> Calls:
+    """All pages of a list."""
+    pages = []
+    after = None
+    while True:
+        pages.append((yield List, {"namespace": namespace, "after_key": after}))
+        if (after := pages[-1].next_after) is None:
+            return pages
+
+
+def compute(function: Callable[[Any], Any], arguments: dict[str, Any]) -> Calls:
+    """Read, compute and write, again if another wrote meanwhile. The time to live stays."""
+    namespace, key = arguments["namespace"], arguments["key"]
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            record = yield Get, {"namespace": namespace, "key": key}
+            value, version = record.value, record.version
+        except NotFoundError:
+            value, version = None, 0
+        new = function(value)
+        try:
+            result = yield Replace, arguments | {"value": new, "expected_version": version}
+            return UpdateResult(namespace, key, new, result.version, result.previous_version, result.position)
+        except ConflictError:
+            if attempt == ATTEMPTS:
+                raise
+        yield random.uniform(0, min(PAUSE * attempt, LONGEST_PAUSE))
+    raise AssertionError
+
+
+def require_label(name: str, text: Any) -> str:
+    """Raises InvalidError, which names the argument."""
+    try:
+        if isinstance(text, str):
+            return check_label(text)
+    except ValueError as error:
+        raise InvalidError(f"{name}: {error}") from None
+    raise InvalidError(f"{name}: must be a text")
+
+
+def drop_missing(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not NOT_GIVEN}
+
+
+def require_function_alone(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a write after a function takes. Raises InvalidError if there is another change."""
+    rest = drop_missing(arguments)
+    del rest["self"]
+    if rest.pop("request_id") is not None:
+        raise InvalidError("request_id: a repeated function may compute another value; set its result instead")
+    if rest.pop("unique") or rest.pop("expected_version") is not None or rest.keys() & COMPUTED:
+        raise InvalidError("function: pass it without merge, increment, append, unique and expected_version")
+    return rest
