@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import holdlog
+from tests.doors.old import changes_in_02
 from tests.support.faults import SHIM
 from tests.support.library import in_thread
 from tests.support.proxy import Proxy
@@ -211,6 +212,7 @@ def test_write_behind_locked_tables_is_refused_in_time_while_reads_go_on(postgre
         assert store.set("n", "k", 3, updated_by="ann").version == 2
 
 
+@changes_in_02("a connection is used once its statements are prepared")
 def test_writes_succeed_after_a_connection_could_not_be_prepared(postgres):
     with holdlog.StateStore(postgres) as store, admin(postgres) as other:
         other.execute(f"ALTER TABLE {table_of(postgres, 'requests')} RENAME TO moved")
@@ -220,6 +222,7 @@ def test_writes_succeed_after_a_connection_could_not_be_prepared(postgres):
         assert store.set("n", "k", 1, updated_by="ann").version == 1
 
 
+@changes_in_02("a write that finds another schema releases the lock")
 def test_refused_write_leaves_no_lock(postgres):
     with holdlog.StateStore(postgres) as store, admin(postgres) as other:
         store.set("n", "k", 1, updated_by="ann")
@@ -229,6 +232,7 @@ def test_refused_write_leaves_no_lock(postgres):
         other.execute(f"BEGIN; LOCK TABLE {table_of(postgres)} NOWAIT; COMMIT")
 
 
+@changes_in_02("a read replaces all connections that were cut")
 def test_read_succeeds_after_all_connections_were_cut(postgres):
     """Those of several threads are kept for later reads."""
     with closing(Proxy(postgres, delay=0.01)) as proxy, holdlog.StateStore(proxy.url) as store:
