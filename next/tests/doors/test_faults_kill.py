@@ -67,7 +67,11 @@ def numbers(step: int, dice: random.Random) -> Iterator[int]:
         pytest.param("new", 4, marks=pytest.mark.rest),
         pytest.param("old", 2, marks=pytest.mark.rest),
         pytest.param("shared", 4, marks=pytest.mark.rest),
-        *(pytest.param(state, 1, marks=pytest.mark.slow) for state in ("new", "old", "shared")),
+        *(  # over a thousand kills
+            pytest.param(state, 1, marks=pytest.mark.slow, id=f"{state}-{number}")
+            for state in ("new", "old", "shared")
+            for number in range(3)
+        ),
     ],
 )
 def test_process_killed_between_any_two_system_calls_leaves_a_sound_store(faults, worker, tmp_path, state, step):
