@@ -19,9 +19,9 @@ CHECK_FILE_EVERY: Final = 0.1
 """Seconds after which a read or write notices that a file was replaced, if no other process has written to it."""
 SLOTS: Final = 64
 """Processes that can wait for notifications; others poll."""
-_YIELDS: Final = 20
+_YIELDS: Final = 5
 _SHORTEST_NAP: Final = 0.0001
-_LONGEST_NAP: Final = 0.0005
+_LONGEST_NAP: Final = 0.0008
 _MARK: Final = struct.Struct("<I12s")
 """Process and random bytes of the last writer."""
 _SLOT: Final = struct.Struct("<IH")
@@ -132,8 +132,8 @@ class WriteLock:
             if attempt < _YIELDS:
                 os.sched_yield()
             else:
-                nap = int.from_bytes(os.urandom(1)) / 255  # random, so that two processes do not collide each time
-                time.sleep(_SHORTEST_NAP + nap * (_LONGEST_NAP - _SHORTEST_NAP))
+                nap = min(_LONGEST_NAP, _SHORTEST_NAP * 2 ** min(attempt - _YIELDS, 10))
+                time.sleep(nap * (0.5 + int.from_bytes(os.urandom(1)) / 255))  # random: two must not collide each time
 
     def _refuse(self, before: bytes) -> UnavailableError:
         """Explain the timeout. Names no holder if the lock changed hands meanwhile."""
