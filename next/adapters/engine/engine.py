@@ -1,8 +1,8 @@
 """The path of a command: queue, lock, begin, decide, append, commit, notify.
 
-A caller that finds the engine free commits in its own thread. Whoever finds it busy leaves its command to one writer
-thread, which commits all that wait in one transaction (docs/decisions/engine.md). Between begin and commit there is
-only SQL and pure Python, and every refusal is raised before the first statement that writes.
+A caller that finds the engine free commits in its own thread. One that finds it busy leaves its command to the writer
+thread, which commits all waiting commands in one transaction (docs/decisions/engine.md). Between begin and commit there
+is only SQL and pure Python, and every refusal is raised before the first statement that writes.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from holdlog.adapters.engine.port import Batch, Request, Store
 from holdlog.adapters.engine.waiting import Wait, Waiters
-from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event
+from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event, hash_payload
 from holdlog.adapters.stores.sql import EVENT
 from holdlog.domain.refusals import HoldlogError, InvalidError, LostError, StoreError, UnavailableError, ValueRefusal
 from holdlog.domain.results import utc
@@ -33,7 +33,7 @@ COMMIT_SECONDS: Final = 5.0
 """How long a command waits for the write lock."""
 MAX_VALUE_BYTES: Final = 262_144
 _LINGER: Final = 0.15
-"""Part of the last batch's duration that the writer waits for callers that it has just answered."""
+"""Part of the last batch's duration that the writer waits for the callers whose commands it has just committed."""
 _SALTS: Final = 256 * SALT_BYTES
 
 
@@ -315,7 +315,7 @@ class Engine:
         meta, payload = encode_event(event, caller)
         self._salts = self._salts or os.urandom(_SALTS)  # few system calls; the buffer belongs to who commits
         salt, self._salts = self._salts[:SALT_BYTES], self._salts[SALT_BYTES:]
-        hashed = sha256(salt + payload.encode()).digest()
+        hashed = hash_payload(payload, salt)
         digest = digest_event(previous, position, event.stream, version, topic, batch.at, meta, hashed)
         batch.rows.append((position, event.stream, version, topic, batch.at, meta, payload, salt, digest))
 

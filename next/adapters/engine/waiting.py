@@ -1,5 +1,5 @@
-"""Waiting for changes. A notification only wakes: it may be lost, doubled or late, so whoever waits subscribes, reads,
-sleeps and reads again."""
+"""Waiting for changes. A notification only wakes: it may be lost, doubled or late, so a caller that waits subscribes,
+reads, sleeps and reads again."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ class Waiters:
         self._closed = False
 
     @contextmanager
-    def subscribed(self, topic: str, wake: Callable[[], None]) -> Iterator[None]:
+    def subscribe(self, topic: str, wake: Callable[[], None]) -> Iterator[None]:
         """Call `wake`, in any thread, after each event of the topic."""
         with self._lock:
             if self._listener is None and not self._closed:
@@ -85,13 +85,15 @@ class Waiters:
             topics |= {stream, stream[: stream.index(":") + 1]}
         with self._lock:
             wakes = [wake for topic in topics for wake in self.by_topic.get(topic, ())]
-        for wake in wakes:
-            with suppress(RuntimeError):  # its event loop is closed
-                wake()
+        _call(wakes)
 
     def _wake_all(self) -> None:
         with self._lock:
             wakes = [wake for topic in self.by_topic.values() for wake in topic]
-        for wake in wakes:
-            with suppress(RuntimeError):
-                wake()
+        _call(wakes)
+
+
+def _call(wakes: Iterable[Callable[[], None]]) -> None:
+    for wake in wakes:
+        with suppress(RuntimeError):  # its event loop is closed
+            wake()

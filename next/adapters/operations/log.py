@@ -10,6 +10,7 @@ from holdlog.adapters.engine.waiting import Wait
 from holdlog.adapters.operations.base import BlockingQuery, Limit, Name, Seconds, refuse_bool
 from holdlog.adapters.operations.rows import read_transactions, show_event
 from holdlog.adapters.stores import sql
+from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.domain.names import namespace_prefix
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.results import EventEntry, EventPage
@@ -67,7 +68,7 @@ class Events(BlockingQuery, name="events", group="power", route="GET /events", w
         text, _, part = str(self.after).partition(".")
         position = int(text)
         if not position:
-            return 0, bytes(32)
+            return 0, FIRST_DIGEST
         rows = view.read(sql.DIGEST, {"position": position})
         if not rows:
             raise InvalidError("after: the log has no such position")

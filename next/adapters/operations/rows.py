@@ -29,13 +29,18 @@ def show_record(row: Any, now: int) -> StateRecord:
     return StateRecord(namespace, key, value, version, by, utc(at), ends, left, principal)
 
 
+def is_live(row: Any, now: int) -> bool:
+    """Whether the key of the row has a value: not deleted, nor expired, recorded or not."""
+    exists, expires_at = row[6], row[5]
+    return bool(exists) and (expires_at is None or expires_at > now)
+
+
 def show_any(row: Any, now: int) -> StateRecord:
     """Like `show_record`; a deleted or expired key has no value."""
-    exists, expires_at = row[6], row[5]
     record = show_record(row, now)
-    if exists and (expires_at is None or expires_at > now):
+    if is_live(row, now):
         return record
-    return record._replace(value=None, version=record.version + bool(exists), expires_in_seconds=None)
+    return record._replace(value=None, version=record.version + bool(row[6]), expires_in_seconds=None)
 
 
 def describe_deletion(namespace: str, key: str, row: Any) -> NotFound:

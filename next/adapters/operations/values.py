@@ -25,6 +25,7 @@ from holdlog.adapters.operations.base import (
 from holdlog.adapters.operations.rows import (
     NO_LIMIT,
     describe_deletion,
+    is_live,
     read_history,
     read_page,
     read_position,
@@ -70,7 +71,7 @@ class Get(Query, name="get", group="state", route="GET /values/{namespace}/{key}
         if not rows:
             raise NotFoundError(NotFound(self.namespace, self.key))
         row, now = rows[0], reader.now()
-        if not row[6] or (row[5] is not None and row[5] <= now):
+        if not is_live(row, now):
             raise NotFoundError(describe_deletion(self.namespace, self.key, row))
         return show_record(row, now)
 
@@ -353,11 +354,11 @@ class Watch(
         if not rows:
             return Wait()
         row, now = rows[0], reader.now()
-        is_live = row[6] and (row[5] is None or row[5] > now)
-        version = row[1] + bool(row[6] and not is_live)
-        if version <= self.since_version or (not is_live and self.since_version == 0):
-            return Wait(row[5] if is_live else None)
-        if is_live:
+        has_value = is_live(row, now)
+        version = row[1] + bool(row[6] and not has_value)
+        if version <= self.since_version or (not has_value and self.since_version == 0):
+            return Wait(row[5] if has_value else None)
+        if has_value:
             return show_record(row, now)
         deletion = describe_deletion(self.namespace, self.key, row)
         return DeletedRecord(

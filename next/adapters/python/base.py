@@ -99,7 +99,7 @@ class BlockingHandle(Handle):
             return query.give_up(self._engine.store, 0.0)
         event = threading.Event()
         began = time.monotonic()
-        with self._engine.waiters.subscribed(query.topic(), event.set):
+        with self._engine.waiters.subscribe(query.topic(), event.set):
             while isinstance(result := self._engine.ask(query), Wait):
                 elapsed = time.monotonic() - began
                 if elapsed >= seconds:
@@ -217,7 +217,7 @@ class AwaitableHandle(Handle):
     @asynccontextmanager
     async def _subscribe(self, topic: str, wake: Callable[[], None]) -> AsyncIterator[None]:
         """Subscribe in the pool, as the first subscription of a process connects to the database."""
-        subscription = self._engine.waiters.subscribed(topic, wake)
+        subscription = self._engine.waiters.subscribe(topic, wake)
 
         def leave(entering: asyncio.Future[None]) -> None:
             if not entering.cancelled() and entering.exception() is None:

@@ -2,10 +2,10 @@
 a refusal, too."""
 
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from holdlog.domain.claims.board import LAST, Board, Loss, Wanted
-from holdlog.domain.claims.claim import Claim, ClaimQueued, ClaimReleased, Outcome, Who
+from holdlog.domain.claims.claim import SECOND, Claim, ClaimQueued, ClaimReleased, Outcome, Who
 from holdlog.domain.claims.holder import Holder
 from holdlog.domain.claims.queue import expire_due, find_cycle, grant, grant_waiting, remove_ticket
 from holdlog.domain.claims.resource import claim_stream, overlap
@@ -23,8 +23,6 @@ from holdlog.domain.claims.results import (
 )
 from holdlog.domain.results import utc
 from holdlog.domain.state import Moment, State
-
-SECOND: Final = 1_000_000
 
 
 class ClaimDecision(NamedTuple):

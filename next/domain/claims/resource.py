@@ -54,15 +54,6 @@ def overlap(one: str, other: str) -> bool:
     return one == other or _contains(one, other) or _contains(other, one)
 
 
-@lru_cache(1024)
-def name_covering(resource: str) -> tuple[str, ...]:
-    """Every name of a claim that overlaps this resource and is not below it: `a/`, `a/b` and `a/b/` for `a/b`."""
-    bare = resource.removesuffix("/")  # only one slash: custom names may end with several
-    start = bare.find("://") + 3 if "://" in bare else 1
-    above = [bare[: at + 1] for at in range(start, len(bare)) if bare[at] == "/"]
-    return tuple(dict.fromkeys((*above, bare, bare + "/")))
-
-
 def _require_well_formed(text: str) -> None:
     """Refuse a misspelled `custom://<name>`, which would otherwise be a path."""
     if _MALFORMED.match(text):

@@ -302,7 +302,7 @@ class SqliteStore:
         if self._lock is None:
             self._writer.close()
             return
-        with suppress(UnavailableError):  # whoever has it has the file open, so that closing ours moves nothing
+        with suppress(UnavailableError):  # its holder has the file open, too: closing ours moves nothing
             self._lock.acquire(1.0)
         try:
             self._writer.close()
