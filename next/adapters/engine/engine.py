@@ -16,7 +16,7 @@ from hashlib import sha256
 from itertools import repeat, starmap
 from typing import Any, Final, Protocol
 
-from holdlog.adapters.engine.port import Batch, Request, Store
+from holdlog.adapters.engine.port import COMMIT_SECONDS, Batch, Request, Store
 from holdlog.adapters.engine.waiting import Wait, Waiters
 from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event, hash_payload
 from holdlog.adapters.stores.sql import EVENT
@@ -29,8 +29,6 @@ MAX_BATCH: Final = 256
 MAX_WAITING: Final = 10_000
 ATTEMPTS: Final = 5
 """How often a transaction runs that loses its connection."""
-COMMIT_SECONDS: Final = 5.0
-"""How long a command waits for the write lock."""
 MAX_VALUE_BYTES: Final = 262_144
 _LINGER: Final = 0.15
 """Part of the last batch's duration that the writer waits for the callers whose commands it has just committed."""
@@ -268,7 +266,7 @@ class Engine:
             reads.append(job.command.reads())
             if job.caller.request_id is not None:
                 requests.append(_key(job.caller))
-        batch = self.store.begin(reads, requests, COMMIT_SECONDS)
+        batch = self.store.begin(reads, requests)
         try:
             for job in jobs:
                 job.error = None

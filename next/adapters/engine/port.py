@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from holdlog.domain.state import Reads, State
+
+COMMIT_SECONDS: Final = 5.0
+"""How long a command waits for the write lock."""
 
 
 class Head(NamedTuple):
@@ -85,9 +88,9 @@ class Store(Reader, Protocol):
     is_local: bool
     """Whether a read of one row takes microseconds, so that an event loop may do it."""
 
-    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
-        """Take the write lock, begin a transaction and read what the commands need. The caller must call `commit` or
-        `abort`."""
+    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]]) -> Batch:
+        """Take the write lock within COMMIT_SECONDS, begin a transaction and read what the commands need. The caller
+        must call `commit` or `abort`."""
 
     def commit(self, batch: Batch) -> None:
         """Write the rows of the batch and what it changed in the views, durably; release the write lock and wake other

@@ -9,6 +9,7 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from holdlog.adapters.engine.port import COMMIT_SECONDS
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 SCHEMA: Final = "holdlog"
@@ -26,7 +27,7 @@ OPTIONS: Final[dict[str, Any]] = {
     "client_encoding": "utf8",
 }
 _SETTINGS: Final = """SET search_path = {schema}; SET synchronous_commit = on; SET standard_conforming_strings = on;
-SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; SET jit = off;
+SET lock_timeout = {lock_timeout}; SET idle_in_transaction_session_timeout = '10s'; SET jit = off;
 SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off;
 SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
 SET default_transaction_isolation = 'read committed'"""
@@ -108,7 +109,9 @@ def name_server(target: Target) -> str:
 
 
 def configure(connection: Connection, target: Target) -> None:
-    connection.execute(sql.SQL(_SETTINGS).format(schema=sql.Identifier(target.schema)))
+    connection.execute(
+        sql.SQL(_SETTINGS).format(schema=sql.Identifier(target.schema), lock_timeout=sql.Literal(f"{COMMIT_SECONDS}s"))
+    )
 
 
 def quote(text: str) -> str:

@@ -75,7 +75,7 @@ class PostgresStore:
 
     # --- writes
 
-    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
+    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]]) -> Batch:
         prefixes = [prefix for read in reads for prefix in read.prefixes]
         arrays = (
             {stream for read in reads for stream in read.streams},

@@ -41,7 +41,7 @@ class ReadOnlyStore:
         with self._connection() as connection:
             require_store(connection, path)
 
-    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
+    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]]) -> Batch:
         raise UnavailableError(self._why, retry_after=60.0)
 
     def commit(self, batch: Batch) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
 from holdlog.adapters.engine import port
-from holdlog.adapters.engine.port import Batch, Head, Reader, Request, Snapshot
+from holdlog.adapters.engine.port import COMMIT_SECONDS, Batch, Head, Reader, Request, Snapshot
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
 from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
@@ -109,13 +109,13 @@ class SqliteStore:
 
     # --- writes
 
-    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]], timeout: float) -> Batch:
+    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]]) -> Batch:
         self._locked = True  # an interrupt may come at any point: abort() releases what is not held, too
         try:
             if self._lock is None:
                 self._memory.acquire()
             else:
-                if not self._lock.acquire(timeout):
+                if not self._lock.acquire(COMMIT_SECONDS):
                     self._head = None
                     if _identify(self._path) != self.identity:
                         raise self._explain_replacement()
