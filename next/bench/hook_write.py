@@ -11,7 +11,7 @@ from typing import NamedTuple
 def write(place: str) -> None:
     from holdlog.adapters.compose import open_engine
     from holdlog.domain import records
-    from holdlog.domain.state import Caller
+    from holdlog.domain.moment import Caller
     from holdlog.domain.values import Json
 
     class Write(NamedTuple):

@@ -4,7 +4,8 @@ import json
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from holdlog.domain.claims.fencing import require_guard
+from holdlog.domain.claims.fencing import list_resources, require_guard
+from holdlog.domain.moment import Moment
 from holdlog.domain.names import namespace_prefix, split_stream, value_stream
 from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError
 from holdlog.domain.results import (
@@ -18,7 +19,7 @@ from holdlog.domain.results import (
     UpdateResult,
     utc,
 )
-from holdlog.domain.state import Decision, Moment, Reads, Record, State
+from holdlog.domain.state import Decision, Reads, Record, State
 from holdlog.domain.values import MAX_WORK, Json, append, increment, merge, require_size
 
 # --- events
@@ -60,11 +61,13 @@ ValueEvent = ValueWritten | ValueDeleted | ValueExpired
 
 
 def declare_key(command: Any) -> Reads:
-    return Reads((value_stream(command.namespace, command.key),))
+    streams = (value_stream(command.namespace, command.key),)
+    return Reads(streams) if not command.guard else Reads(streams, resources=list_resources(command), session=True)
 
 
 def declare_value(command: Any) -> Reads:
-    return Reads(values=(value_stream(command.namespace, command.key),))
+    values = (value_stream(command.namespace, command.key),)
+    return Reads(values=values, resources=list_resources(command), session=bool(command.guard))
 
 
 def declare_steps(command: Any) -> Reads:
@@ -72,6 +75,8 @@ def declare_steps(command: Any) -> Reads:
     return Reads(
         tuple(stream for stream, is_computed in streams if not is_computed),
         tuple(stream for stream, is_computed in streams if is_computed),
+        resources=list_resources(command),
+        session=bool(command.guard),
     )
 
 
@@ -121,7 +126,7 @@ def clear(command: Any, state: State, moment: Moment) -> Decision:
 
 def transact(command: Any, state: State, moment: Moment) -> Decision:
     """Run operations one after the other, all or none. Raises what each of them raises, with its index."""
-    cause = (command.updated_by, command.reason, require_guard(command, state, moment))
+    cause = (command.updated_by, command.reason, require_guard(command, command.updated_by, state, moment))
     events: list[Any] = []
     results: list[Step] = []
     records: dict[str, Record] = {}
@@ -169,8 +174,10 @@ Cause = tuple[str, str | None, list[dict[str, Any]] | None]
 
 def decide_one(command: Any, by: str, state: State, moment: Moment) -> tuple[list[Any], Record]:
     """The events of a command on one value, and the record before them."""
-    cause = (by, command.reason, require_guard(command, state, moment))
     record, expiry = load_current(state, command, moment)
+    if command.op == "delete":
+        require_existing(command, record, expiry)
+    cause = (by, command.reason, require_guard(command, by, state, moment))
     return change(command, record, expiry, cause, moment), record
 
 
@@ -189,9 +196,8 @@ def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: M
     """The events of one operation on one value; none if it changes nothing."""
     by, reason, guard = cause
     expired_at = utc(expiry[0].expires_at) if expiry else None
-    if step.op == "delete" and not record.exists:
-        detail = NotFound(step.namespace, step.key, record.version or None, deleted_at=expired_at)
-        raise NotFoundError(detail, record.position)
+    if step.op == "delete":
+        require_existing(step, record, expiry)
     if step.expected_version is not None:
         require_version(step, record, expired_at)
     if step.op == "check":
@@ -209,6 +215,14 @@ def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: M
     forced = record.exists and step.expected_version is None and step.op not in COMPUTED
     written = ValueWritten(record.stream, by, value, reason, expires_at, step.expected_version, forced, guard)
     return [*expiry, written]
+
+
+def require_existing(step: Any, record: Record, expiry: list[Any]) -> None:
+    """Raises NotFoundError."""
+    if not record.exists:
+        expired_at = utc(expiry[0].expires_at) if expiry else None
+        detail = NotFound(step.namespace, step.key, record.version or None, deleted_at=expired_at)
+        raise NotFoundError(detail, record.position)
 
 
 def compute(step: Any, record: Record) -> Json:

@@ -90,6 +90,29 @@ class FencedError(HoldlogError):
         self.detail = detail
         self.resource = detail.resource
         self.version = detail.version
+        self.held_by = detail.held_by
+        self.current_version = detail.current_version
+        self.reason = detail.reason
+
+
+class BusyError(HoldlogError):
+    """A block was not granted; `hold` says who has its resource."""
+
+    code = "busy"
+
+    def __init__(self, hold: Any) -> None:
+        super().__init__(f"{hold.resource} is held by {hold.held_by}")
+        self.detail = self.hold = hold
+
+
+class DeadlockError(HoldlogError):
+    """The wait for a block would never end."""
+
+    code = "deadlock"
+
+    def __init__(self, detail: Any) -> None:
+        super().__init__(f"{detail.resource}: waiting would never end")
+        self.detail = detail
 
 
 class InapplicableError(HoldlogError):

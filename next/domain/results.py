@@ -16,6 +16,15 @@ def utc(microseconds: int) -> datetime:
     return _EPOCH + microseconds * _MICROSECOND
 
 
+class Lost(NamedTuple):
+    """A claim of an agent of the session that ended without its holder's doing. `held_by`: who holds it now."""
+
+    resource: str
+    why: str
+    held_by: str | None = None
+    reason: str | None = None
+
+
 class SetResult(NamedTuple):
     """A value was written. Its `previous_version` is None if it did not exist."""
 
@@ -24,6 +33,7 @@ class SetResult(NamedTuple):
     version: int
     previous_version: int | None
     position: int
+    lost: list[Lost] | None = None
     status: Literal["ok"] = "ok"
 
 
@@ -36,6 +46,7 @@ class UpdateResult(NamedTuple):
     version: int
     previous_version: int | None
     position: int
+    lost: list[Lost] | None = None
     status: Literal["ok"] = "ok"
 
 
@@ -48,6 +59,7 @@ class DeleteResult(NamedTuple):
     deleted_version: int
     version: int
     position: int
+    lost: list[Lost] | None = None
     status: Literal["ok"] = "ok"
 
 
@@ -57,6 +69,7 @@ class ClearResult(NamedTuple):
     deleted_keys: list[str]
     deleted_by: str
     position: int
+    lost: list[Lost] | None = None
     status: Literal["ok"] = "ok"
 
 
@@ -72,6 +85,7 @@ class Step(NamedTuple):
 class TransactionResult(NamedTuple):
     results: list[Step]
     position: int
+    lost: list[Lost] | None = None
     status: Literal["ok"] = "ok"
 
 
@@ -255,5 +269,6 @@ class Fenced(NamedTuple):
     version: int
     current_version: int | None = None
     held_by: str | None = None
+    reason: str | None = None
     hint: str = "Your claim ended. Call claim again, read the values again, and pass the new version."
     status: Literal["fenced"] = "fenced"

@@ -2,46 +2,22 @@
 
 from typing import Any, NamedTuple
 
-from holdlog.domain.claims.claim import Claims
-from holdlog.domain.claims.holder import Holders
+from holdlog.domain.claims.board import Board
 from holdlog.domain.values import Json
 
 
-class Caller(NamedTuple):
-    """Who calls. `principal` is who was authenticated, None for the local user. Repeats of a request have the same
-    `request_id`."""
-
-    session: str = ""
-    principal: str | None = None
-    request_id: str | None = None
-    correlation_id: str | None = None
-    host: str | None = None
-    """The program that runs the agent, as far as it is known: a caller below it acts as holders that left it."""
-    beats: bool = False
-    """Whether a process keeps the caller's holders alive."""
-
-
-class Moment(NamedTuple):
-    """When a command is decided. `at` is in microseconds since 1970, never before the last event, whose position is
-    `position`."""
-
-    at: int
-    position: int
-    caller: Caller
-    max_value_bytes: int
-    steady: int = 0
-    """Microseconds of the clock that leases use: no wall clock moves it."""
-
-    def after(self, seconds: float | None) -> int | None:
-        return None if seconds is None else self.at + max(1, round(seconds * 1_000_000))
-
-
 class Reads(NamedTuple):
-    """What a command reads: records by stream, records with their values, and all records of a prefix."""
+    """What a command reads: records by stream, records with their values, and all records of a prefix. Of the board:
+    what overlaps `resources`, and the holders of the caller's `session`; all of it if `board`. `beats` reads what the
+    session holds, and all of the board if something is due."""
 
     streams: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    session: bool = False
+    board: bool = False
+    beats: bool = False
 
 
 class Record(NamedTuple):
@@ -61,8 +37,7 @@ class State(NamedTuple):
     has version 0; one that nobody declared in `Reads` is missing."""
 
     records: dict[str, Record]
-    claims: Claims = {}  # noqa: RUF012  # deciders never change what they read
-    holders: Holders = {}  # noqa: RUF012
+    board: Board | None = None
 
 
 Decision = tuple[list[Any], Any]

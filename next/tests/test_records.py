@@ -7,6 +7,8 @@ from hypothesis import given as given_any
 from hypothesis import strategies as st
 
 from holdlog.adapters.operations.values import ClearNamespace, Delete, SetValue, Transact, Update
+from holdlog.domain.claims.board import Board
+from holdlog.domain.moment import Caller, Moment
 from holdlog.domain.names import value_stream
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
 from holdlog.domain.refusals import (
@@ -18,7 +20,7 @@ from holdlog.domain.refusals import (
     NotFoundError,
 )
 from holdlog.domain.results import utc
-from holdlog.domain.state import Caller, Moment, Record, State
+from holdlog.domain.state import Record, State
 from holdlog.domain.values import Json, count_levels, increment, merge
 from holdlog.projections.fold import fold
 
@@ -32,7 +34,7 @@ class Story:
     """What happened before, and what a command does then."""
 
     def __init__(self, *events: Any) -> None:
-        self.state = State({value_stream("n", key): Record(value_stream("n", key)) for key in "abk"})
+        self.state = State({value_stream("n", key): Record(value_stream("n", key)) for key in "abk"}, Board(0))
         self.moment = Moment(AT, len(events), Caller(), 1000)
         for position, event in enumerate(events, 1):
             fold(self.state, event, position)
@@ -108,10 +110,10 @@ def test_deletion_of_nothing_is_refused_before_its_version_is_looked_at():
     given(WRITTEN).when(**remove(expected_version=1)).then(ValueDeleted(KEY, "cleo", based_on=1))
 
 
-def test_guard_without_its_claim_is_refused_first():
+def test_guard_without_its_claim_is_refused_before_a_conflict():
     guard = [{"resource": "a.py", "version": 3}]
     given(WRITTEN).when(**put(guard=guard, expected_version=9)).refused(FencedError)
-    given().when(**remove(guard=guard)).refused(FencedError)
+    given().when(**remove(guard=guard)).refused(NotFoundError)
 
 
 def test_time_to_live_is_set_cleared_by_a_set_and_kept_by_an_update():

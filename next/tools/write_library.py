@@ -4,26 +4,27 @@ import re
 import textwrap
 import types
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from holdlog.adapters.operations import base, log, values
+from holdlog.adapters.operations import base, claims, log, values
 from holdlog.domain.refusals import HoldlogError
 
-MODULES = (log, values)
+MODULES = (claims, log, values)
 FOLDER = Path(__file__).parents[1] / "adapters" / "python"
 HEAD = '''"""The library {purpose}. Written by `make generate` from the operations; do not edit."""
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from holdlog.adapters.operations import {modules}
 from holdlog.adapters.python.base import {base}
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
+from holdlog.domain.claims import results as claim_results
 
 
 class {name}({base}):
@@ -49,6 +50,8 @@ def show(kind: Any) -> str:
         return f"Sequence[{show(arguments[0])}]"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return "Mapping[str, Any]"
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
     return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
 
 
@@ -70,7 +73,12 @@ def show_result(operation: type[base.Operation]) -> str:
         kind = str(operation.results[0].__annotations__[operation.returns])
         return "builtins." + re.sub(r"[a-z_.]+\.results\.", "results.", kind)
     raised = list_raised(HoldlogError)
-    return " | ".join(f"results.{kind.__name__}" for kind in operation.results if kind not in raised)
+    return " | ".join(f"{find_module(kind)}.{kind.__name__}" for kind in operation.results if kind not in raised)
+
+
+def find_module(kind: type) -> str:
+    """As the written files import it."""
+    return "claim_results" if ".claims." in kind.__module__ else "results"
 
 
 def write_method(operation: type[base.Operation], awaits: str) -> str:
@@ -84,7 +92,7 @@ def write_method(operation: type[base.Operation], awaits: str) -> str:
         named.append("request_id: str | None = None")
     parameters = ", ".join(["self", *positional, *(["*", *named] if named else [])])
     call = "_run" if is_command else "_wait" if issubclass(operation, base.BlockingQuery) else "_ask"
-    call = "_update" if operation.computes else call
+    call = "_update" if operation.computes else "_queue" if operation.waits else call
     expression = f"self.{call}({operation.__module__.rpartition('.')[2]}.{operation.__name__}, locals())"
     expression = f"await {expression}" if awaits else expression
     expression = f"({expression}).{operation.returns}" if operation.returns else expression

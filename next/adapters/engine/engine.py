@@ -16,13 +16,16 @@ from hashlib import sha256
 from itertools import repeat, starmap
 from typing import Any, Final, Protocol
 
-from holdlog.adapters.engine.port import COMMIT_SECONDS, Batch, Request, Store
+from holdlog.adapters.engine.beat import Beats
+from holdlog.adapters.engine.port import COMMIT_SECONDS, Batch, Request, Store, key_of
 from holdlog.adapters.engine.waiting import Wait, Waiters
 from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event, hash_payload
 from holdlog.adapters.stores.sql import EVENT
+from holdlog.domain.claims.queue import settle
+from holdlog.domain.moment import Caller, Moment
 from holdlog.domain.refusals import HoldlogError, InvalidError, LostError, StoreError, UnavailableError, ValueRefusal
 from holdlog.domain.results import utc
-from holdlog.domain.state import Caller, Decision, Moment, Reads, State
+from holdlog.domain.state import Decision, Reads, State
 from holdlog.projections.fold import fold
 
 MAX_BATCH: Final = 256
@@ -65,6 +68,7 @@ class Engine:
     def __init__(self, store: Store, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
         self.store = store
         self.waiters = Waiters(store)
+        self.beats = Beats(self)
         self._max_value_bytes = max_value_bytes
         self._busy = threading.Lock()
         self._is_led = False
@@ -138,6 +142,7 @@ class Engine:
         if threading.current_thread() is self._writer:  # the garbage collector runs in any thread
             threading.Thread(target=self.close).start()
             return
+        self.beats.leave()
         with self._starting:
             if self._closed is not None:
                 return
@@ -261,13 +266,15 @@ class Engine:
 
     def _commit(self, jobs: Sequence[Job], attempt: int = 1) -> Batch:
         """One transaction. Runs again if its connection is lost before it has committed."""
-        reads, requests = [], []
+        holds = self.beats.holders
+        reads: list[tuple[Reads, Caller]] = []
         for job in jobs:
-            reads.append(job.command.reads())
-            if job.caller.request_id is not None:
-                requests.append(_key(job.caller))
-        batch = self.store.begin(reads, requests)
+            read = job.command.reads()
+            reads.append((read._replace(session=True, beats=True) if holds and not read.session else read, job.caller))
+        batch = self.store.begin(reads)
         try:
+            if batch.state.board is not None:
+                self._settle(batch, reads)
             for job in jobs:
                 job.error = None
                 self._decide(job, batch)
@@ -286,21 +293,38 @@ class Engine:
     def _decide(self, job: Job, batch: Batch) -> None:
         command, caller = job.command, job.caller
         try:
-            if caller.request_id is not None and (earlier := batch.requests.get(_key(caller))) is not None:
-                job.result = self._recall(command, earlier)
-                return
             position = batch.head.position + len(batch.rows)
-            events, result = command.decide(batch.state, Moment(batch.at, position, caller, self._max_value_bytes))
+            moment = Moment(batch.at, position, caller, self._max_value_bytes, batch.steady)
+            key = key_of(caller) if caller.request_id is not None else None
+            if key is not None and key in batch.requests:
+                job.result = self._recall(command, batch.requests[key], batch.state, moment)
+                return
+            events, result = command.decide(batch.state, moment)
         except HoldlogError as refusal:
             job.error = refusal
             return
         for event in events:
             self._append(event, caller, batch)
-        if caller.request_id is not None:
+        if (board := batch.state.board) is not None:
+            if board.entered is not None:
+                self.beats.follow(board.entered, caller)
+                board.entered = None
+            if getattr(result, "lost", events) is None and (losses := board.take_losses(caller)):
+                result = result._replace(lost=losses)
+        if key is not None and result:
             request = Request(position + len(events), batch.at, fingerprint(command), json.dumps(result, default=str))
-            batch.requests[_key(caller)] = request
-            batch.remembered.append(_key(caller))
+            batch.requests[key] = request
+            batch.remembered.append(key)
         job.result = result
+
+    def _settle(self, batch: Batch, reads: Sequence[tuple[Reads, Caller]]) -> None:
+        """End what is due, and grant what is free, before any command."""
+        board, caller = batch.state.board, Caller()
+        assert board is not None
+        board.start(batch.state.records, Moment(batch.at, batch.head.position, caller, 0, batch.steady))
+        settle(board, tuple(resource for read, _ in reads for resource in read.resources))
+        for event in board.events:
+            self._append(event, caller, batch)
 
     def _append(self, event: Any, caller: Caller, batch: Batch) -> None:
         """Make the event a row of the log, and change the views."""
@@ -317,10 +341,10 @@ class Engine:
         digest = digest_event(previous, position, event.stream, version, topic, batch.at, meta, hashed)
         batch.rows.append((position, event.stream, version, topic, batch.at, meta, payload, salt, digest))
 
-    def _recall(self, command: Any, earlier: Request) -> Any:
+    def _recall(self, command: Any, earlier: Request, state: State, moment: Moment) -> Any:
         if earlier.fingerprint != fingerprint(command):
             raise InvalidError("request_id: this id belongs to an earlier request with other arguments; use a new one")
-        return command.recall(json.loads(earlier.result))
+        return command.recall(json.loads(earlier.result), state, moment)
 
     def _take_all(self) -> list[Job]:
         """Empty the queue."""
@@ -340,10 +364,6 @@ class Engine:
 def fingerprint(command: Any) -> str:
     """Identifies a command with its arguments, so that a request id names one request."""
     return sha256(repr(command).encode()).hexdigest()
-
-
-def _key(caller: Caller) -> tuple[str, str]:
-    return caller.principal or "", caller.request_id or ""
 
 
 def _resolve(jobs: Sequence[Job]) -> None:

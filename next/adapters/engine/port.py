@@ -4,10 +4,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NamedTuple, Protocol
 
+from holdlog.domain.moment import Caller
 from holdlog.domain.state import Reads, State
 
 COMMIT_SECONDS: Final = 5.0
 """How long a command waits for the write lock."""
+MARK_EVERY: Final = 5_000_000
+"""Microseconds after which a process records the time of its commit again, so that a silence of all is noticed."""
 
 
 class Head(NamedTuple):
@@ -19,7 +22,7 @@ class Head(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A remembered request: what it was, and its result as JSON."""
+    """A remembered request: what it was, and its result as JSON. Its key: see `key_of`."""
 
     position: int
     at: int
@@ -27,14 +30,21 @@ class Request(NamedTuple):
     result: str
 
 
+def key_of(caller: Caller) -> tuple[str, str]:
+    """Principal and request id."""
+    return caller.principal or "", caller.request_id or ""
+
+
 class Batch:
-    """A transaction between `begin` and `commit`: what its commands read, and what they add. Pure Python."""
+    """A transaction between `begin` and `commit`: what its commands read, and what they add. Pure Python. `steady`: the
+    clock of leases."""
 
-    __slots__ = ("at", "head", "remembered", "requests", "rows", "state")
+    __slots__ = ("at", "head", "remembered", "requests", "rows", "state", "steady")
 
-    def __init__(self, head: Head, at: int, state: State) -> None:
+    def __init__(self, head: Head, at: int, steady: int, state: State) -> None:
         self.head = head
         self.at = max(at, head.at)
+        self.steady = steady
         self.state = state
         self.requests: dict[tuple[str, str], Request] = {}
         """By principal and request id."""
@@ -53,6 +63,9 @@ class Reader(Protocol):
     def now(self) -> int:
         """The clock by which values expire: microseconds since 1970."""
 
+    def steady(self) -> int:
+        """The clock of leases: microseconds."""
+
     def snapshot(self) -> "AbstractContextManager[Reader]":
         """A reader of one state of the store, for several queries."""
 
@@ -60,9 +73,10 @@ class Reader(Protocol):
 class Snapshot:
     """A reader of one state of the store. `execute` runs a query in a transaction and returns its cursor."""
 
-    def __init__(self, execute: Callable[[str, dict[str, Any]], Any], now: int) -> None:
+    def __init__(self, execute: Callable[[str, dict[str, Any]], Any], now: int, steady: int) -> None:
         self._execute = execute
         self._now = now
+        self._steady = steady
 
     def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
         rows: list[Any] = self._execute(query, parameters).fetchall()
@@ -70,6 +84,9 @@ class Snapshot:
 
     def now(self) -> int:
         return self._now
+
+    def steady(self) -> int:
+        return self._steady
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return nullcontext(self)
@@ -88,7 +105,7 @@ class Store(Reader, Protocol):
     is_local: bool
     """Whether a read of one row takes microseconds, so that an event loop may do it."""
 
-    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]]) -> Batch:
+    def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
         """Take the write lock within COMMIT_SECONDS, begin a transaction and read what the commands need. The caller
         must call `commit` or `abort`."""
 

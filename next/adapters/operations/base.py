@@ -20,8 +20,10 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.engine.waiting import ALL
 from holdlog.domain import names
+from holdlog.domain.claims.resource import check_claimable, check_resource
+from holdlog.domain.moment import Moment
 from holdlog.domain.refusals import InvalidError
-from holdlog.domain.state import Decision, Moment, Reads, State
+from holdlog.domain.state import Decision, Reads, State
 from holdlog.domain.values import MAX_NESTING, Json, count_levels
 
 OPERATIONS: Final[dict[str, type["Operation"]]] = {}
@@ -32,7 +34,8 @@ class Operation(BaseModel):
     """One thing that callers can do. Fields are its arguments; its docstring is for agents.
 
     Commands and library take the arguments in `words` by position. If `returns` names a field of the result, the
-    library returns it alone. If an operation `computes`, the library also takes a function of the current value.
+    library returns it alone. If an operation `computes`, the library also takes a function of the current value; if a
+    command `waits`, it is run again while it is in a queue.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -45,6 +48,7 @@ class Operation(BaseModel):
     results: ClassVar[tuple[type, ...]]
     returns: ClassVar[str]
     computes: ClassVar[bool]
+    waits: ClassVar[bool]
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Pydantic's own handling would refuse the options of a declaration."""
@@ -60,10 +64,11 @@ class Operation(BaseModel):
         scope: str = "read",
         returns: str = "",
         computes: bool = False,
+        waits: bool = False,
     ) -> None:
         if name:
             cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
-            cls.returns, cls.computes = returns, computes
+            cls.returns, cls.computes, cls.waits = returns, computes, waits
             cls.words = tuple(words.split())
             OPERATIONS[name] = cls
 
@@ -86,9 +91,10 @@ class Command(Operation):
     def decide(self, state: State, moment: Moment) -> Decision:
         raise NotImplementedError
 
-    def recall(self, result: Any) -> Any:
+    def recall(self, result: Any, state: State, moment: Moment) -> Any:
         """The result of an earlier request with the same id, from its JSON."""
-        return TypeAdapter(self.results[0]).validate_python(result)
+        kind = next(kind for kind in self.results if kind._field_defaults["status"] == result[-1])  # type: ignore[attr-defined]
+        return TypeAdapter(kind).validate_python(result)
 
 
 class Query(Operation):
@@ -114,6 +120,10 @@ class BlockingQuery(Query):
     def give_up(self, reader: Reader, elapsed: float) -> Any:
         """The result after so many seconds."""
         raise NotImplementedError
+
+    def finish(self, result: Any, elapsed: float) -> Any:
+        """Complete a result that came after so many seconds."""
+        return result
 
 
 _TEXTS: Final = {
@@ -171,6 +181,9 @@ def encode_number(value: Any) -> Json:
 
 
 Name = Annotated[str, Strict(), AfterValidator(names.check_name)]
+Label = Annotated[str, Strict(), AfterValidator(names.check_label)]
+Resource = Annotated[str, Strict(), AfterValidator(check_resource)]
+Claimable = Annotated[str, Strict(), AfterValidator(check_claimable)]
 Agent = Annotated[str, Strict(), AfterValidator(names.check_agent)]
 Note = Annotated[str, Strict(), AfterValidator(names.check_note)]
 Prefix = Annotated[str, Strict(), AfterValidator(names.check_prefix)]
@@ -186,7 +199,7 @@ class Condition(BaseModel):
     """A claim that a write relies on: its resource, and the version of the grant."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
-    resource: Name
+    resource: Resource
     version: Version
 
 

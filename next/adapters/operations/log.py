@@ -7,10 +7,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.engine.waiting import Wait
-from holdlog.adapters.operations.base import BlockingQuery, Limit, Name, Seconds, refuse_bool
+from holdlog.adapters.operations.base import Agent, BlockingQuery, Limit, Name, Prefix, Resource, Seconds, refuse_bool
 from holdlog.adapters.operations.rows import read_transactions, show_event
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.domain.claims.resource import overlap
 from holdlog.domain.names import namespace_prefix
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.results import EventEntry, EventPage
@@ -34,6 +35,10 @@ class Events(BlockingQuery, name="events", group="power", route="GET /events", w
     results = (EventPage,)
     after: Annotated[int | str, BeforeValidator(refuse_bool), AfterValidator(check_place)] = 0
     namespace: Name | None = None
+    prefix: Prefix | None = Field(default=None, description="Of keys; needs a namespace")
+    kinds: list[str] | None = Field(default=None, max_length=20)
+    resource: Resource | None = Field(default=None, description="Claims that overlap it")
+    agent: Agent | None = None
     limit: Limit = 100
     wait_seconds: Seconds = Field(default=0, description="Wait so long for the first event")
 
@@ -54,14 +59,20 @@ class Events(BlockingQuery, name="events", group="power", route="GET /events", w
             rows, is_last = read_transactions(view, position)
         events: list[EventEntry] = []
         last_at = None  # a transaction has one time
-        prefix = namespace_prefix(self.namespace) if self.namespace is not None else ""
         for row in rows:
             if len(events) >= self.limit and row[4] != last_at:
                 break
             position, digest, last_at = row[0], row[7], row[4]
-            if row[1].startswith(prefix):
-                events.append(show_event(row))
+            if self._selects(row[1], row[3]) and ((event := show_event(row)).by == (self.agent or event.by)):
+                events.append(event)
         return EventPage(events, position, f"{position}.{digest[:BOOKMARK_BYTES].hex()}"), is_last
+
+    def _selects(self, stream: str, topic: str) -> bool:
+        if self.kinds is not None and topic not in self.kinds:
+            return False
+        if self.resource is not None:
+            return stream.startswith("claim:") and overlap(stream.removeprefix("claim:"), self.resource)
+        return self.namespace is None or stream.startswith(namespace_prefix(self.namespace) + (self.prefix or ""))
 
     def _find_place(self, view: Reader) -> tuple[int, bytes]:
         """Position and digest of the event before the page. Raises InvalidError."""

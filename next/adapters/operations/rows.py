@@ -88,8 +88,13 @@ def show_event(row: Any) -> EventEntry:
     fields = from_json(meta) | (from_json(payload) if payload is not None else {})
     if "expires_at" in fields:
         fields["expires_at"] = utc(fields["expires_at"])
-    namespace, key = split_stream(stream)
-    fields |= {"namespace": namespace, "key": key}
+    if "due" in fields:
+        fields["due"] = utc(fields["due"])
+    if stream.startswith("record:"):
+        namespace, key = split_stream(stream)
+        fields |= {"namespace": namespace, "key": key}
+    else:
+        fields["resource"] = stream.removeprefix("claim:")
     return EventEntry(position, f"{stream}@{version}", stream, version, topic, utc(at), fields.pop("by", None), fields)
 
 

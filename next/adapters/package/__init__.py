@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from holdlog.adapters.python.async_store import AsyncStateStore as AsyncStateStore
     from holdlog.adapters.python.store import StateStore as StateStore
     from holdlog.domain.refusals import (
+        BusyError as BusyError,
         ConflictError as ConflictError,
+        DeadlockError as DeadlockError,
         FencedError as FencedError,
         HoldlogError as HoldlogError,
         InapplicableError as InapplicableError,
@@ -33,8 +35,9 @@ def __getattr__(name: str) -> Any:
 
         return AsyncStateStore
     from holdlog.domain import refusals, results
+    from holdlog.domain.claims import results as claim_results
 
-    for module in (refusals, results):
+    for module in (refusals, results, claim_results):
         if not name.startswith("_") and hasattr(module, name):
             return getattr(module, name)
     raise AttributeError(f"module holdlog has no attribute {name}")

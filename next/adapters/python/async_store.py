@@ -2,12 +2,13 @@
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from holdlog.adapters.operations import log, values
+from holdlog.adapters.operations import claims, log, values
 from holdlog.adapters.python.base import AwaitableHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
+from holdlog.domain.claims import results as claim_results
 
 
 class AsyncStateStore(AwaitableHandle):
@@ -17,6 +18,45 @@ class AsyncStateStore(AwaitableHandle):
     Each method raises InvalidError for an invalid argument, and UnavailableError if the store cannot handle the call
     now.
     """
+
+    async def claim(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        receipt: str | None = None,
+        also: Sequence[str] | None = None,
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: Literal["exclusive", "shared"] = "exclusive",
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> (
+        claim_results.Claimed
+        | claim_results.AlreadyClaimed
+        | claim_results.Busy
+        | claim_results.Deadlock
+        | claim_results.Expired
+    ):
+        """Claim a file, a folder (trailing slash) or custom://name before you change it. busy means that another agent
+        holds it: work on something else, or queue with wait_seconds. Claim again to renew; release when done.
+
+        resource: src/main.py, src/ for all below it, or custom://name.
+        agent: A name unique to you; a sub-agent appends /task.
+        receipt: The one returned with your grant, if any.
+        also: More resources: all are granted or none.
+        lease_seconds: The claim ends after so long, whatever you do.
+        wait_seconds: Queue for it so long.
+        note: For others: what you do, how long it takes.
+        """
+        result: (
+            claim_results.Claimed
+            | claim_results.AlreadyClaimed
+            | claim_results.Busy
+            | claim_results.Deadlock
+            | claim_results.Expired
+        ) = await self._queue(claims.Claim, locals())
+        return result
 
     async def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
@@ -41,11 +81,22 @@ class AsyncStateStore(AwaitableHandle):
         return result
 
     async def events(
-        self, after: int | str = 0, *, namespace: str | None = None, limit: int = 100, wait_seconds: float = 0
+        self,
+        after: int | str = 0,
+        *,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        agent: str | None = None,
+        limit: int = 100,
+        wait_seconds: float = 0,
     ) -> results.EventPage:
         """Read the log: all events after a position or bookmark, in order. A page without events whose next_position
         moved leads on.
 
+        prefix: Of keys; needs a namespace.
+        resource: Claims that overlap it.
         wait_seconds: Wait so long for the first event.
         """
         result: results.EventPage = await self._wait(log.Events, locals())
@@ -96,6 +147,39 @@ class AsyncStateStore(AwaitableHandle):
         result: results.RecordPage | results.NamespacePage = await self._ask(values.List, locals())
         return result
 
+    async def release(
+        self,
+        resource: str | None = None,
+        *,
+        agent: str,
+        receipt: str | None = None,
+        also: Sequence[str] | None = None,
+        outcome: Literal["released", "modified", "created", "deleted", "moved"] | None = None,
+        moved_to: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> (
+        claim_results.Released
+        | claim_results.AlreadyFree
+        | claim_results.NeverClaimed
+        | claim_results.NotHolder
+        | claim_results.Expired
+    ):
+        """Release what you hold, or leave the queue; without resource, all that you hold and wait for. Say in outcome
+        what you did, so that the next holder knows.
+
+        moved_to: The new name, with outcome moved.
+        note: For the next holder.
+        """
+        result: (
+            claim_results.Released
+            | claim_results.AlreadyFree
+            | claim_results.NeverClaimed
+            | claim_results.NotHolder
+            | claim_results.Expired
+        ) = await self._run(claims.Release, locals())
+        return result
+
     async def set(
         self,
         namespace: str,
@@ -118,6 +202,26 @@ class AsyncStateStore(AwaitableHandle):
         guard: Claims you hold, with the versions of your grants.
         """
         result: results.SetResult = await self._run(values.SetValue, locals())
+        return result
+
+    async def status(
+        self,
+        resource: str | None = None,
+        version: int | None = None,
+        *,
+        agent: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> claim_results.Available | claim_results.Held | claim_results.BoardPage:
+        """Who holds a resource, or how its last hold ended. Without resource, the board: all claims and queues; with
+        agent, what that agent and its sub-agents hold and wait for.
+
+        version: Is the grant with this version still current?.
+        after: The next_after of the page before.
+        """
+        result: claim_results.Available | claim_results.Held | claim_results.BoardPage = await self._ask(
+            claims.Status, locals()
+        )
         return result
 
     async def transact(
@@ -158,6 +262,14 @@ class AsyncStateStore(AwaitableHandle):
         unique: Append only what the list does not contain.
         """
         result: results.UpdateResult = await self._update(values.Update, locals())
+        return result
+
+    async def wait(
+        self, resource: str, timeout_seconds: float = 30
+    ) -> claim_results.Available | claim_results.WaitTimeout:
+        """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim next,
+        or queue with claim and wait_seconds."""
+        result: claim_results.Available | claim_results.WaitTimeout = await self._wait(claims.WaitFor, locals())
         return result
 
     async def watch(

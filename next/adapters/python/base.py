@@ -4,29 +4,34 @@ import asyncio
 import os
 import secrets
 import threading
-import time
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Self
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from typing import Any, Final, Literal, Self
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.engine.waiting import Wait
+from holdlog.adapters.operating_system.processes import identify_host, identify_process
 from holdlog.adapters.operations.base import BlockingQuery, Command, Query
+from holdlog.adapters.operations.claims import Claim
+from holdlog.adapters.python.block import Block
 from holdlog.adapters.python.calls import (
-    Call,
-    Calls,
+    Run,
+    Step,
+    Steps,
+    Subscribe,
+    claim,
     compute,
     drop_missing,
     read_pages,
     require_function_alone,
     require_label,
+    wait,
 )
-from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, ValueRefusal
+from holdlog.domain.moment import Caller
+from holdlog.domain.refusals import InvalidError, StoreError, ValueRefusal
 from holdlog.domain.results import StateRecord
-from holdlog.domain.state import Caller
 
 _POOL_THREADS: Final = 4
 
@@ -43,11 +48,18 @@ class Handle:
         session = secrets.token_hex(8) if session is None else require_label("session", session)
         if correlation_id is not None:
             correlation_id = require_label("correlation_id", correlation_id)
-        self._caller = Caller(session, correlation_id=correlation_id)
+        process = identify_process(os.getpid()) or f"unknown/{os.getpid()}/{secrets.token_hex(4)}"
+        self._caller = Caller(session, None, None, correlation_id, identify_host(), process)
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # type: ignore[redundant-expr]
             raise InvalidError("path: must be a path, `:memory:` or a URL")
         self._engine = open_engine(path)
         self._finalizer = weakref.finalize(self, Engine.close, self._engine)
+
+    def _claim(self, kind: type[Claim], arguments: dict[str, Any]) -> Steps:
+        del arguments["self"]
+        request_id = arguments.pop("request_id", None)
+        caller = self._caller if request_id is None else self._call_as(request_id)
+        return claim(kind.parse(arguments), caller, self._engine)
 
     def _call_as(self, request_id: Any) -> Caller:
         return self._caller._replace(request_id=require_label("request_id", request_id))
@@ -74,6 +86,33 @@ class BlockingHandle(Handle):
         """The namespaces that have values."""
         return [row.namespace for page in self._make(read_pages(None)) for row in page.namespaces]
 
+    @contextmanager
+    def claimed(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        receipt: str | None = None,
+        also: Sequence[str] | None = None,
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: Literal["exclusive", "shared"] = "exclusive",
+        note: str | None = None,
+        outcome: str | None = None,
+    ) -> Iterator[Block]:
+        """Hold a claim while a block of code runs, and release it; its lease is prolonged as long as the block runs.
+        Raises BusyError and DeadlockError if it is not granted, and FencedError at its end if it was lost. What was
+        held before stays held."""
+        arguments = {name: value for name, value in locals().items() if name != "self"}
+        block = Block(arguments, self._caller, self._engine)
+        self._make(block.enter())
+        try:
+            yield block
+        except BaseException as error:
+            self._make(block.leave(error))
+            raise
+        self._make(block.leave(None))
+
     def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         """`arguments` are the local names of a method, among them `self` and `request_id`."""
         arguments.pop("self", None)
@@ -88,45 +127,42 @@ class BlockingHandle(Handle):
     def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         if (function := arguments.pop("function")) is None:
             return self._run(kind, drop_missing(arguments))
-        return self._make(compute(function, require_function_alone(arguments)))
+        return self._make(compute(function, require_function_alone(arguments), self._caller))
 
     def _wait(self, kind: type[BlockingQuery], arguments: dict[str, Any]) -> Any:
         del arguments["self"]
-        query = kind.parse(arguments)
-        if not isinstance(result := self._engine.ask(query), Wait):
-            return result
-        if not (seconds := query.seconds()):
-            return query.give_up(self._engine.store, 0.0)
-        event = threading.Event()
-        began = time.monotonic()
-        with self._engine.waiters.subscribe(query.topic(), event.set):
-            while isinstance(result := self._engine.ask(query), Wait):
-                elapsed = time.monotonic() - began
-                if elapsed >= seconds:
-                    return query.give_up(self._engine.store, elapsed)
-                event.wait(self._engine.seconds_until(result, seconds - elapsed))
-                event.clear()
-        return result
+        return self._make(wait(kind.parse(arguments), self._engine))
 
-    def _make(self, calls: Calls) -> Any:
-        """Make the calls, and return what their generator returns."""
-        try:
-            call = next(calls)
-            while True:
-                try:
-                    result = self._make_one(call)
-                except HoldlogError as error:
-                    call = calls.throw(error)
-                else:
-                    call = calls.send(result)
-        except StopIteration as end:
-            return end.value
+    def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
+        if not arguments["wait_seconds"]:
+            return self._run(kind, arguments)
+        return self._make(self._claim(kind, arguments))
 
-    def _make_one(self, call: Call | float) -> Any:
-        if isinstance(call, float):
-            return time.sleep(call)
-        kind, arguments = call
-        return self._run(kind, arguments) if issubclass(kind, Command) else self._ask(kind, arguments)  # type: ignore[arg-type]
+    def _make(self, steps: Steps) -> Any:
+        """Take the steps, and return what their generator returns."""
+        with ExitStack() as subscriptions:
+            event = threading.Event()
+            try:
+                step = next(steps)
+                while True:
+                    try:
+                        result = self._take(step, event, subscriptions)
+                    except BaseException as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(result)
+            except StopIteration as end:
+                return end.value
+
+    def _take(self, step: Step, event: threading.Event, subscriptions: ExitStack) -> Any:
+        if isinstance(step, float):
+            event.wait(step)
+            return event.clear()
+        if isinstance(step, Run):
+            return self._engine.run(*step)
+        if isinstance(step, Subscribe):
+            return subscriptions.enter_context(self._engine.waiters.subscribe(step.topic, event.set))
+        return self._engine.ask(step) if isinstance(step, Query) else step()
 
 
 class AwaitableHandle(Handle):
@@ -154,11 +190,38 @@ class AwaitableHandle(Handle):
         """The namespaces that have values."""
         return [row.namespace for page in await self._make(read_pages(None)) for row in page.namespaces]
 
+    @asynccontextmanager
+    async def claimed(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        receipt: str | None = None,
+        also: Sequence[str] | None = None,
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: Literal["exclusive", "shared"] = "exclusive",
+        note: str | None = None,
+        outcome: str | None = None,
+    ) -> AsyncIterator[Block]:
+        """As StateStore.claimed. A cancelled block releases its claim, too."""
+        arguments = {name: value for name, value in locals().items() if name != "self"}
+        block = Block(arguments, self._caller, self._engine)
+        await self._make(block.enter())
+        try:
+            yield block
+        except BaseException as error:
+            await self._make(block.leave(error))
+            raise
+        await self._make(block.leave(None))
+
     async def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
         request_id = arguments.pop("request_id", None)
         caller = self._caller if request_id is None else self._call_as(request_id)
-        command = kind.parse(arguments)
+        return await self._submit(kind.parse(arguments), caller)
+
+    async def _submit(self, command: Any, caller: Caller) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         job = self._engine.submit(command, caller, loop, future)
@@ -187,32 +250,47 @@ class AwaitableHandle(Handle):
     async def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         if (function := arguments.pop("function")) is None:
             return await self._run(kind, drop_missing(arguments))
-        return await self._make(compute(function, require_function_alone(arguments)))
+        return await self._make(compute(function, require_function_alone(arguments), self._caller))
 
     async def _wait(self, kind: type[BlockingQuery], arguments: dict[str, Any]) -> Any:
         del arguments["self"]
-        query = kind.parse(arguments)
-        if not isinstance(result := await self._read(query), Wait):
-            return result
-        if not (seconds := query.seconds()):
-            return await self._in_pool(query.give_up, self._engine.store, 0.0)
-        loop = asyncio.get_running_loop()
-        event = asyncio.Event()
+        return await self._make(wait(kind.parse(arguments), self._engine))
 
-        def wake() -> None:
-            loop.call_soon_threadsafe(event.set)
+    async def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
+        return await self._make(self._claim(kind, arguments))
 
-        began = loop.time()
-        async with self._subscribe(query.topic(), wake):
-            while isinstance(result := await self._read(query), Wait):
-                elapsed = loop.time() - began
-                if elapsed >= seconds:
-                    return await self._in_pool(query.give_up, self._engine.store, elapsed)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._engine.seconds_until(result, seconds - elapsed)):
-                        await event.wait()
-                event.clear()
-        return result
+    async def _make(self, steps: Steps) -> Any:
+        """Take the steps, and return what their generator returns."""
+        async with AsyncExitStack() as subscriptions:
+            event = asyncio.Event()
+            try:
+                step = next(steps)
+                while True:
+                    try:
+                        result = await self._take(step, event, subscriptions)
+                    except BaseException as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(result)
+            except StopIteration as end:
+                return end.value
+
+    async def _take(self, step: Step, event: asyncio.Event, subscriptions: AsyncExitStack) -> Any:
+        if isinstance(step, float):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(step):
+                    await event.wait()
+            return event.clear()
+        if isinstance(step, Run):
+            return await self._submit(*step)
+        if isinstance(step, Subscribe):
+            loop = asyncio.get_running_loop()
+
+            def wake() -> None:
+                loop.call_soon_threadsafe(event.set)
+
+            return await subscriptions.enter_async_context(self._subscribe(step.topic, wake))
+        return await (self._read(step) if isinstance(step, Query) else self._in_pool(step))
 
     @asynccontextmanager
     async def _subscribe(self, topic: str, wake: Callable[[], None]) -> AsyncIterator[None]:
@@ -232,26 +310,6 @@ class AwaitableHandle(Handle):
                 leave(entering)
             else:  # the caller was cancelled
                 entering.add_done_callback(leave)
-
-    async def _make(self, calls: Calls) -> Any:
-        """Make the calls, and return what their generator returns."""
-        try:
-            call = next(calls)
-            while True:
-                try:
-                    result = await self._make_one(call)
-                except HoldlogError as error:
-                    call = calls.throw(error)
-                else:
-                    call = calls.send(result)
-        except StopIteration as end:
-            return end.value
-
-    async def _make_one(self, call: Call | float) -> Any:
-        if isinstance(call, float):
-            return await asyncio.sleep(call)
-        kind, arguments = call
-        return await (self._run(kind, arguments) if issubclass(kind, Command) else self._ask(kind, arguments))  # type: ignore[arg-type]
 
     async def _in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
         self._engine.require_open()

@@ -6,8 +6,10 @@ from hashlib import sha256
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
+from holdlog.domain.claims import claim
+from holdlog.domain.moment import Caller
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
-from holdlog.domain.state import Caller, Record
+from holdlog.domain.state import Record
 from holdlog.domain.values import Json, encode
 
 SALT_BYTES: Final = 16
@@ -17,6 +19,13 @@ CONTENT: Final[dict[Any, tuple[str, ...]]] = {
     ValueWritten: ("value", "reason"),
     ValueDeleted: ("reason",),
     ValueExpired: (),
+    claim.ClaimGranted: ("note",),
+    claim.ClaimReleased: ("note",),
+    claim.ClaimExpired: (),
+    claim.OfferExpired: (),
+    claim.ClaimQueued: ("note",),
+    claim.ClaimUnqueued: (),
+    claim.FileChanged: (),
 }
 """All kinds of events (an unknown one is an error, never an import), and their fields that people write texts into:
 only these can be redacted."""
@@ -29,7 +38,7 @@ def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
     content = CONTENT[type(event)]
     meta, payload = _describe(caller), ""
     for name, value in zip(event._fields, event, strict=True):
-        if value is None or value is False or name == "stream":
+        if value is None or value is False or value == () or name == "stream":
             continue
         kind = type(value)
         if kind is Json or kind is int:

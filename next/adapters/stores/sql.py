@@ -38,3 +38,59 @@ FORGET_EVERY: Final = 256
 FORGET_REQUESTS: Final = (
     "DELETE FROM requests WHERE at < :oldest AND position < (SELECT MAX(position) FROM events) - 10000"
 )
+
+# --- the board: a row has a claim and its holder, or one of them
+
+_CLAIM = (
+    "c.resource, c.version, c.is_ticket, c.mode, c.agent, c.session, c.principal, c.position, c.since, c.also,"
+    " c.deadline, c.waits_until, c.is_offered, c.note"
+)
+_HOLDER = (
+    "h.agent, h.session, h.principal, h.expires_at, h.seen_at, h.lease, h.idle_limit, h.beats, h.host, h.process,"
+    " h.has_left, h.open_calls, h.lost"
+)
+CLAIM_COLUMNS: Final = 14
+HOLDER_COLUMNS: Final = 13
+_NO_CLAIM = ", ".join(["NULL"] * CLAIM_COLUMNS)
+_WITH_HOLDERS = "LEFT JOIN holders AS h ON h.session = c.session AND h.principal = c.principal AND h.agent = c.agent"
+_ROWS = f"SELECT {_CLAIM}, {_HOLDER} FROM claims AS c {_WITH_HOLDERS}"
+_OF_SESSION = f"SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h WHERE h.session = :session AND h.principal = :principal"
+CLAIMS: Final = (
+    f"{_ROWS} WHERE c.resource IN (SELECT value FROM json_each(:names))"
+    f" UNION ALL SELECT {_CLAIM}, {_HOLDER} FROM json_each(:subtrees) AS s JOIN claims AS c"
+    f" ON c.resource > s.value AND c.resource < substr(s.value, 1, length(s.value) - 1) || '0' {_WITH_HOLDERS}"
+    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {_OF_SESSION}"
+)
+"""What overlaps some resources (`names` contain or are them, `subtrees` contain others), all tickets, and a session's
+holders."""
+BOARD: Final = f"{_ROWS} UNION ALL {_OF_SESSION}"
+"""All claims and tickets, and the holders of a session."""
+BEATS: Final = (
+    f"{_ROWS} WHERE c.session = :session AND c.principal = :principal UNION ALL {_OF_SESSION}"
+    f" UNION ALL SELECT * FROM ({_ROWS} WHERE c.is_ticket = 1 OR h.agent IS NULL OR c.deadline <= :now"
+    " OR h.expires_at <= :now LIMIT 1) AS due"
+)
+"""What a session holds, its holders, and one claim that may be due, if there is any."""
+STREAMS: Final = (
+    "SELECT n.value, (SELECT MAX(version) FROM events WHERE stream = n.value), e.position, e.topic, e.at, e.meta,"
+    " e.payload FROM json_each(:streams) AS n LEFT JOIN events AS e ON e.stream = n.value AND e.version ="
+    " (SELECT version FROM events WHERE stream = n.value AND topic IN ('ClaimReleased', 'ClaimExpired')"
+    " ORDER BY version DESC LIMIT 1)"
+)
+"""Of each stream the last version, and how the last hold ended."""
+ENDS: Final = (
+    "SELECT position, topic, at, meta, payload FROM events WHERE stream = :stream AND version > :version"
+    " AND topic IN ('ClaimReleased', 'ClaimExpired') ORDER BY version LIMIT 100"
+)
+"""The holds of a resource that ended after the grant with a version."""
+TICKET: Final = "SELECT 1 FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
+SILENCE: Final = "SELECT committed_at, silence_ended_at FROM silence"
+MARK: Final = (
+    "UPDATE silence SET committed_at = :now, silence_ended_at ="
+    " CASE WHEN :now - committed_at > 30000000 THEN :now ELSE silence_ended_at END"
+)
+"""Record the time of a commit, and whether it ends a silence (holdlog.domain.claims.holder.SILENCE)."""
+FORGET_HOLDERS: Final = (
+    "DELETE FROM holders WHERE expires_at < :oldest AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE"
+    " c.session = holders.session AND c.principal = holders.principal AND c.agent = holders.agent)"
+)

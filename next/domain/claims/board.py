@@ -1,17 +1,28 @@
-"""The board: the claims and tickets that a command may depend on, and who excludes whom.
+"""The board: the claims, tickets and holders that a transaction has read, and who excludes whom.
 
 The rule: a claim is granted if it is compatible with every live grant of others, and with every earlier ticket whose
 waiter is in a call now, unless that waiter itself waits for the caller.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from holdlog.domain.claims.claim import Claim, Claims, Mode, Who, evolve, wants
-from holdlog.domain.claims.holder import BEATEN_LIFE, LIFE, Holder, Holders
+from holdlog.domain.claims.claim import ABSENCE, Claim, Claims, Ended, Mode, evolve, read_end, wants
+from holdlog.domain.claims.holder import (
+    HEARD_PART,
+    MAX_LOSSES,
+    SILENCE,
+    Holder,
+    Holders,
+    Loss,
+    Who,
+    enter,
+    list_ancestors,
+)
 from holdlog.domain.claims.resource import overlap
-from holdlog.domain.state import Moment, Record, State
+from holdlog.domain.moment import LEASE, SECOND, Caller, Moment
+from holdlog.domain.results import Lost
 
 LAST: Final = 2**62
 """The position of a claim that is not in the queue: behind all tickets."""
@@ -31,58 +42,108 @@ def want(ticket: Claim) -> Wanted:
     return Wanted(ticket.who, ticket.mode, ticket.resources, ticket.position)
 
 
-class Loss(NamedTuple):
-    """A grant that ended without its holder's doing. Reported once."""
-
-    who: Who
-    resource: str
-    version: int
-    why: str
-    at: int
-    reason: str | None = None
-
-
 class Board:
-    """A draft of the rows that a command has read. Deciders change the draft, never the state."""
+    """A draft of the rows, which the commands of a transaction change one after the other.
 
-    def __init__(self, state: State, moment: Moment) -> None:
-        self.moment = moment
-        self.now = moment.steady
-        self.claims: Claims = dict(state.claims)
-        self.holders: Holders = dict(state.holders)
-        self.records: dict[str, Record] = dict(state.records)
+    `ends`: how holds ended, by resource (Ended, or the arguments of `read_end`). `is_alive` says whether a process
+    lives, None if it cannot be known. `silence_end`: until when no holder with a process expires, unless that is known
+    to be dead.
+    """
+
+    def __init__(self, now: int, is_alive: Callable[[str | None], bool | None] = lambda process: None) -> None:
+        self.now = now
+        self.is_alive = is_alive
+        self.claims: Claims = {}
+        self.holders: Holders = {}
+        self.ends: dict[str, Any] = {}
+        self.silence_end = 0
+        self.changed_claims: set[tuple[str, int]] = set()
+        self.changed_holders: set[Who] = set()
         self.events: list[Any] = []
-        self.losses: list[Loss] = []
+        self.entered: Who | None = None
+        """The holder that the command gave a grant or ticket."""
+        self._versions: dict[str, int] = {}
+        self._records: Mapping[str, Any] = {}
+        self.moment: Moment = Moment(0, 0, None, 0)  # type: ignore[arg-type]
+
+    def start(self, records: Mapping[str, Any], moment: Moment) -> None:
+        """Begin a command."""
+        self.moment, self._records, self._versions, self.events, self.entered = moment, records, {}, [], None
 
     def copy(self) -> "Board":
         """A draft of the draft."""
-        copy = Board(State(self.records, self.claims, self.holders), self.moment)
-        copy.events = list(self.events)
+        copy = Board(self.now, self.is_alive)
+        copy.claims, copy.holders, copy.silence_end = dict(self.claims), dict(self.holders), self.silence_end
+        copy.start(self._records, self.moment)
+        copy._versions, copy.events = dict(self._versions), list(self.events)
         return copy
 
     # --- changes
 
     def record(self, event: Any) -> int:
         """Add an event. Returns its version."""
+        stream = event.stream
         self.events.append(event)
-        record = self.records[event.stream]
-        position = self.moment.position + len(self.events)
-        version = record.version + 1
-        self.records[event.stream] = record._replace(version=version, position=position)
-        evolve(self.claims, event, version, position, self.moment.at)
+        version = self._versions.get(stream) or self._records[stream].version
+        version = self._versions[stream] = version + 1
+        key = evolve(self.claims, event, version, self.moment.position + len(self.events), self.moment.at)
+        self.changed_claims.update(key)
         return version
 
     def keep(self, claim: Claim) -> None:
         """Change what no event says: deadline, waiting, offer, note."""
-        self.claims[claim.key] = claim
+        if self.claims[claim.key] != claim:
+            self.claims[claim.key] = claim
+            self.changed_claims.add(claim.key)
 
-    def hear(self, who: Who) -> Holder:
-        """Count a call of the holder."""
+    def keep_holder(self, holder: Holder) -> None:
+        if self.holders.get(holder.who) != holder:
+            self.holders[holder.who] = holder
+            self.changed_holders.add(holder.who)
+
+    def enter(self, who: Who) -> None:
+        """Make sure that a holder lives that gets a grant or ticket. One that has ended holds nothing any more, as the
+        command has recorded that."""
+        self.entered = who
+        holder = self.holders.get(who)
+        if holder is None or self.find_end_of(holder) <= self.now:
+            lost = () if holder is None else holder.lost
+            self.keep_holder(enter(who, self.moment.caller, self.now, lost))
+
+    def adopt(self, who: Who) -> None:
+        """Give a claim whose holder is missing, after a rebuild, one with a full life."""
+        self.keep_holder(Holder(who, self.now + LEASE, self.now))
+
+    def hear(self, who: Who) -> None:
+        """Count a call of a live holder, which is one for its ancestors and for those that left to it, too."""
         caller = self.moment.caller
-        life = BEATEN_LIFE if caller.beats else LIFE
-        known = self.holders.get(who) or Holder(who, 0, 0, life, caller.beats, caller.host)
-        self.holders[who] = holder = known.hear(self.now)
-        return holder
+        for holder in list(self.holders.values()):
+            is_own = holder.who == who or holder.is_left_to(who, caller.host)
+            if not (is_own or ("/" in who.agent and holder.who in list_ancestors(who))):
+                continue
+            if self.find_end_of(holder) <= self.now:
+                continue
+            is_back = holder.who == who and (holder.has_left or holder.process != (caller.process or holder.process))
+            if is_back or self.now - holder.seen_at >= holder.life // HEARD_PART:
+                self.keep_holder(holder.hear(caller, self.now))
+
+    def lose(self, claim: Claim, why: str, reason: str | None = None) -> None:
+        """Note that a grant ended without its holder's doing."""
+        holder = self.holders[claim.who]
+        lost = (*holder.lost, Loss(claim.resource, claim.version, why, reason))
+        self.keep_holder(holder._replace(lost=lost[-MAX_LOSSES:]))
+
+    def take_losses(self, caller: Caller) -> list[Lost]:
+        """What agents of the caller's session have lost, which is then reported."""
+        losses = []
+        for holder in list(self.holders.values()):
+            if holder.lost and (holder.who.session, holder.who.principal) == (caller.session, caller.principal):
+                self.keep_holder(holder._replace(lost=()))
+                for resource, _, why, reason in holder.lost:
+                    grants = (claim for claim in self.list_grants(resource) if claim.resource == resource)
+                    heir = next(grants, None)
+                    losses.append(Lost(resource, why, None if heir is None else heir.who.agent, reason))
+        return losses
 
     # --- holders
 
@@ -91,7 +152,7 @@ class Board:
         if claim.who == who:
             return True
         holder = self.holders.get(claim.who)
-        return holder is not None and holder.is_left_to(who, self.moment.caller.host)
+        return holder is not None and holder.has_left and holder.is_left_to(who, self.moment.caller.host)
 
     def lets_in(self, claim: Claim, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within a session."""
@@ -113,7 +174,26 @@ class Board:
         if claim.deadline is not None:
             return claim.deadline
         holder = self.holders.get(claim.who)
-        return self.now + LIFE if holder is None else holder.expires_at
+        return self.now + LEASE if holder is None else self.find_end_of(holder)
+
+    def find_end_of(self, holder: Holder) -> int:
+        """When a holder ends. After a silence, each live process has time to beat."""
+        if holder.beats and holder.expires_at < self.silence_end and self.is_alive(holder.process) is not False:
+            return self.silence_end
+        return holder.expires_at
+
+    def is_connected(self, who: Who) -> bool | None:
+        """Whether the holder's process lives, or else the program that runs the agent; None if it cannot be known."""
+        holder = self.holders.get(who)
+        return None if holder is None else not holder.has_left and self.is_alive(holder.process or holder.host)
+
+    def count_idle_seconds(self, who: Who) -> float | None:
+        holder = self.holders.get(who)
+        return None if holder is None else (self.now - holder.seen_at) / SECOND
+
+    def note_silence(self, committed_at: int, ended_at: int) -> None:
+        """From the times of the last commit of anybody, and of the first commit after the last silence."""
+        self.silence_end = SILENCE + (self.now if self.now - committed_at > SILENCE else ended_at)
 
     def list_grants(self, *resources: str) -> Iterator[Claim]:
         """Live grants that overlap one of the resources, the oldest first."""
@@ -125,8 +205,12 @@ class Board:
 
     def find_own(self, resource: str, who: Who) -> Claim | None:
         """The caller's grant of exactly this resource."""
-        grants = self.list_grants(resource)
-        return next((claim for claim in grants if claim.resource == resource and self.is_own(claim, who)), None)
+        for claim in self.claims.values():
+            if claim.resource != resource or claim.is_ticket:
+                continue
+            if self.is_own(claim, who) and self.find_end(claim) > self.now:
+                return claim
+        return None
 
     def list_obstacles(self, wanted: Wanted) -> Iterator[Claim]:
         """The grants of others that exclude it."""
@@ -137,17 +221,44 @@ class Board:
             if not self.is_abandoned_to(claim, who):
                 yield claim
 
+    def find_last_end(self, names: tuple[str, ...]) -> Ended | None:
+        """How the last hold of these resources ended, recorded or not."""
+        due = [claim for claim in self.claims.values() if claim.resource in names and not claim.is_ticket]
+        for claim in due:
+            if self.find_end(claim) <= self.now:
+                self.note_expiry(claim)
+        ends = [(self.ends[name][0], name) for name in names if name in self.ends]
+        if not ends:
+            return None
+        name = max(ends)[1]
+        end = self.ends[name]
+        return end if isinstance(end, Ended) else read_end(name, *end)
+
+    def note_expiry(self, claim: Claim) -> int:
+        """Keep how a grant ended that is due. Returns when, in microseconds since 1970."""
+        at = self.moment.at - (self.now - self.find_end(claim))
+        position = self.moment.position + len(self.events) + 1
+        facts = (claim.who.agent, at, claim.version, claim.who.session)
+        self.ends[claim.resource] = Ended(position, claim.resource, "expired", *facts)
+        return at
+
     # --- tickets
+
+    def find_ticket_end(self, ticket: Claim) -> int:
+        """When a ticket leaves the queue: some time after its waiter's call, or with its holder."""
+        end = ticket.deadline if ticket.deadline is not None else ticket.waits_until + ABSENCE
+        holder = self.holders.get(ticket.who)
+        return end if holder is None else min(end, self.find_end_of(holder))
 
     def list_tickets(self, *resources: str) -> list[Claim]:
         """Tickets for something that overlaps, in queue order."""
         tickets = [claim for claim in self.claims.values() if claim.is_ticket and wants(claim, resources)]
-        return sorted(tickets, key=_by_position)
+        return sorted((it for it in tickets if self.find_ticket_end(it) > self.now), key=_by_position)
 
     def list_waiters(self) -> list[Claim]:
         """All tickets whose waiters are in a call, in queue order."""
         waiters = [claim for claim in self.claims.values() if claim.is_ticket and claim.waits_until > self.now]
-        return sorted(waiters, key=_by_position)
+        return sorted((it for it in waiters if self.find_ticket_end(it) > self.now), key=_by_position)
 
     def list_earlier(self, wanted: Wanted) -> list[Claim]:
         """The waiters that came earlier and exclude it, except those that wait for the caller."""

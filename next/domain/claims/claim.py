@@ -1,14 +1,16 @@
 """Claims: who holds a resource, who waits for it, and how the last hold ended."""
 
+import json
 from typing import Any, Final, Literal, NamedTuple
 
+from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.resource import overlap
+from holdlog.domain.moment import SECOND
 
 Mode = Literal["exclusive", "shared"]
 Outcome = Literal["released", "modified", "created", "deleted", "moved"]
 """What the holder reports that it did to the resource."""
 
-SECOND: Final = 1_000_000
 OFFER: Final = 30 * SECOND
 """How long a grant from the queue waits for the call that collects it."""
 ABSENCE: Final = 120 * SECOND
@@ -44,14 +46,21 @@ class ClaimReleased(NamedTuple):
 
 
 class ClaimExpired(NamedTuple):
-    """The lease of a grant ended at `due` (microseconds since 1970), which may be earlier than it was noticed.
-    `uncollected`: it was offered to a waiter that did not come."""
+    """The lease of a grant ended at `due` (microseconds since 1970), which may be earlier than it was noticed."""
+
+    stream: str
+    by: str
+    of_session: str
+    grant: int
+    due: int
+
+
+class OfferExpired(NamedTuple):
+    """A grant ended that was offered to a waiter that did not collect it."""
 
     stream: str
     by: str
     grant: int
-    due: int
-    uncollected: bool = False
 
 
 class ClaimQueued(NamedTuple):
@@ -83,17 +92,9 @@ class FileChanged(NamedTuple):
     sha256: str | None
 
 
-ClaimEvent = ClaimGranted | ClaimReleased | ClaimExpired | ClaimQueued | ClaimUnqueued | FileChanged
+ClaimEvent = ClaimGranted | ClaimReleased | ClaimExpired | OfferExpired | ClaimQueued | ClaimUnqueued | FileChanged
 
 # --- state
-
-
-class Who(NamedTuple):
-    """A holder of claims. `session`: the conversation or process, or the receipt of a caller that has neither."""
-
-    agent: str
-    session: str
-    principal: str | None = None
 
 
 class Claim(NamedTuple):
@@ -129,6 +130,35 @@ class Claim(NamedTuple):
 Claims = dict[tuple[str, int], Claim]
 
 
+class Ended(NamedTuple):
+    """How the last hold of a resource ended. `grant`: the version that ended."""
+
+    position: int
+    resource: str
+    outcome: str
+    holder: str
+    at: int
+    grant: int
+    of_session: str | None = None
+    note: str | None = None
+    moved_to: str | None = None
+    forced_by: str | None = None
+
+
+ENDS: Final = ("ClaimReleased", "ClaimExpired")
+"""Events after which somebody else's hold is a `previous` one."""
+
+
+def read_end(resource: str, position: int, topic: str, at: int, meta: str, payload: str | None) -> Ended:
+    """From a row of the log."""
+    about = json.loads(meta)
+    note = json.loads(payload).get("note") if payload is not None else None
+    forced_by = about.get("forced_by")
+    outcome = "expired" if topic == "ClaimExpired" else "forced" if forced_by else about.get("outcome", "released")
+    facts = (about["grant"], about.get("of_session"), note, about.get("moved_to"), forced_by)
+    return Ended(position, resource, outcome, about["by"], about.get("due", at), *facts)
+
+
 def wants(ticket: Claim, resources: tuple[str, ...]) -> bool:
     """Whether a ticket asks for something that overlaps one of these."""
     return any(overlap(one, other) for one in ticket.resources for other in resources)
@@ -137,22 +167,30 @@ def wants(ticket: Claim, resources: tuple[str, ...]) -> bool:
 # --- evolve
 
 
-def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> None:
-    """Change the grants and tickets of the event's resource; `version`: that of the event in its stream."""
-    resource = event.stream.partition(":")[2]
-    match event:
-        case ClaimGranted(ticket=ticket, instead_of=replaced):
-            old = claims.pop((resource, replaced), None) if replaced is not None else None
-            queued = claims.pop((resource, ticket), None) if ticket is not None else None
-            kept = old or queued
-            who = Who(event.by, event.of_session, event.of_principal)
-            note = event.note or (kept.note if kept is not None else None)
-            claims[resource, version] = Claim(resource, version, False, event.mode, who, position, at, note=note)
-        case ClaimReleased(grant=ended) | ClaimExpired(grant=ended) | ClaimUnqueued(ticket=ended):
-            claims.pop((resource, ended), None)
-        case ClaimQueued():
-            who = Who(event.by, event.of_session, event.of_principal)
-            facts = (event.mode, who, position, at, event.also)
-            claims[resource, version] = Claim(resource, version, True, *facts, note=event.note)
-        case _:
-            pass  # the version counts a changed file
+def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> tuple[tuple[str, int], ...]:
+    """Change the grants and tickets of the event's resource; `version`: that of the event in its stream. Returns the
+    keys of the rows that changed."""
+    resource = event.stream[_PREFIX:]
+    kind = type(event)
+    if kind is ClaimGranted:
+        before = [(resource, it) for it in (event.instead_of, event.ticket) if it is not None]
+        note = event.note
+        for key in before:
+            old = claims.pop(key, None)
+            note = note or (old.note if old is not None else None)
+        who = Who(event.by, event.of_session, event.of_principal)
+        claims[resource, version] = Claim(resource, version, False, event.mode, who, position, at, note=note)
+        return (resource, version), *before
+    if kind is ClaimQueued:
+        who = Who(event.by, event.of_session, event.of_principal)
+        facts = (event.mode, who, position, at, event.also)
+        claims[resource, version] = Claim(resource, version, True, *facts, note=event.note)
+        return ((resource, version),)
+    if kind is FileChanged:
+        return ()  # its version is counted
+    key = (resource, event.ticket if kind is ClaimUnqueued else event.grant)
+    claims.pop(key, None)
+    return (key,)
+
+
+_PREFIX: Final = len("claim:")

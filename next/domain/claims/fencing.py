@@ -2,14 +2,36 @@
 
 from typing import Any
 
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.moment import Moment
 from holdlog.domain.refusals import FencedError
 from holdlog.domain.results import Fenced
-from holdlog.domain.state import Moment, State
+from holdlog.domain.state import State
 
 
-def require_guard(command: Any, state: State, moment: Moment) -> list[dict[str, Any]] | None:
-    """Require that the caller holds the claims that the command names. Returns them as its events record them. Raises
-    FencedError."""
-    if command.guard:
-        raise FencedError(Fenced(command.guard[0].resource, command.guard[0].version))
-    return None
+def list_resources(command: Any) -> tuple[str, ...]:
+    """What a command's reads must contain for `require_guard`."""
+    return tuple(condition.resource for condition in command.guard) if command.guard else ()
+
+
+def require_guard(command: Any, by: str, state: State, moment: Moment) -> list[dict[str, Any]] | None:
+    """Count the call of a holder, and require that it holds the claims that the command names. Returns them as events
+    record them. Raises FencedError."""
+    board = state.board
+    if board is None:
+        assert not command.guard
+        return None
+    caller = moment.caller
+    board.start(state.records, moment)
+    who = Who(by, caller.session, caller.principal)
+    board.hear(who)
+    for condition in command.guard or ():
+        own = board.find_own(condition.resource, who)
+        if own is None or own.version != condition.version:
+            grants = (claim for claim in board.list_grants(condition.resource))
+            other = own or next((claim for claim in grants if claim.resource == condition.resource), None)
+            end = board.find_last_end((condition.resource,))
+            reason = end.note if end is not None and end.forced_by is not None else None
+            current, holder = (None, None) if other is None else (other.version, other.who.agent)
+            raise FencedError(Fenced(condition.resource, condition.version, current, holder, reason))
+    return [{"resource": it.resource, "version": it.version} for it in command.guard] if command.guard else None

@@ -3,31 +3,62 @@
 Times are microseconds of a steady clock that no wall clock moves: the machine's, or the database's.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from holdlog.domain.claims.claim import SECOND, Who
+from holdlog.domain.moment import LEASE, Caller
 
-LIFE: Final = 300 * SECOND
-"""From the last call, where no process beats."""
-BEATEN_LIFE: Final = LIFE // 5
-"""From the last beat of a process."""
-BEAT_EVERY: Final = LIFE // 15
-SILENCE: Final = LIFE // 5
-"""After so long without a call, a parent may take over what its sub-agent holds."""
+BEATEN_PART: Final = 5
+"""A process keeps its holders alive for this part of a lease after each beat. A parent may take over what its
+sub-agent left for so long."""
+BEAT_PART: Final = 15
+"""A process beats each such part of a lease."""
+HEARD_PART: Final = 8
+"""A call is recorded if this part of the holder's life has passed."""
+SILENCE: Final = LEASE // 10
+"""If nobody committed for so long, all holders with a process have so long to beat again."""
+MAX_LOSSES: Final = 100
+MAX_CALLS: Final = 100
+
+
+class Who(NamedTuple):
+    """A holder of claims. `session`: the conversation or process, or the receipt of a caller that has neither."""
+
+    agent: str
+    session: str
+    principal: str | None = None
+
+
+class Loss(NamedTuple):
+    """A grant that ended without its holder's doing. Reported once."""
+
+    resource: str
+    version: int
+    why: str
+    reason: str | None = None
 
 
 class Holder(NamedTuple):
-    """A row of the table `holders`. `host`: the program that runs the agent, as far as it is known; `has_left`: its
-    process ended cleanly; `beats`: a process keeps it alive; `open_calls`: ids of calls that have not ended."""
+    """A row of the table `holders`. `lease`, `idle_limit`: as of its last caller; `beats`: a process keeps it alive,
+    and `process` names it; `host`: the program that runs the agent, as far as it is known; `has_left`: the process
+    ended cleanly; `open_calls`: ids of calls that have not ended, with the time after which they count as ended;
+    `lost`: what it has lost and not been told."""
 
     who: Who
     expires_at: int
     seen_at: int
-    life: int
+    lease: int = LEASE
+    idle_limit: int = LEASE
     beats: bool = False
     host: str | None = None
+    process: str | None = None
     has_left: bool = False
-    open_calls: tuple[str, ...] = ()
+    open_calls: tuple[tuple[str, int], ...] = ()
+    lost: tuple[Loss, ...] = ()
+
+    @property
+    def life(self) -> int:
+        return self.lease // BEATEN_PART if self.beats else self.lease
 
     def is_left_to(self, who: Who, host: str | None) -> bool:
         """Whether a caller of the same name acts as this holder, which left: below the same host."""
@@ -35,11 +66,66 @@ class Holder(NamedTuple):
         return self.has_left and same and self.host is not None and self.host == host
 
     def is_silent(self, now: int) -> bool:
-        return not self.open_calls and self.seen_at + SILENCE <= now
+        """Whether its parent may take over: no call, open or ended, for a fifth of the lease, or its end was seen."""
+        return not self.is_in_call(now) and (self.has_left or self.seen_at + self.lease // BEATEN_PART <= now)
 
-    def hear(self, now: int) -> "Holder":
+    def is_in_call(self, now: int) -> bool:
+        return any(end > now for _, end in self.open_calls)
+
+    def hear(self, caller: Caller, now: int) -> "Holder":
         """The holder after a call. Its life never becomes shorter."""
-        return self._replace(seen_at=now, expires_at=max(self.expires_at, now + self.life), has_left=False)
+        is_own = self.who.session == caller.session
+        beats = self.beats or (is_own and caller.process is not None)
+        has_left = self.has_left and not is_own
+        beats = beats and not has_left
+        life = self.lease // BEATEN_PART if beats else self.lease
+        return self._replace(
+            seen_at=now,
+            expires_at=max(self.expires_at, now + life),
+            beats=beats,
+            process=(caller.process if is_own else None) or self.process,
+            host=self.host or caller.host,
+            has_left=has_left,
+        )
+
+    def begin_call(self, call: str, end: int) -> "Holder":
+        """The holder in a call, which counts as ended after `end`."""
+        calls = (*(it for it in self.open_calls if it[0] != call), (call, end))
+        return self._replace(open_calls=calls[-MAX_CALLS:], expires_at=max(self.expires_at, end))
+
+    def end_call(self, call: str, now: int) -> "Holder":
+        """The holder after a call: its life counts from now."""
+        calls = tuple(it for it in self.open_calls if it[0] != call and it[1] > now)
+        return self._replace(open_calls=calls, expires_at=max(now + self.life, *(end for _, end in calls), 0))
+
+    def leave(self) -> "Holder":
+        """The holder after its process ended cleanly: it lives as one without a process."""
+        end = max(self.expires_at, self.seen_at + self.lease)
+        return self._replace(expires_at=end, beats=False, has_left=True, open_calls=())
+
+    def beat(self, process: str | None, now: int, is_open: bool) -> "Holder":
+        """The holder after a beat of a process that serves it, in which `is_open` says whether a call of it runs. A
+        beat does not count if the holder was not heard for too long."""
+        if not (is_open or self.is_in_call(now) or self.seen_at + self.idle_limit > now):
+            return self
+        seen, end = now if is_open else self.seen_at, max(self.expires_at, now + self.lease // BEATEN_PART)
+        return self._replace(seen_at=seen, expires_at=end, beats=True, process=process, has_left=False)
 
 
 Holders = dict[Who, Holder]
+
+
+def enter(who: Who, caller: Caller, now: int, lost: tuple[Loss, ...]) -> Holder:
+    """A new holder, at its first grant or ticket."""
+    beats = caller.process is not None
+    idle_limit = min(caller.idle_limit, caller.lease) if "/" in who.agent else caller.idle_limit
+    life = caller.lease // BEATEN_PART if beats else caller.lease
+    return Holder(who, now + life, now, caller.lease, idle_limit, beats, caller.host, caller.process, lost=lost)
+
+
+def list_ancestors(who: Who) -> Iterator[Who]:
+    """The agents whose sub-agent it is, in its session."""
+    agent = who.agent
+    while "/" in agent:
+        agent = agent.rpartition("/")[0]
+        yield who._replace(agent=agent)

@@ -1,6 +1,8 @@
 """The queue: grant to waiters in the transaction that frees what they want, expire what is due, refuse deadlocks."""
 
-from holdlog.domain.claims.board import Board, Loss, Wanted, want
+from typing import Final
+
+from holdlog.domain.claims.board import Board, Wanted, want
 from holdlog.domain.claims.claim import (
     ABSENCE,
     OFFER,
@@ -9,35 +11,56 @@ from holdlog.domain.claims.claim import (
     ClaimGranted,
     ClaimReleased,
     ClaimUnqueued,
-    Who,
+    Ended,
+    OfferExpired,
 )
-from holdlog.domain.claims.resource import claim_stream
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.resource import overlap
 from holdlog.domain.claims.results import Link
 
+MAX_EXPIRED: Final = 500
+"""Claims that one transaction ends, besides those that overlap what it wants."""
 
-def expire_due(board: Board) -> None:
+
+def settle(board: Board, resources: tuple[str, ...] = ()) -> None:
+    """Record what has expired, and grant what is free. The first thing in each transaction that reads the board: what
+    was noticed is recorded, also if all its commands are refused."""
+    if any(claim.is_ticket or board.find_end(claim) <= board.now for claim in board.claims.values()):
+        expire_due(board, resources)
+        grant_waiting(board)
+
+
+def expire_due(board: Board, resources: tuple[str, ...]) -> None:
     """Record the end of grants and tickets whose time is over. A waiter whose call has ended keeps its place for two
-    minutes."""
+    minutes, unless its holder has ended."""
+    left = MAX_EXPIRED
     for claim in sorted(board.claims.values(), key=lambda claim: (claim.position, claim.resource)):
         if claim.is_ticket:
             _expire_ticket(claim, board)
-        elif (end := board.find_end(claim)) <= board.now:
-            due = board.moment.at - (board.now - end)
-            board.record(
-                ClaimExpired(claim_stream(claim.resource), claim.who.agent, claim.version, due, claim.is_offered)
-            )
-            if not claim.is_offered:
-                board.losses.append(Loss(claim.who, claim.resource, claim.version, "expired", due))
+            continue
+        if board.find_end(claim) > board.now:
+            continue
+        if left or any(overlap(claim.resource, resource) for resource in resources):
+            left = max(0, left - 1)
+            _expire_grant(claim, board)
+
+
+def _expire_grant(claim: Claim, board: Board) -> None:
+    stream, who = f"claim:{claim.resource}", claim.who
+    if claim.is_offered:
+        board.record(OfferExpired(stream, who.agent, claim.version))
+        return
+    due = board.note_expiry(claim)
+    board.record(ClaimExpired(stream, who.agent, who.session, claim.version, due))
+    if who in board.holders:
+        board.lose(claim, "expired")
 
 
 def _expire_ticket(ticket: Claim, board: Board) -> None:
-    if ticket.waits_until > board.now:
-        return
-    if ticket.waits_until:
-        board.keep(ticket._replace(waits_until=0, deadline=ticket.waits_until + ABSENCE))
-        ticket = board.claims[ticket.key]
-    if ticket.deadline is not None and ticket.deadline <= board.now:
+    if board.find_ticket_end(ticket) <= board.now:
         remove_ticket(ticket, "absent", board)
+    elif ticket.waits_until and ticket.waits_until <= board.now:
+        board.keep(ticket._replace(waits_until=0, deadline=ticket.waits_until + ABSENCE))
 
 
 def grant_waiting(board: Board) -> list[tuple[str, Who]]:
@@ -53,50 +76,54 @@ def grant_waiting(board: Board) -> list[tuple[str, Who]]:
             wanted = want(ticket)
             if is_content(wanted, board):
                 remove_ticket(ticket, "granted", board)
-            elif board.is_free(wanted) and not _would_deadlock(ticket, board):
+            elif board.is_free(wanted) and not find_cycle_of_grant(wanted, ticket, board):
                 grant(wanted, ticket, board)
                 granted += [(resource, ticket.who) for resource in ticket.resources]
     return granted
 
 
-def grant(wanted: Wanted, ticket: Claim | None, board: Board) -> None:
-    """Grant all resources. To a waiter it is an offer, until its call collects it."""
+def grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Claim]:
+    """Grant all resources, except what is held already. To a waiter it is an offer, until its call collects it. Returns
+    the claims of all resources."""
+    who, mode, granted = wanted.who, wanted.mode, []
     for resource in wanted.resources:
-        own = board.find_own(resource, wanted.who)
-        if own is not None and own.mode == wanted.mode:
+        own = board.find_own(resource, who) if board.claims else None
+        if own is not None and own.mode == mode:
+            granted.append(own)
             continue
-        for claim in list(board.list_grants(resource)):
-            if board.is_abandoned_to(claim, wanted.who) and not wanted.mode == "shared" == claim.mode:
-                board.record(ClaimReleased(claim_stream(claim.resource), claim.who.agent, claim.version))
-        is_of_ticket = ticket is not None and resource == ticket.resource
-        who, note = wanted.who, ticket.note if ticket is not None else None
+        for claim in list(board.list_grants(resource)) if board.claims else ():
+            if board.is_abandoned_to(claim, who) and not mode == "shared" == claim.mode:
+                board.record(ClaimReleased(f"claim:{claim.resource}", claim.who.agent, claim.version))
+                position = board.moment.position + len(board.events)
+                facts = ("released", claim.who.agent, board.moment.at, claim.version)
+                board.ends[claim.resource] = Ended(position, claim.resource, *facts)
+        fulfilled = ticket.version if ticket is not None and resource == ticket.resource else None
+        replaced = own.version if own is not None else None
+        note = ticket.note if ticket is not None else None
         event = ClaimGranted(
-            claim_stream(resource),
-            who.agent,
-            who.session,
-            who.principal,
-            wanted.mode,
-            ticket.version if ticket is not None and is_of_ticket else None,
-            own.version if own is not None else None,
-            note,
+            f"claim:{resource}", who.agent, who.session, who.principal, mode, fulfilled, replaced, note
         )
-        version = board.record(event)
+        granted.append(board.claims[resource, board.record(event)])
         if ticket is not None:
-            claim = board.claims[resource, version]
-            board.keep(claim._replace(is_offered=True, deadline=board.now + OFFER))
-    for other in board.list_tickets(*wanted.resources):
-        if board.is_own(other, wanted.who) and is_content(want(other), board):
+            board.keep(granted[-1]._replace(is_offered=True, deadline=board.now + OFFER))
+    for other in board.list_tickets(*wanted.resources) if board.claims else ():
+        if board.is_own(other, who) and is_content(want(other), board):
             remove_ticket(other, "granted", board)
+    return granted
 
 
 def is_content(wanted: Wanted, board: Board) -> bool:
-    """Whether a waiter holds what it wants, or more: alone what it would share."""
+    """Whether a waiter holds what it wants, or got more since: alone what it would share."""
     own = [board.find_own(resource, wanted.who) for resource in wanted.resources]
-    return all(claim is not None and claim.mode in (wanted.mode, "exclusive") for claim in own)
+    return all(
+        claim is not None
+        and (claim.mode == wanted.mode or (claim.mode == "exclusive" and claim.position > wanted.position))
+        for claim in own
+    )
 
 
 def remove_ticket(ticket: Claim, why: str, board: Board) -> int:
-    event = ClaimUnqueued(claim_stream(ticket.resource), ticket.who.agent, ticket.version, why)  # type: ignore[arg-type]
+    event = ClaimUnqueued(f"claim:{ticket.resource}", ticket.who.agent, ticket.version, why)  # type: ignore[arg-type]
     return board.record(event)
 
 
@@ -130,10 +157,11 @@ def _describe_cycle(wanted: Wanted, stuck: set[Who], blockers: dict[Wanted, set[
     return [Link(who.agent, cycle[number - 1][1], waited) for number, (who, waited) in enumerate(cycle)]
 
 
-def _would_deadlock(ticket: Claim, board: Board) -> bool:
-    """Whether a grant to a waiter that also waits elsewhere would close a cycle."""
-    if sum(board.is_own(waiter, ticket.who) for waiter in board.list_waiters()) < 2:
-        return False
+def find_cycle_of_grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Link]:
+    """The cycle that a grant would close, as its agent also waits elsewhere."""
+    waiters = [waiter for waiter in board.list_waiters() if board.is_own(waiter, wanted.who)]
+    if all(ticket is not None and waiter.key == ticket.key for waiter in waiters):
+        return []
     trial = board.copy()
-    grant(want(ticket), ticket, trial)
-    return bool(find_cycle(trial))
+    grant(wanted, ticket, trial)
+    return find_cycle(trial)

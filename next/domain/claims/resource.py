@@ -34,7 +34,7 @@ def check_claimable(text: str) -> str:
     """Like `check_resource`, for a new claim: refuses characters that look blank, and patterns, which protect nothing.
     Raises ValueError, which says what to use instead."""
     _require_well_formed(text)
-    resource = check_resource(check_printable(check_name(text)))
+    resource = check_resource(check_name(check_printable(text)))
     _require_well_formed(resource)
     if not resource.startswith(_CUSTOM) and ("*" in resource or "?" in resource):
         raise ValueError(
@@ -44,8 +44,15 @@ def check_claimable(text: str) -> str:
     return resource
 
 
-def claim_stream(resource: str) -> str:
-    return f"claim:{resource}"
+@lru_cache(1024)
+def list_covering(resource: str) -> tuple[str, ...]:
+    """The resource and all other names of which a claim covers it: its own subtree's, and those above it."""
+    names = [resource, resource.removesuffix("/") if resource.endswith("/") else f"{resource}/"]
+    at = resource.rfind("/", 0, -1)
+    while at > 0:
+        names.append(resource[: at + 1])
+        at = resource.rfind("/", 0, at)
+    return tuple(names)
 
 
 def overlap(one: str, other: str) -> bool:

@@ -1,13 +1,24 @@
-"""What commands and queries about claims return. Nothing here is raised: a refusal is false in `if`."""
+"""What commands and queries about claims return. Nothing here is raised: a refusal is false in `if`. `lost`: see
+holdlog.domain.results.Lost."""
 
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from holdlog.domain.claims.claim import Outcome
+from holdlog.domain.claims.claim import Mode, Outcome
+from holdlog.domain.results import Lost
+
+_HINTS: Final = {
+    "modified": "Its last holder changed it: read it again before you edit.",
+    "created": "Its last holder created it: read it before you edit.",
+    "deleted": "Its last holder deleted it: check that you still need it.",
+    "moved": "Its last holder moved it: see moved_to.",
+    "expired": "Its last holder disappeared: read it again before you edit.",
+    "forced": "A person ended the last hold: read it again before you edit.",
+}
 
 
 class Granted(NamedTuple):
-    """One of several resources that were claimed together."""
+    """One of several resources that were claimed or released together."""
 
     resource: str
     version: int
@@ -22,8 +33,9 @@ class Waiter(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """The claim was granted. `version` identifies the grant, in guards of writes. `ended_position` is where the log
-    has the end of the last hold: the `previous_` fields come from there."""
+    """The claim was granted. `version` identifies the grant, in guards of writes. `receipt`: what a caller without a
+    session must pass from now on. The `previous_` fields are about the last hold, `previous_resource` if that was of
+    another name, which covers it."""
 
     resource: str
     version: int
@@ -39,24 +51,31 @@ class Claimed(NamedTuple):
     previous_outcome_at: datetime | None = None
     previous_note: str | None = None
     moved_to: str | None = None
-    ended_position: int | None = None
+    lost: list[Lost] | None = None
     status: Literal["claimed"] = "claimed"
+
+    @property
+    def hint(self) -> str | None:
+        return _HINTS.get(self.previous_outcome or "")
 
 
 class AlreadyClaimed(NamedTuple):
-    """The caller holds it already."""
+    """The caller holds it already; its lease is renewed. `version` is that of the grant."""
 
     resource: str
     version: int
     claimed_at: datetime
     expires_at: datetime
     expires_in_seconds: float
+    also: list[Granted] | None = None
     waiting: list[Waiter] | None = None
+    lost: list[Lost] | None = None
     status: Literal["already_claimed"] = "already_claimed"
 
 
 class Busy(NamedTuple):
-    """Another holds it, or waits for it in a call. `ticket` and `queue_position`: the caller's place in the queue."""
+    """Another holds it, or waits for it in a call. `holder_connected`: whether the holder's process lives, where it can
+    be known. `ticket` and `queue_position`: the caller's place in the queue, with `receipt` as of Claimed."""
 
     resource: str
     held_by: str
@@ -66,12 +85,15 @@ class Busy(NamedTuple):
     version: int
     queue_length: int
     same_name: bool | None = None
+    holder_connected: bool | None = None
     holder_idle_seconds: float | None = None
     covered_by: str | None = None
     holders: list[str] | None = None
     holder_note: str | None = None
     ticket: int | None = None
     queue_position: int | None = None
+    receipt: str | None = None
+    lost: list[Lost] | None = None
     status: Literal["busy"] = "busy"
 
     @property
@@ -104,6 +126,7 @@ class Deadlock(NamedTuple):
     resource: str
     cycle: list[Link]
     hint: str = "Waiting would never end: release one of your claims first, or work on something else."
+    lost: list[Lost] | None = None
     status: Literal["deadlock"] = "deadlock"
 
     def __bool__(self) -> bool:
@@ -111,22 +134,31 @@ class Deadlock(NamedTuple):
 
 
 class Released(NamedTuple):
+    """`released`: all that ended, if that is more than one. `granted_to`: the agent that holds it next."""
+
     resource: str
     version: int
     outcome: Outcome | None = None
     granted_to: str | None = None
     released: list[Granted] | None = None
+    lost: list[Lost] | None = None
     status: Literal["released"] = "released"
 
 
 class AlreadyFree(NamedTuple):
+    """Nobody holds it, or without a resource: the agent holds nothing."""
+
     resource: str | None = None
+    lost: list[Lost] | None = None
     status: Literal["already_free"] = "already_free"
 
 
 class NeverClaimed(NamedTuple):
+    """Nobody has claimed the resource by this name."""
+
     resource: str
     hint: str = "Nobody has claimed this. Call status to see what you hold."
+    lost: list[Lost] | None = None
     status: Literal["not_found"] = "not_found"
 
     def __bool__(self) -> bool:
@@ -134,13 +166,135 @@ class NeverClaimed(NamedTuple):
 
 
 class NotHolder(NamedTuple):
-    """Only its holder may release a claim. `reason`: why a person took it."""
+    """Only its holder may release a claim. `reason`: why a person ended the caller's."""
 
     resource: str
     held_by: str | None = None
     reason: str | None = None
     hint: str = "You do not hold this. Call status to see who does."
+    lost: list[Lost] | None = None
     status: Literal["not_holder"] = "not_holder"
 
     def __bool__(self) -> bool:
         return False
+
+
+class Expired(NamedTuple):
+    """The caller's claim ended before, because nothing kept it alive. `held_by`: who holds it now."""
+
+    resource: str
+    held_by: str | None = None
+    hint: str = "Your claim had expired: check what others changed, and claim again before you go on."
+    lost: list[Lost] | None = None
+    status: Literal["expired"] = "expired"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Held(NamedTuple):
+    """Who holds a resource, or something that overlaps it (`covered_by`). `current`: whether the version that was asked
+    for is that of a grant of exactly this resource."""
+
+    resource: str
+    held_by: str
+    claimed_at: datetime
+    held_for_seconds: float
+    expires_at: datetime
+    expires_in_seconds: float
+    version: int
+    mode: Mode
+    queue_length: int
+    holder_connected: bool | None = None
+    holder_idle_seconds: float | None = None
+    covered_by: str | None = None
+    holders: list[str] | None = None
+    holder_note: str | None = None
+    current: bool | None = None
+    lost: list[Lost] | None = None
+    status: Literal["claimed"] = "claimed"
+
+
+class Available(NamedTuple):
+    """Nobody holds it. The `previous_` fields are as of Claimed; `elapsed_seconds`: how long `wait` waited."""
+
+    resource: str
+    elapsed_seconds: float | None = None
+    previous_resource: str | None = None
+    previous_outcome: str | None = None
+    previous_holder: str | None = None
+    previous_outcome_at: datetime | None = None
+    previous_note: str | None = None
+    moved_to: str | None = None
+    lost: list[Lost] | None = None
+    status: Literal["available"] = "available"
+
+
+class WaitTimeout(NamedTuple):
+    """The resource did not become free in time."""
+
+    resource: str
+    held_by: str
+    claimed_at: datetime
+    held_for_seconds: float
+    elapsed_seconds: float
+    hint: str = "Still held. Call wait again, or claim with wait_seconds to queue for it."
+    status: Literal["timeout"] = "timeout"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class BoardClaim(NamedTuple):
+    """A claim of the board."""
+
+    resource: str
+    held_by: str
+    claimed_at: datetime
+    held_for_seconds: float
+    expires_at: datetime
+    expires_in_seconds: float
+    version: int
+    mode: Mode
+    queue_length: int
+    holder_connected: bool | None = None
+    holder_idle_seconds: float | None = None
+    holder_note: str | None = None
+    principal: str | None = None
+
+
+class BoardWaiter(NamedTuple):
+    """A place in a queue. `present`: its agent waits in a call."""
+
+    agent: str
+    mode: Mode
+    since_seconds: float
+    present: bool
+    note: str | None = None
+    also: list[str] | None = None
+    principal: str | None = None
+
+
+class Queue(NamedTuple):
+    """Who waits for a resource, the first first."""
+
+    resource: str
+    length: int
+    line: list[BoardWaiter]
+
+
+class BoardAgent(NamedTuple):
+    """An agent that holds or waits for something, with the number of its claims."""
+
+    agent: str
+    claims: int
+
+
+class BoardPage(NamedTuple):
+    """What is held and waited for, in order of resources. Pass `next_after` as `after` to get the next page."""
+
+    claims: list[BoardClaim]
+    queues: list[Queue]
+    agents: list[BoardAgent]
+    next_after: str | None = None
+    status: Literal["ok"] = "ok"

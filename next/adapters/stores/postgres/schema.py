@@ -1,13 +1,14 @@
 """The tables in PostgreSQL, and the statements that each writing connection prepares."""
 
 import os
+import re
 import zlib
 from typing import Any, Final
 
 from psycopg import sql
 
 from holdlog.adapters.stores.postgres.connection import Connection
-from holdlog.adapters.stores.sql import SCHEMA
+from holdlog.adapters.stores.sql import BEATS, BOARD, CLAIMS, MARK, SCHEMA, SILENCE, STREAMS
 from holdlog.domain.refusals import StoreError
 
 _TABLES: Final = """
@@ -18,6 +19,16 @@ CREATE TABLE current (stream TEXT COLLATE "C" PRIMARY KEY, version BIGINT NOT NU
     exists_now SMALLINT NOT NULL, expires_at BIGINT);
 CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position BIGINT NOT NULL,
     at BIGINT NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (principal, request_id));
+CREATE TABLE claims (resource TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL, is_ticket SMALLINT NOT NULL,
+    mode TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, principal TEXT NOT NULL, position BIGINT NOT NULL,
+    since BIGINT NOT NULL, also TEXT, deadline BIGINT, waits_until BIGINT NOT NULL, is_offered SMALLINT NOT NULL,
+    note TEXT, PRIMARY KEY (resource, version));
+CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1;
+CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL, expires_at BIGINT NOT NULL,
+    seen_at BIGINT NOT NULL, lease BIGINT NOT NULL, idle_limit BIGINT NOT NULL, beats SMALLINT NOT NULL, host TEXT,
+    process TEXT, has_left SMALLINT NOT NULL, open_calls TEXT, lost TEXT, PRIMARY KEY (session, principal, agent));
+CREATE TABLE silence (committed_at BIGINT NOT NULL, silence_ended_at BIGINT NOT NULL);
+INSERT INTO silence VALUES (0, 0);
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE VIEW current_values AS SELECT
     replace(replace(substr(split_part(c.stream, '/', 1), 8), '%2F', '/'), '%25', '%') AS namespace,
@@ -26,6 +37,21 @@ CREATE VIEW current_values AS SELECT
     FROM current AS c JOIN events AS e ON e.position = c.position WHERE c.exists_now = 1
 """
 
+
+def number(query: str, *names: str) -> str:
+    """A shared query with the parameters $1, $2 … instead of these names."""
+    for position, name in enumerate(names, 1):
+        query = query.replace(f":{name}", f"${position}")
+    return translate(query)
+
+
+def translate(query: str) -> str:
+    """A shared query in the words of PostgreSQL, with psycopg's parameters."""
+    query = re.sub(r"json_each\(([^)]+)\)", r"json_array_elements_text(CAST(\1 AS json))", query)
+    return re.sub(r":(\w+)", r"%(\1)s", query)
+
+
+_BOARD: Final = ("session", "principal", "names", "subtrees", "now")
 _RECORD: Final = "json_build_array(c.stream, c.version, c.position, c.exists_now, c.expires_at"
 PREPARE: Final = f"""
 PREPARE load (text[], text[], text[], text[], text[], text[]) AS SELECT
@@ -49,7 +75,28 @@ PREPARE put (text[], text[], text[], text[], text[]) AS INSERT INTO current
     ON CONFLICT (stream) DO UPDATE SET version = excluded.version, position = excluded.position,
     exists_now = excluded.exists_now, expires_at = excluded.expires_at;
 PREPARE remember (text[], text[], text[], text[], text[], text[]) AS INSERT INTO requests
-    SELECT p, r, n::bigint, a::bigint, f, t FROM unnest($1, $2, $3, $4, $5, $6) AS new (p, r, n, a, f, t)
+    SELECT p, r, n::bigint, a::bigint, f, t FROM unnest($1, $2, $3, $4, $5, $6) AS new (p, r, n, a, f, t);
+PREPARE claims (text, text, text, text) AS {number(CLAIMS, *_BOARD)};
+PREPARE beats (text, text, text, text, bigint) AS {number(BEATS, *_BOARD)};
+PREPARE board (text, text) AS {number(BOARD, *_BOARD)};
+PREPARE streams (text) AS {number(STREAMS, "streams")};
+PREPARE silence AS {SILENCE};
+PREPARE mark (bigint) AS {number(MARK, "now")};
+PREPARE put_claims ({", ".join(["text[]"] * 14)}) AS INSERT INTO claims
+    SELECT r, v::bigint, i::smallint, m, a, s, p, o::bigint, e::bigint, l, d::bigint, w::bigint, f::smallint, n
+    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+    AS new (r, v, i, m, a, s, p, o, e, l, d, w, f, n) ON CONFLICT (resource, version) DO UPDATE SET
+    deadline = excluded.deadline, waits_until = excluded.waits_until, is_offered = excluded.is_offered,
+    note = excluded.note;
+PREPARE end_claims (text[], text[]) AS DELETE FROM claims AS c USING unnest($1, $2) AS old (r, v)
+    WHERE c.resource = old.r AND c.version = old.v::bigint;
+PREPARE put_holders ({", ".join(["text[]"] * 13)}) AS INSERT INTO holders
+    SELECT s, p, a, e::bigint, n::bigint, l::bigint, i::bigint, b::smallint, h, r, t::smallint, o, x
+    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+    AS new (s, p, a, e, n, l, i, b, h, r, t, o, x) ON CONFLICT (session, principal, agent) DO UPDATE SET
+    (expires_at, seen_at, lease, idle_limit, beats, host, process, has_left, open_calls, lost) =
+    (excluded.expires_at, excluded.seen_at, excluded.lease, excluded.idle_limit, excluded.beats, excluded.host,
+    excluded.process, excluded.has_left, excluded.open_calls, excluded.lost)
 """
 
 

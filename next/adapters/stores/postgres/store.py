@@ -4,7 +4,6 @@ A transaction is two messages of plain SQL with prepared statements, because rou
 (docs/decisions/postgres.md). The lock is a separate statement: a statement reads what was committed before it waited.
 """
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +12,9 @@ from typing import Any, Final
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from holdlog.adapters.engine.port import Batch, Head, Reader, Request, Snapshot
+from holdlog.adapters.engine.port import MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
+from holdlog.adapters.stores import board as boards
+from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
 from holdlog.adapters.stores.postgres.connection import (
     OPTIONS,
@@ -28,8 +29,10 @@ from holdlog.adapters.stores.postgres.connection import (
     refuse,
 )
 from holdlog.adapters.stores.postgres.listener import Listener
-from holdlog.adapters.stores.postgres.schema import PREPARE, create_store, require_schema
+from holdlog.adapters.stores.postgres.schema import PREPARE, create_store, require_schema, translate
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, REMEMBER_FOR
+from holdlog.domain.claims.board import Board
+from holdlog.domain.moment import Caller
 from holdlog.domain.names import end_of_range
 from holdlog.domain.refusals import LostError
 from holdlog.domain.state import Reads, Record, State
@@ -38,7 +41,7 @@ READERS: Final = 4
 RESOLVE_SECONDS: Final = 15.0
 """How long to find out whether a commit happened: the database may keep the lock of a lost connection for 10 s."""
 _LOCK: Final = "BEGIN; LOCK TABLE meta IN EXCLUSIVE MODE"
-_NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Advances while the machine is suspended; on macOS CLOCK_MONOTONIC does, unlike `time.monotonic`."""
 
@@ -52,6 +55,8 @@ class PostgresStore:
         """Open the store, or create it in its schema. Raises StoreError, UnavailableError."""
         self._target = parse_url(url)
         self._writer: Connection | None = None
+        self._marked_at = 0
+        """When this process last recorded that it commits."""
         self._offset = 0
         """Microseconds: the database's clock minus this machine's `_CLOCK`."""
         self._pool = ConnectionPool(
@@ -75,24 +80,28 @@ class PostgresStore:
 
     # --- writes
 
-    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]]) -> Batch:
-        prefixes = [prefix for read in reads for prefix in read.prefixes]
+    def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
+        prefixes = [prefix for read, _ in reads for prefix in read.prefixes]
+        requests = [key_of(caller) for _, caller in reads if caller.request_id is not None]
         arrays = (
-            {stream for read in reads for stream in read.streams},
-            {stream for read in reads for stream in read.values},
+            {stream for read, _ in reads for stream in read.streams},
+            {stream for read, _ in reads for stream in read.values},
             prefixes,
             map(end_of_range, prefixes),
             (principal for principal, _ in requests),
             (request_id for _, request_id in requests),
         )
         texts = ", ".join(quote_all(array, "text") for array in arrays)
+        sessions = [(read, caller) for read, caller in reads if read.session]
         try:
-            row = self._lock_and_load(f"{_LOCK}; EXECUTE load({texts})")
+            (row,), *board_rows = self._lock_and_load(f"{_LOCK}; EXECUTE load({texts}){_load_claims(sessions)}")
             clock, position, digest, at, schema, records, values, ranges, remembered = row
             require_schema(schema)
             self._set_clock(clock)
             head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
-            batch = Batch(head, clock, State(_records(reads, records or (), values or (), ranges or ())))
+            loaded = _records(reads, records or (), values or (), ranges or ())
+            board = self._make_board(clock, sessions, board_rows, loaded) if sessions else None
+            batch = Batch(head, clock, clock, State(loaded, board))
             for principal, request_id, *rest in remembered or ():
                 batch.requests[principal, request_id] = Request(*rest)
             return batch
@@ -100,10 +109,34 @@ class PostgresStore:
             self.abort()
             raise
 
+    def _make_board(
+        self, now: int, reads: Sequence[tuple[Reads, Caller]], results: Sequence[Any], records: dict[str, Record]
+    ) -> Board:
+        """The board of the rows that the first message has read. Reads all of it if a command needs that."""
+        board = boards.make_board(now)
+        *rows, silence, streams = results
+        for result in rows:
+            boards.add_rows(board, result)
+        board.note_silence(*silence[0])
+        is_whole = boards.needs_whole(board, reads)
+        if is_whole:
+            assert self._writer is not None
+            boards.add_rows(board, self._writer.execute("EXECUTE board('', '')"))
+        names = boards.list_streams(board, reads)
+        if is_whole or names != boards.name_overlapping(boards.list_resources(reads))[2]:
+            assert self._writer is not None
+            streams = self._writer.execute(f"EXECUTE streams({quote(names)})").fetchall()
+        boards.add_streams(board, records, streams)
+        return board
+
     def commit(self, batch: Batch) -> None:
         text = ""
         if batch.rows:
-            text = f"{_append(batch)}; NOTIFY {_name_channel(self._target.schema)}; "
+            text = f"{_append(batch)}NOTIFY {_name_channel(self._target.schema)}; "
+        if batch.state.board is not None:
+            text += _write_board(batch.state.board)
+        if text and batch.steady - self._marked_at > MARK_EVERY:
+            text += f"EXECUTE mark({batch.steady}); "
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]
             text += f"EXECUTE remember({_quote_columns(requests)}); "
@@ -118,6 +151,8 @@ class PostgresStore:
                 raise refuse(error) from error
             if not batch.rows or not self._is_committed(batch):
                 raise LostError("the connection to the database was lost") from error
+        if "EXECUTE mark" in text:
+            self._marked_at = batch.steady
 
     def abort(self) -> None:
         if self._writer is not None:
@@ -126,18 +161,22 @@ class PostgresStore:
             except psycopg.Error:
                 self._drop_writer()
 
-    def _lock_and_load(self, text: str) -> Any:
+    def _lock_and_load(self, text: str) -> list[list[Any]]:
+        """The rows of each query of the message."""
         for attempt in (1, 2):
             try:
                 cursor = self._connection().execute(text)
-                while cursor.nextset():
-                    pass
-                return cursor.fetchone()
+                results = []
+                while True:
+                    if cursor.description is not None:
+                        results.append(cursor.fetchall())
+                    if not cursor.nextset():
+                        return results
             except psycopg.Error as error:
                 self.abort()
                 if attempt == 2 or not is_lost(error):
                     raise refuse(error) from error
-        return None
+        raise AssertionError
 
     def _is_committed(self, batch: Batch) -> bool:
         """Whether a commit happened whose response was lost. Under the write lock this is certain, as its transaction
@@ -174,7 +213,7 @@ class PostgresStore:
 
     def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
         try:
-            connection, cursor = self._execute(_translate(query), parameters)
+            connection, cursor = self._execute(translate(query), parameters)
             try:
                 return cursor.fetchall()
             finally:
@@ -187,7 +226,8 @@ class PostgresStore:
         try:
             connection, _ = self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                yield Snapshot(lambda query, values: connection.execute(_translate(query), values), self.now())
+                now = self.now()
+                yield Snapshot(lambda query, values: connection.execute(translate(query), values), now, now)
             finally:
                 try:
                     with suppress(psycopg.Error):
@@ -219,8 +259,11 @@ class PostgresStore:
         """The database's clock, as extrapolated since the last transaction or new connection."""
         return time.clock_gettime_ns(_CLOCK) // 1000 + self._offset
 
+    def steady(self) -> int:
+        return self.now()
+
     def _read_clock(self, connection: Connection) -> None:
-        for (now,) in connection.execute(_NOW):
+        for (now,) in connection.execute(f"SELECT {_NOW}"):
             self._set_clock(now)
 
     def _set_clock(self, now: int) -> None:
@@ -236,33 +279,53 @@ class PostgresStore:
         self._pool.close()
 
 
-def _records(reads: Sequence[Reads], records: Any, values: Any, ranges: Any) -> dict[str, Record]:
-    found = {stream: Record(stream) for read in reads for stream in (*read.streams, *read.values)}
+def _records(reads: Sequence[tuple[Reads, Caller]], records: Any, values: Any, ranges: Any) -> dict[str, Record]:
+    found = {stream: Record(stream) for read, _ in reads for stream in (*read.streams, *read.values)}
     for row in (*ranges, *records, *values):  # a command may need the value of what another only reads
         found[row[0]] = decode_record(*row)
     return found
 
 
+def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
+    """The statements that read what commands need of the board, if any does."""
+    texts = []
+    for read, caller in reads:
+        it = boards.select(read, caller, 0)
+        names = ", ".join(quote(it[name]) for name in ("session", "principal", "names", "subtrees"))
+        executions = {sql.BEATS: f"; EXECUTE beats({names}, {_NOW})", sql.CLAIMS: f"; EXECUTE claims({names})"}
+        texts += [executions[query] for query in boards.list_queries(read)]
+    if texts:
+        streams = boards.name_overlapping(boards.list_resources(reads))[2]
+        texts.append(f"; EXECUTE silence; EXECUTE streams({quote(streams)})")
+    return "".join(texts)
+
+
 def _append(batch: Batch) -> str:
     """The statements that write the events and the changed records."""
     rows = [(*row[:7], row[7].hex(), row[8].hex()) for row in batch.rows]
-    changed = [batch.state.records[stream] for stream in {row[1] for row in rows}]
+    changed = [batch.state.records[stream] for stream in {row[1] for row in rows} if stream.startswith("record:")]
     records = [(*record[:3], int(record.exists), record.expires_at or "") for record in changed]
-    return f"EXECUTE append({_quote_columns(rows)}); EXECUTE put({_quote_columns(records)})"
+    put = f"EXECUTE put({_quote_columns(records)}); " if records else ""
+    return f"EXECUTE append({_quote_columns(rows)}); {put}"
+
+
+def _write_board(board: Board) -> str:
+    """The statements that write what changed on the board."""
+    rows, ended = boards.list_changed_claims(board)
+    holders = boards.list_changed_holders(board)
+    parts = (("end_claims", ended), ("put_claims", rows), ("put_holders", holders))
+    text = "".join(f"EXECUTE {name}({_quote_columns(changed)}); " for name, changed in parts if changed)
+    return text or ("SELECT; " if board.silence_end > board.now else "")
 
 
 def _quote_columns(rows: Sequence[Any]) -> str:
-    return ", ".join(f"ARRAY[{','.join(quote(str(cell)) for cell in column)}]" for column in zip(*rows, strict=True))
+    """The columns of rows as arrays of texts."""
+    columns = zip(*rows, strict=True)
+    return ", ".join(f"ARRAY[{','.join(map(_quote_cell, column))}]::text[]" for column in columns)
 
 
-_translations: dict[str, str] = {}
-
-
-def _translate(query: str) -> str:
-    """Write the parameters as psycopg does."""
-    if (text := _translations.get(query)) is None:
-        text = _translations[query] = re.sub(r":(\w+)", r"%(\1)s", query)
-    return text
+def _quote_cell(cell: Any) -> str:
+    return "NULL" if cell is None else quote(str(cell))
 
 
 def _name_channel(schema: str) -> str:

@@ -16,6 +16,7 @@ from holdlog.adapters.operating_system.files import explain
 from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.stores.sqlite.notifications import Poller
 from holdlog.adapters.stores.sqlite.schema import connect, require_store
+from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.state import Reads
 
@@ -41,7 +42,7 @@ class ReadOnlyStore:
         with self._connection() as connection:
             require_store(connection, path)
 
-    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]]) -> Batch:
+    def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
         raise UnavailableError(self._why, retry_after=60.0)
 
     def commit(self, batch: Batch) -> None:
@@ -58,10 +59,13 @@ class ReadOnlyStore:
     def snapshot(self) -> Iterator[Reader]:
         with self._connection() as connection:
             connection.execute("BEGIN")
-            yield Snapshot(connection.execute, self.now())
+            yield Snapshot(connection.execute, self.now(), self.steady())
 
     def now(self) -> int:
         return time.time_ns() // 1000
+
+    def steady(self) -> int:
+        return time.monotonic_ns() // 1000
 
     def listen(self, wake: Callable[[], None]) -> Poller:
         return Poller(wake)

@@ -11,8 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
 from holdlog.adapters.engine import port
-from holdlog.adapters.engine.port import COMMIT_SECONDS, Batch, Head, Reader, Request, Snapshot
+from holdlog.adapters.engine.port import COMMIT_SECONDS, MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
+from holdlog.adapters.stores import board as boards
+from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, HEAD, REMEMBER_FOR
 from holdlog.adapters.stores.sqlite.lock import CHECK_FILE_EVERY, WriteLock
@@ -25,6 +27,8 @@ from holdlog.adapters.stores.sqlite.schema import (
     open_file,
     require_store,
 )
+from holdlog.domain.claims.board import Board
+from holdlog.domain.moment import Caller
 from holdlog.domain.names import end_of_range
 from holdlog.domain.refusals import HoldlogError, LostError, StoreError, UnavailableError
 from holdlog.domain.state import Reads, Record, State
@@ -47,6 +51,13 @@ _PUT: Final = (
     " position = excluded.position, exists_now = excluded.exists_now, expires_at = excluded.expires_at"
 )
 _REMEMBER: Final = "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?)"
+_PUT_CLAIM: Final = (
+    "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (resource, version) DO UPDATE SET"
+    " deadline = excluded.deadline, waits_until = excluded.waits_until, is_offered = excluded.is_offered,"
+    " note = excluded.note"
+)
+_END_CLAIM: Final = "DELETE FROM claims WHERE resource = ? AND version = ?"
+_PUT_HOLDER: Final = "INSERT OR REPLACE INTO holders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqliteStore:
@@ -60,6 +71,8 @@ class SqliteStore:
         self._path = path or ":memory:"
         self._lock: WriteLock | None = None
         self._head: Head | None = None
+        self._marked_at = 0
+        """When this process last recorded that it commits."""
         self._idle: deque[sqlite3.Connection] = deque()
         self._memory = threading.RLock()
         """Memory has one connection, which readers must not use within a transaction of the writer."""
@@ -109,7 +122,7 @@ class SqliteStore:
 
     # --- writes
 
-    def begin(self, reads: Sequence[Reads], requests: Sequence[tuple[str, str]]) -> Batch:
+    def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
         self._locked = True  # an interrupt may come at any point: abort() releases what is not held, too
         try:
             if self._lock is None:
@@ -125,12 +138,16 @@ class SqliteStore:
             if self._head is None:
                 self._head = self._read_head()
             records: dict[str, Record] = {}
-            for read in reads:
+            steady = time.monotonic_ns() // 1000
+            batch = Batch(self._head, time.time_ns() // 1000, steady, State(records))
+            for read, caller in reads:
                 self._load(read, records)
-            batch = Batch(self._head, time.time_ns() // 1000, State(records))
-            for key in requests:
-                for row in self._cursor.execute(_REQUEST, key):
-                    batch.requests[key] = Request(*row)
+                if caller.request_id is not None:
+                    key = key_of(caller)
+                    for row in self._cursor.execute(_REQUEST, key):
+                        batch.requests[key] = Request(*row)
+                if read.session and batch.state.board is None:
+                    batch.state = State(records, self._load_board(reads, records, steady))
             return batch
         except sqlite3.Error as error:
             self.abort()
@@ -146,10 +163,17 @@ class SqliteStore:
             if len(batch.rows) == 1:
                 row = batch.rows[0]
                 execute(_APPEND, row)
-                execute(_PUT, batch.state.records[row[1]][:5])
+                if row[1].startswith("record:"):
+                    execute(_PUT, batch.state.records[row[1]][:5])
             elif batch.rows:
                 many(_APPEND, batch.rows)
-                many(_PUT, [batch.state.records[stream][:5] for stream in {row[1] for row in batch.rows}])
+                streams = {row[1] for row in batch.rows if row[1].startswith("record:")}
+                many(_PUT, [batch.state.records[stream][:5] for stream in streams])
+            board = batch.state.board
+            changes = board is not None and self._write_board(board)
+            if (batch.rows or changes) and batch.steady - self._marked_at > MARK_EVERY:
+                execute(sql.MARK, {"now": batch.steady})
+                self._marked_at = batch.steady
             if batch.remembered:
                 many(_REMEMBER, [(*key, *batch.requests[key]) for key in batch.remembered])
                 if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
@@ -204,6 +228,32 @@ class SqliteStore:
             for row in execute(_RANGE, (prefix, end_of_range(prefix))):
                 records.setdefault(row[0], decode_record(*row))
 
+    def _load_board(self, reads: Sequence[tuple[Reads, Caller]], records: dict[str, Record], now: int) -> Board:
+        board = boards.make_board(now)
+        execute = self._cursor.execute
+        for read, caller in reads:
+            if read.session:
+                for query in boards.list_queries(read):
+                    boards.add_rows(board, execute(query, boards.select(read, caller, now)))
+        if boards.has_due(board):
+            board.note_silence(*boards.read_silence(execute(sql.SILENCE)))
+        if boards.needs_whole(board, reads):
+            boards.add_rows(board, execute(sql.BOARD, {"session": "", "principal": ""}))
+        boards.add_streams(board, records, execute(sql.STREAMS, {"streams": boards.list_streams(board, reads)}))
+        return board
+
+    def _write_board(self, board: Board) -> bool:
+        """Returns whether there is anything to commit."""
+        if board.changed_claims:
+            rows, ended = boards.list_changed_claims(board)
+            if ended:
+                self._cursor.executemany(_END_CLAIM, ended)
+            if rows:
+                self._cursor.executemany(_PUT_CLAIM, rows)
+        if board.changed_holders:
+            self._cursor.executemany(_PUT_HOLDER, boards.list_changed_holders(board))
+        return bool(board.changed_claims or board.changed_holders) or board.silence_end > board.now
+
     def _read_head(self) -> Head:
         if self._lock is not None:
             require_store(self._writer, self._path)
@@ -229,12 +279,12 @@ class SqliteStore:
     def snapshot(self) -> Iterator[Reader]:
         if self._lock is None:
             with self._memory:
-                yield Snapshot(self._writer.execute, self.now())
+                yield Snapshot(self._writer.execute, self.now(), self.steady())
             return
         connection = self._take_reader()
         try:
             connection.execute("BEGIN")
-            yield Snapshot(connection.execute, self.now())
+            yield Snapshot(connection.execute, self.now(), self.steady())
             connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             connection.close()
@@ -249,6 +299,9 @@ class SqliteStore:
         now = time.time_ns() // 1000
         head = self._head
         return now if head is None or head.at < now else head.at  # as writes count it, if the clock was set back
+
+    def steady(self) -> int:
+        return time.monotonic_ns() // 1000
 
     def _take_reader(self) -> sqlite3.Connection:
         if time.monotonic() > self._next_check or not self._idle:

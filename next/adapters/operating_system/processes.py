@@ -1,0 +1,81 @@
+"""Processes of this machine, as texts that name one for ever: machine, process id and start."""
+
+import os
+from functools import cache
+from typing import Final
+
+SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "tcsh", "csh", "nu", "pwsh"])
+STARTERS: Final = frozenset(
+    [
+        "uv",
+        "uvx",
+        "npx",
+        "npm",
+        "node-gyp",
+        "env",
+        "sudo",
+        "nohup",
+        "timeout",
+        "nice",
+        "time",
+        "xargs",
+        "script",
+        "poetry",
+        "pipx",
+    ]
+)
+"""Programs between an agent's host and what it starts, besides shells."""
+
+
+@cache
+def identify_machine() -> str | None:
+    """Boot and pid namespace: where a process id means one process. None if the system does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return None
+
+
+def identify_boot() -> str:
+    """The run of the kernel, whose steady clock leases use; empty if the system does not say."""
+    return (identify_machine() or "").partition("/")[0]
+
+
+def identify_process(pid: int) -> str | None:
+    """The text of a live process. None if the system does not say."""
+    machine, start = identify_machine(), _read_status(pid)
+    return None if machine is None or start is None else f"{machine}/{pid}/{start[2]}"
+
+
+def identify_host() -> str | None:
+    """The program that runs the agent: the nearest ancestor that is neither a shell nor a starter."""
+    pid = os.getppid()
+    while pid > 1 and (status := _read_status(pid)) is not None and status[0] in SHELLS | STARTERS:
+        pid = status[1]
+    return identify_process(pid) if pid > 1 else None
+
+
+def is_alive(process: str | None) -> bool | None:
+    """Whether a process lives; None if that cannot be known here."""
+    if process is None:
+        return None
+    machine, _, rest = process.rpartition("/")
+    machine, _, pid = machine.rpartition("/")
+    if machine != identify_machine():
+        return None
+    status = _read_status(int(pid))
+    return status is not None and status[2] == rest
+
+
+def _read_status(pid: int) -> tuple[str, int, str] | None:
+    """Name, parent and start of a process."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            text = file.read()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    if fields[0] in "ZX":  # dead, but its parent has not noticed
+        return None
+    return text.partition("(")[2].rpartition(")")[0], int(fields[1]), fields[19]

@@ -1,0 +1,198 @@
+"""Claims: acquire, release, who holds what, and wait."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.engine.waiting import Wait
+from holdlog.adapters.operations.base import (
+    Agent,
+    BlockingQuery,
+    Claimable,
+    Command,
+    Label,
+    Limit,
+    Note,
+    Query,
+    Resource,
+    Seconds,
+    Version,
+    refuse_bool,
+)
+from holdlog.adapters.stores import sql
+from holdlog.adapters.stores.board import read_board
+from holdlog.domain.claims import acquire
+from holdlog.domain.claims.claim import Mode, Outcome, read_end
+from holdlog.domain.claims.describe import describe_board, describe_resource
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.results import (
+    AlreadyClaimed,
+    AlreadyFree,
+    Available,
+    BoardPage,
+    Busy,
+    Claimed,
+    Deadlock,
+    Expired,
+    Held,
+    NeverClaimed,
+    NotHolder,
+    Released,
+    WaitTimeout,
+)
+from holdlog.domain.moment import Moment
+from holdlog.domain.results import Fenced
+from holdlog.domain.state import Reads, State
+
+Lease = Annotated[float, BeforeValidator(refuse_bool), Field(ge=1, allow_inf_nan=False, le=10**9)]
+MAX_TOGETHER = 99
+
+
+class Claim(
+    Command,
+    name="claim",
+    group="claims",
+    route="POST /claims/{resource}",
+    words="resource",
+    scope="claim",
+    waits=True,
+):
+    """Claim a file, a folder (trailing slash) or custom://name before you change it. busy means that another agent
+    holds it: work on something else, or queue with wait_seconds. Claim again to renew; release when done."""
+
+    results = (Claimed, AlreadyClaimed, Busy, Deadlock, Expired)
+    reads, decide = acquire.declare_claim, acquire.acquire
+    resource: Claimable = Field(description="src/main.py, src/ for all below it, or custom://name")
+    agent: Agent = Field(description="A name unique to you; a sub-agent appends /task")
+    receipt: Label | None = Field(default=None, description="The one returned with your grant, if any")
+    also: list[Claimable] | None = Field(
+        default=None, max_length=MAX_TOGETHER, description="More resources: all are granted or none"
+    )
+    lease_seconds: Lease | None = Field(default=None, description="The claim ends after so long, whatever you do")
+    wait_seconds: Seconds = Field(default=0, description="Queue for it so long", repr=False)
+    mode: Mode = "exclusive"
+    note: Note | None = Field(default=None, description="For others: what you do, how long it takes")
+
+    def recall(self, result: Any, state: State, moment: Moment) -> Any:
+        """A grant that has ended meanwhile is not claimed any more."""
+        board = state.board
+        assert board is not None
+        board.start(state.records, moment)
+        if board.find_own(self.resource, Who(self.agent, moment.caller.session, moment.caller.principal)) is None:
+            held = describe_resource(self.resource, None, board)
+            return Expired(self.resource, getattr(held, "held_by", None))
+        return super().recall(result, state, moment)
+
+
+class Release(
+    Command, name="release", group="claims", route="DELETE /claims/{resource}", words="resource", scope="claim"
+):
+    """Release what you hold, or leave the queue; without resource, all that you hold and wait for. Say in outcome what
+    you did, so that the next holder knows."""
+
+    results = (
+        Released,
+        AlreadyFree,
+        NeverClaimed,
+        NotHolder,
+        Expired,
+    )
+    reads, decide = acquire.declare_release, acquire.release
+    resource: Resource | None = None
+    agent: Agent
+    receipt: Label | None = None
+    also: list[Resource] | None = Field(default=None, max_length=MAX_TOGETHER)
+    outcome: Outcome | None = None
+    moved_to: Claimable | None = Field(default=None, description="The new name, with outcome moved")
+    note: Note | None = Field(default=None, description="For the next holder")
+
+    @model_validator(mode="after")
+    def _require_together(self) -> "Release":
+        if self.resource is None and self.also:
+            raise ValueError("also: needs a resource")
+        if (self.outcome == "moved") != (self.moved_to is not None):
+            raise ValueError("moved_to: goes with outcome moved, which needs it")
+        return self
+
+
+class Status(Query, name="status", group="claims", route="GET /claims/{resource}", words="resource version"):
+    """Who holds a resource, or how its last hold ended. Without resource, the board: all claims and queues; with agent,
+    what that agent and its sub-agents hold and wait for."""
+
+    results = (Available, Held, BoardPage)
+    resource: Resource | None = None
+    version: Version | None = Field(default=None, description="Is the grant with this version still current?")
+    agent: Agent | None = None
+    after: Resource | None = Field(default=None, description="The next_after of the page before")
+    limit: Limit = 100
+
+    def read(self, reader: Reader) -> Available | Held | BoardPage:
+        if self.resource is not None:
+            board = read_board(reader, Reads(resources=(self.resource,)))
+            return describe_resource(self.resource, self.version, board)
+        return describe_board(read_board(reader, Reads(board=True)), self.agent, self.after or "", self.limit)
+
+
+class IsQueued(Query):
+    """Whether a ticket is in the queue; else it was granted, or left."""
+
+    is_quick = True
+    resource: str
+    version: int
+
+    def read(self, reader: Reader) -> bool:
+        return bool(reader.read(sql.TICKET, {"resource": self.resource, "version": self.version}))
+
+
+class FindEnd(Query):
+    """How a grant ended without its holder's doing; None if its holder released it."""
+
+    resource: str
+    version: int
+
+    def read(self, reader: Reader) -> Fenced | None:
+        rows = reader.read(sql.ENDS, {"stream": f"claim:{self.resource}", "version": self.version})
+        ends = (read_end(self.resource, *row) for row in rows)
+        end = next((end for end in ends if end.grant == self.version), None)
+        if end is None or (end.outcome != "expired" and end.forced_by is None):
+            return None
+        held = describe_resource(self.resource, None, read_board(reader, Reads(resources=(self.resource,))))
+        reason = end.note if end.forced_by is not None else None
+        if isinstance(held, Held) and held.covered_by is None:
+            return Fenced(self.resource, self.version, held.version, held.held_by, reason)
+        return Fenced(self.resource, self.version, reason=reason)
+
+
+class WaitFor(
+    BlockingQuery, name="wait", group="claims", route="GET /waits/{resource}", words="resource timeout_seconds"
+):
+    """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim next, or
+    queue with claim and wait_seconds."""
+
+    results = (Available, WaitTimeout)
+    resource: Resource
+    timeout_seconds: Seconds = 30
+
+    def topic(self) -> str:
+        return "claim:"
+
+    def seconds(self) -> float:
+        return self.timeout_seconds
+
+    def read(self, reader: Reader) -> Available | Wait:
+        board = read_board(reader, Reads(resources=(self.resource,)))
+        result = describe_resource(self.resource, None, board)
+        if isinstance(result, Available):
+            return result._replace(elapsed_seconds=0.0)
+        end = min(board.find_end(claim) for claim in board.list_grants(self.resource))
+        return Wait(board.moment.at + end - board.now)
+
+    def give_up(self, reader: Reader, elapsed: float) -> Available | WaitTimeout:
+        held = describe_resource(self.resource, None, read_board(reader, Reads(resources=(self.resource,))))
+        if isinstance(held, Available):
+            return self.finish(held, elapsed)
+        return WaitTimeout(held.resource, held.held_by, held.claimed_at, held.held_for_seconds, elapsed)
+
+    def finish(self, result: Available, elapsed: float) -> Available:
+        return result._replace(elapsed_seconds=elapsed)

@@ -1,0 +1,171 @@
+"""Commands that processes and hooks pass without pydantic. A test compares the first two with their operations."""
+
+from typing import NamedTuple
+
+from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, release, start
+from holdlog.domain.claims.claim import Mode, Outcome
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.moment import Moment
+from holdlog.domain.state import Decision, Reads, State
+
+
+class Acquire(NamedTuple):
+    resource: str
+    agent: str
+    receipt: str | None = None
+    also: list[str] | None = None
+    lease_seconds: float | None = None
+    wait_seconds: float = 0
+    mode: Mode = "exclusive"
+    note: str | None = None
+
+    def reads(self) -> Reads:
+        return declare_claim(self)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return acquire(self, state, moment)
+
+
+class Release(NamedTuple):
+    agent: str
+    resource: str | None = None
+    receipt: str | None = None
+    also: list[str] | None = None
+    outcome: Outcome | None = None
+    moved_to: str | None = None
+    note: str | None = None
+
+    def reads(self) -> Reads:
+        return declare_release(self)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return release(self, state, moment)
+
+
+class GiveUp(NamedTuple):
+    """End a claim that waited. Its place stays for two minutes, unless it `leaves` the queue."""
+
+    resource: str
+    agent: str
+    receipt: str | None = None
+    also: tuple[str, ...] | None = None
+    mode: Mode = "exclusive"
+    leaves: bool = False
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return give_up(self, state, moment)
+
+    def reads(self) -> Reads:
+        return Reads(resources=(self.resource, *(self.also or ())), session=True, board=True)
+
+
+class ListGrants(NamedTuple):
+    """What the agent holds of these resources."""
+
+    agent: str
+    resources: tuple[str, ...]
+    receipt: str | None = None
+
+    def reads(self) -> Reads:
+        return Reads(resources=self.resources, session=True)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board, who = start(self, state, moment)
+        own = [claim for resource in self.resources if (claim := board.find_own(resource, who)) is not None]
+        return [], tuple((claim.resource, claim.version, claim.position) for claim in own)
+
+
+class Finish(NamedTuple):
+    """End a block that had these grants (resources and versions): release those in `ends`."""
+
+    agent: str
+    grants: tuple[tuple[str, int], ...]
+    ends: tuple[tuple[str, int], ...]
+    outcome: Outcome | None = None
+    moved_to: str | None = None
+    note: str | None = None
+    receipt: str | None = None
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return finish(self, state, moment)
+
+    def reads(self) -> Reads:
+        return Reads(resources=tuple(resource for resource, _ in self.grants), session=True)
+
+
+class Renewal(NamedTuple):
+    """A grant with a lease of its own, in microseconds, that a process prolongs."""
+
+    resource: str
+    version: int
+    lease: int
+
+
+class Beat(NamedTuple):
+    """Keep holders of a process alive, those in `open_calls` whenever they were heard. Returns those that hold or wait
+    for something."""
+
+    holders: tuple[Who, ...]
+    open_calls: frozenset[Who] = frozenset()
+    renewals: tuple[Renewal, ...] = ()
+
+    def reads(self) -> Reads:
+        return Reads(session=True, beats=True)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board = state.board
+        assert board is not None
+        board.start(state.records, moment)
+        for who in self.holders:
+            holder = board.holders.get(who)
+            if holder is not None and board.find_end_of(holder) > board.now:
+                board.keep_holder(holder.beat(moment.caller.process, board.now, who in self.open_calls))
+        for resource, version, lease in self.renewals:
+            claim = board.claims.get((resource, version))
+            if claim is not None and board.find_end(claim) > board.now:
+                board.keep(claim._replace(deadline=board.now + lease))
+        active = {claim.who for claim in board.claims.values()}
+        return board.events, tuple(who for who in self.holders if who in active)
+
+
+class Leave(NamedTuple):
+    """The process of these holders ends: a caller of the same name below the same host may act as them."""
+
+    holders: tuple[Who, ...]
+
+    def reads(self) -> Reads:
+        return Reads(session=True)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board = state.board
+        assert board is not None
+        board.start(state.records, moment)
+        for who in self.holders:
+            holder = board.holders.get(who)
+            if holder is not None and holder.process == moment.caller.process:
+                board.keep_holder(holder.leave())
+        return [], None
+
+
+class Call(NamedTuple):
+    """A call of an agent that its host announces: it `begins` a call that lasts so long at most, or `ends` one."""
+
+    agent: str
+    receipt: str | None = None
+    begins: str | None = None
+    lasts: int = 0
+    ends: str | None = None
+
+    def reads(self) -> Reads:
+        return Reads(session=True)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board, who = start(self, state, moment)
+        holder = board.holders.get(who)
+        if holder is None or board.find_end_of(holder) <= board.now:
+            return [], None
+        if self.begins is not None:
+            board.keep_holder(holder.begin_call(self.begins, board.now + self.lasts))
+        if self.ends is not None:
+            board.keep_holder(holder.hear(moment.caller, board.now).end_call(self.ends, board.now))
+        return [], None
