@@ -6,7 +6,8 @@ from holdlog.domain.records import evolve
 from holdlog.domain.state import Record, State
 
 
-def fold(state: State, event: Any, position: int) -> None:
-    """Change the rows of `state` as the event at `position` does."""
+def fold(state: State, event: Any, position: int) -> int:
+    """Change the rows of `state` as the event at `position` does. Returns the event's version."""
     record = state.records.get(event.stream) or Record(event.stream)
-    state.records[event.stream] = evolve(record, event, position)
+    record = state.records[event.stream] = evolve(record, event, position)
+    return record.version

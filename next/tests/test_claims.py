@@ -9,14 +9,14 @@ from holdlog.domain.claims.claim import ABSENCE, OFFER
 from holdlog.domain.claims.holder import BEATEN_PART
 from holdlog.domain.claims.queue import settle
 from holdlog.domain.moment import LEASE, SECOND, Caller, Moment
-from holdlog.domain.state import Record, State
+from holdlog.domain.state import State
 
 
 class Story:
     """A board on which agents act. `session` is that of the next caller."""
 
     def __init__(self) -> None:
-        self.records: dict[str, Record] = {}
+        self.versions: dict[str, int] = {}
         self.claims: Any = {}
         self.holders: Any = {}
         self.position = 0
@@ -30,17 +30,17 @@ class Story:
 
     def act(self, decide: Any, **arguments: Any) -> Any:
         board = Board(self.now)
-        board.claims, board.holders = dict(self.claims), dict(self.holders)
+        board.claims, board.holders, board.is_quiet = dict(self.claims), dict(self.holders), False
         names = [arguments.get("resource") or "", *(arguments.get("also") or ()), *(key[0] for key in self.claims)]
         for name in names:
-            self.records.setdefault(f"claim:{name}", Record(f"claim:{name}"))
+            board.versions[f"claim:{name}"] = self.versions.setdefault(f"claim:{name}", 0)
         self.events = []
         caller = Caller(self.session, process="p")
-        board.start(self.records, Moment(self.now, self.position, caller, 0, self.now))
+        board.start(Moment(self.now, self.position, caller, 0, self.now))
         settle(board)
         self._append(board.events)
         moment = Moment(self.now, self.position, caller, 0, self.now)
-        events, result = decide(SimpleNamespace(**arguments), State(self.records, board), moment)
+        events, result = decide(SimpleNamespace(**arguments), State({}, board), moment)
         self._append(events)
         self.claims, self.holders = board.claims, board.holders
         return result
@@ -48,8 +48,7 @@ class Story:
     def _append(self, events: list[Any]) -> None:
         for event in events:
             self.position += 1
-            record = self.records[event.stream]
-            self.records[event.stream] = record._replace(version=record.version + 1, position=self.position)
+            self.versions[event.stream] += 1
         self.events += events
 
     @property

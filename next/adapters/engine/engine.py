@@ -84,7 +84,8 @@ class Engine:
 
     def run(self, command: Command, caller: Caller) -> Any:
         """Run the command and return its result once it is durable. Raises the refusal."""
-        self.require_open()
+        if self._closed is not None or self._process != os.getpid():
+            self.require_open()
         job = Job(command, caller)
         if self._is_led or self._busy.locked():
             self._wait(job)
@@ -273,7 +274,7 @@ class Engine:
             reads.append((read._replace(session=True, beats=True) if holds and not read.session else read, job.caller))
         batch = self.store.begin(reads)
         try:
-            if batch.state.board is not None:
+            if batch.state.board is not None and not batch.state.board.is_quiet:
                 self._settle(batch, reads)
             for job in jobs:
                 job.error = None
@@ -303,16 +304,21 @@ class Engine:
         except HoldlogError as refusal:
             job.error = refusal
             return
-        for event in events:
-            self._append(event, caller, batch)
-        if (board := batch.state.board) is not None:
+        board = batch.state.board
+        if board is not None and events is board.events:  # the board has evolved with them
+            for event, version in zip(events, board.event_versions, strict=True):
+                self._append(event, version, caller, batch)
+        else:
+            for event in events:
+                self._append(event, fold(batch.state, event, position := position + 1), caller, batch)
+        if board is not None:
             if board.entered is not None:
                 self.beats.follow(board.entered, caller)
                 board.entered = None
-            if getattr(result, "lost", events) is None and (losses := board.take_losses(caller)):
-                result = result._replace(lost=losses)
+            if not board.is_quiet and getattr(result, "lost", events) is None:
+                result = result._replace(lost=board.take_losses(caller) or None)
         if key is not None and result:
-            request = Request(position + len(events), batch.at, fingerprint(command), json.dumps(result, default=str))
+            request = Request(position, batch.at, fingerprint(command), json.dumps(result, default=str))
             batch.requests[key] = request
             batch.remembered.append(key)
         job.result = result
@@ -321,18 +327,16 @@ class Engine:
         """End what is due, and grant what is free, before any command."""
         board, caller = batch.state.board, Caller()
         assert board is not None
-        board.start(batch.state.records, Moment(batch.at, batch.head.position, caller, 0, batch.steady))
+        board.start(Moment(batch.at, batch.head.position, caller, 0, batch.steady))
         settle(board, tuple(resource for read, _ in reads for resource in read.resources))
-        for event in board.events:
-            self._append(event, caller, batch)
+        for event, version in zip(board.events, board.event_versions, strict=True):
+            self._append(event, version, caller, batch)
 
-    def _append(self, event: Any, caller: Caller, batch: Batch) -> None:
-        """Make the event a row of the log, and change the views."""
+    def _append(self, event: Any, version: int, caller: Caller, batch: Batch) -> None:
+        """Make the event a row of the log."""
         head = batch.rows[-1] if batch.rows else None
         position, previous = (head[0], head[-1]) if head else (batch.head.position, batch.head.digest)
         position += 1
-        fold(batch.state, event, position)
-        version = batch.state.records[event.stream].version
         topic = type(event).__name__
         meta, payload = encode_event(event, caller)
         self._salts = self._salts or os.urandom(_SALTS)  # few system calls; the buffer belongs to who commits

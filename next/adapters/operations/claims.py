@@ -45,7 +45,7 @@ from holdlog.domain.moment import Moment
 from holdlog.domain.results import Fenced
 from holdlog.domain.state import Reads, State
 
-Lease = Annotated[float, BeforeValidator(refuse_bool), Field(ge=1, allow_inf_nan=False, le=10**9)]
+Lease = Annotated[float, Field(ge=1, allow_inf_nan=False, le=10**9), BeforeValidator(refuse_bool)]
 MAX_TOGETHER = 99
 
 
@@ -78,7 +78,7 @@ class Claim(
         """A grant that has ended meanwhile is not claimed any more."""
         board = state.board
         assert board is not None
-        board.start(state.records, moment)
+        board.start(moment)
         if board.find_own(self.resource, Who(self.agent, moment.caller.session, moment.caller.principal)) is None:
             held = describe_resource(self.resource, None, board)
             return Expired(self.resource, getattr(held, "held_by", None))

@@ -21,12 +21,14 @@ def declare_claim(command: Any) -> Reads:
 def declare_release(command: Any) -> Reads:
     if command.resource is None:
         return Reads(session=True, board=True)
-    return declare_claim(command)
+    return Reads(resources=(command.resource, *(command.also or ())), session=True)
 
 
 def acquire(command: Any, state: State, moment: Moment) -> Decision:
     """Claim the resource with all of `also`, or take a place in the queue if `wait_seconds` is positive."""
-    board, who = start(command, state, moment)
+    board = state.board
+    assert board is not None
+    who = board.start(moment, command.agent, command.receipt)
     resources: tuple[str, ...] = (command.resource,)
     if command.also:
         resources = tuple(dict.fromkeys((command.resource, *command.also)))
@@ -40,7 +42,9 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
         return board.events, _queue_or_refuse(command, wanted, ticket, board)
     if board.claims and (cycle := find_cycle_of_grant(wanted, ticket, board)):
         return board.events, Deadlock(command.resource, cycle)
-    board.enter(who)
+    board.entered = who
+    if (holder := board.holders.get(who)) is None or holder.expires_at <= board.now:
+        board.enter(who)
     claims = grant(wanted, None, board)
     if ticket is not None and ticket.key in board.claims:
         remove_ticket(ticket, "granted", board)
@@ -48,36 +52,44 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
         claims = [_set_facts(command, claim, board) for claim in claims]
     if len(board.claims) > len(resources):
         grant_waiting(board)
-    return board.events, describe_grant(claims, board)
+    return board.events, describe_grant(claims, resources, board)
 
 
 def release(command: Any, state: State, moment: Moment) -> Decision:
     """Release the resource and `also`, or without a resource all that the agent holds or waits for in this session."""
-    board, who = start(command, state, moment)
+    board = state.board
+    assert board is not None
+    who = board.start(moment, command.agent, command.receipt)
     if command.resource is None:
         resources = sorted({claim.resource for claim in board.claims.values() if board.is_own(claim, who)})
     else:
-        resources = list(dict.fromkeys((command.resource, *(command.also or ()))))
-        for resource in resources:
-            if (refusal := refuse_release(resource, who, board)) is not None:
-                return board.events, refusal
-    ended = [granted for resource in resources for granted in _end(resource, command, who, board)]
+        resources = [command.resource]
+        if command.also:
+            resources = list(dict.fromkeys((command.resource, *command.also)))
+    own = {}
+    for resource in resources:
+        own[resource] = board.find_own(resource, who)
+        if own[resource] is None and (refusal := refuse_release(resource, who, board)) is not None:
+            return board.events, refusal
+    ended: list[Granted] = []
+    for resource, claim in own.items():
+        ended += _end(resource, claim, command, who, board)
     if not ended:
         return board.events, AlreadyFree(command.resource)
-    heirs = [
-        heir
-        for resource, heir in (grant_waiting(board) if board.claims else ())
-        if any(overlap(resource, name) for name in resources)
-    ]
+    granted_to = None
+    for resource, heir in grant_waiting(board) if board.claims else ():
+        if granted_to is None and any(overlap(resource, name) for name in resources):
+            granted_to = heir.agent
     several = ended if command.resource is None or len(ended) > 1 else None
-    granted_to = heirs[0].agent if heirs else None
     return board.events, Released(ended[0].resource, ended[0].version, command.outcome, granted_to, several)
 
 
 def give_up(command: Any, state: State, moment: Moment) -> Decision:
     """End a claim that waited: its place stays for two minutes, or is given up if it `leaves`. What was granted to it
     and not collected goes to the next."""
-    board, who = start(command, state, moment)
+    board = state.board
+    assert board is not None
+    who = board.start(moment, command.agent, command.receipt)
     resources = tuple(dict.fromkeys((command.resource, *(command.also or ()))))
     for claim in list(board.claims.values()):
         if claim.who != who:
@@ -95,27 +107,18 @@ def give_up(command: Any, state: State, moment: Moment) -> Decision:
 
 def finish(command: Any, state: State, moment: Moment) -> Decision:
     """End a block: release those of its `grants` that it still holds. Returns the others."""
-    board, who = start(command, state, moment)
+    board = state.board
+    assert board is not None
+    who = board.start(moment, command.agent, command.receipt)
     missing = []
     for resource, version in command.grants:
         claim = board.find_own(resource, who)
         if claim is None or claim.version != version:
             missing.append((resource, version))
         elif (resource, version) in command.ends:
-            _end(resource, command, who, board)
+            _end(resource, claim, command, who, board)
     grant_waiting(board)
     return board.events, tuple(missing)
-
-
-def start(command: Any, state: State, moment: Moment) -> tuple[Board, Who]:
-    """Begin a command of an agent: who calls, and that it was heard. A receipt stands for a session."""
-    board, caller = state.board, moment.caller
-    assert board is not None
-    board.start(state.records, moment)
-    who = Who(command.agent, command.receipt or caller.session, caller.principal)
-    if board.holders:
-        board.hear(who)
-    return board, who
 
 
 # --- parts
@@ -148,7 +151,7 @@ def _renew(command: Any, wanted: Wanted, board: Board) -> Any:
     kept = [_set_facts(command, claim, board) for claim in own]
     board.enter(wanted.who)
     if any(claim.is_offered for claim in own):
-        return describe_grant(kept, board)
+        return describe_grant(kept, wanted.resources, board)
     return describe_renewal(kept, board)
 
 
@@ -176,10 +179,9 @@ def _queue_or_refuse(command: Any, wanted: Wanted, ticket: Claim | None, board: 
     return Deadlock(wanted.resources[0], cycle) if cycle else describe_busy(wanted, ticket, board)
 
 
-def _end(resource: str, command: Any, who: Who, board: Board) -> list[Granted]:
+def _end(resource: str, claim: Claim | None, command: Any, who: Who, board: Board) -> list[Granted]:
     """End the caller's grant and tickets of a resource."""
     ended = []
-    claim = board.find_own(resource, who)
     if claim is not None:
         is_target = resource == command.moved_to  # the new name of a move whose agent claimed both
         outcome: Outcome = "created" if is_target else command.outcome or "released"

@@ -4,12 +4,13 @@ The rule: a claim is granted if it is compatible with every live grant of others
 waiter is in a call now, unless that waiter itself waits for the caller.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from holdlog.domain.claims.claim import ABSENCE, Claim, Claims, Ended, Mode, evolve, read_end, wants
 from holdlog.domain.claims.holder import (
+    BEATEN_PART,
     HEARD_PART,
     MAX_LOSSES,
     SILENCE,
@@ -55,39 +56,45 @@ class Board:
         self.is_alive = is_alive
         self.claims: Claims = {}
         self.holders: Holders = {}
+        self.versions: dict[str, int] = {}
+        """Of the streams that may get events."""
         self.ends: dict[str, Any] = {}
+        self.is_quiet = True
+        """Whether nobody waits, nothing is due, and no loss is to be reported."""
         self.silence_end = 0
         self.changed_claims: set[tuple[str, int]] = set()
         self.changed_holders: set[Who] = set()
+        self.moment: Moment
         self.events: list[Any] = []
+        self.event_versions: list[int] = []
         self.entered: Who | None = None
         """The holder that the command gave a grant or ticket."""
-        self._versions: dict[str, int] = {}
-        self._records: Mapping[str, Any] = {}
-        self.moment: Moment = Moment(0, 0, None, 0)  # type: ignore[arg-type]
 
-    def start(self, records: Mapping[str, Any], moment: Moment) -> None:
-        """Begin a command."""
-        self.moment, self._records, self._versions, self.events, self.entered = moment, records, {}, [], None
+    def start(self, moment: Moment, agent: str = "", receipt: str | None = None) -> Who:
+        """Begin a command. Returns who calls, for whom it counts as a call; a receipt stands for a session."""
+        self.moment, self.events, self.event_versions, self.entered = moment, [], [], None
+        who = Who(agent, receipt or moment.caller.session, moment.caller.principal)
+        if agent and self.holders:
+            self._hear(who)
+        return who
 
     def copy(self) -> "Board":
         """A draft of the draft."""
         copy = Board(self.now, self.is_alive)
         copy.claims, copy.holders, copy.silence_end = dict(self.claims), dict(self.holders), self.silence_end
-        copy.start(self._records, self.moment)
-        copy._versions, copy.events = dict(self._versions), list(self.events)
+        copy.start(self.moment)
+        copy.versions, copy.events = dict(self.versions), list(self.events)
         return copy
 
     # --- changes
 
     def record(self, event: Any) -> int:
         """Add an event. Returns its version."""
-        stream = event.stream
         self.events.append(event)
-        version = self._versions.get(stream) or self._records[stream].version
-        version = self._versions[stream] = version + 1
-        key = evolve(self.claims, event, version, self.moment.position + len(self.events), self.moment.at)
-        self.changed_claims.update(key)
+        version = self.versions[event.stream] = self.versions[event.stream] + 1
+        self.event_versions.append(version)
+        keys = evolve(self.claims, event, version, self.moment.position + len(self.events), self.moment.at)
+        self.changed_claims.update(keys)
         return version
 
     def keep(self, claim: Claim) -> None:
@@ -114,18 +121,20 @@ class Board:
         """Give a claim whose holder is missing, after a rebuild, one with a full life."""
         self.keep_holder(Holder(who, self.now + LEASE, self.now))
 
-    def hear(self, who: Who) -> None:
+    def _hear(self, who: Who) -> None:
         """Count a call of a live holder, which is one for its ancestors and for those that left to it, too."""
-        caller = self.moment.caller
+        caller, now = self.moment.caller, self.now
         for holder in list(self.holders.values()):
+            if now - holder.seen_at < holder.lease // (BEATEN_PART * HEARD_PART) and not holder.has_left:
+                continue  # heard a moment ago
             is_own = holder.who == who or holder.is_left_to(who, caller.host)
             if not (is_own or ("/" in who.agent and holder.who in list_ancestors(who))):
                 continue
-            if self.find_end_of(holder) <= self.now:
+            if self.find_end_of(holder) <= now:
                 continue
             is_back = holder.who == who and (holder.has_left or holder.process != (caller.process or holder.process))
-            if is_back or self.now - holder.seen_at >= holder.life // HEARD_PART:
-                self.keep_holder(holder.hear(caller, self.now))
+            if is_back or now - holder.seen_at >= holder.life // HEARD_PART:
+                self.keep_holder(holder.hear(caller, now))
 
     def lose(self, claim: Claim, why: str, reason: str | None = None) -> None:
         """Note that a grant ended without its holder's doing."""
@@ -174,7 +183,9 @@ class Board:
         if claim.deadline is not None:
             return claim.deadline
         holder = self.holders.get(claim.who)
-        return self.now + LEASE if holder is None else self.find_end_of(holder)
+        if holder is None:
+            return self.now + LEASE
+        return holder.expires_at if holder.expires_at >= self.silence_end else self.find_end_of(holder)
 
     def find_end_of(self, holder: Holder) -> int:
         """When a holder ends. After a silence, each live process has time to beat."""
@@ -208,7 +219,7 @@ class Board:
         for claim in self.claims.values():
             if claim.resource != resource or claim.is_ticket:
                 continue
-            if self.is_own(claim, who) and self.find_end(claim) > self.now:
+            if (claim.who == who or self.is_own(claim, who)) and self.find_end(claim) > self.now:
                 return claim
         return None
 
@@ -223,16 +234,17 @@ class Board:
 
     def find_last_end(self, names: tuple[str, ...]) -> Ended | None:
         """How the last hold of these resources ended, recorded or not."""
-        due = [claim for claim in self.claims.values() if claim.resource in names and not claim.is_ticket]
-        for claim in due:
-            if self.find_end(claim) <= self.now:
+        for claim in () if self.is_quiet else list(self.claims.values()):
+            if claim.resource in names and not claim.is_ticket and self.find_end(claim) <= self.now:
                 self.note_expiry(claim)
-        ends = [(self.ends[name][0], name) for name in names if name in self.ends]
-        if not ends:
+        last = None
+        for name in names:
+            if name in self.ends and (last is None or self.ends[name][0] > self.ends[last][0]):
+                last = name
+        if last is None:
             return None
-        name = max(ends)[1]
-        end = self.ends[name]
-        return end if isinstance(end, Ended) else read_end(name, *end)
+        end = self.ends[last]
+        return end if isinstance(end, Ended) else read_end(last, *end)
 
     def note_expiry(self, claim: Claim) -> int:
         """Keep how a grant ended that is due. Returns when, in microseconds since 1970."""

@@ -128,6 +128,7 @@ class Claim(NamedTuple):
 
 
 Claims = dict[tuple[str, int], Claim]
+Keys = tuple[tuple[str, int], ...]
 
 
 class Ended(NamedTuple):
@@ -149,10 +150,14 @@ ENDS: Final = ("ClaimReleased", "ClaimExpired")
 """Events after which somebody else's hold is a `previous` one."""
 
 
+_parse: Final[Any] = vars(json.JSONDecoder())["scan_once"]
+"""Without the calls around it: what the log has is JSON without blanks."""
+
+
 def read_end(resource: str, position: int, topic: str, at: int, meta: str, payload: str | None) -> Ended:
     """From a row of the log."""
-    about = json.loads(meta)
-    note = json.loads(payload).get("note") if payload is not None else None
+    about = _parse(meta, 0)[0]
+    note = _parse(payload, 0)[0].get("note") if payload is not None else None
     forced_by = about.get("forced_by")
     outcome = "expired" if topic == "ClaimExpired" else "forced" if forced_by else about.get("outcome", "released")
     facts = (about["grant"], about.get("of_session"), note, about.get("moved_to"), forced_by)
@@ -167,20 +172,21 @@ def wants(ticket: Claim, resources: tuple[str, ...]) -> bool:
 # --- evolve
 
 
-def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> tuple[tuple[str, int], ...]:
+def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> Keys:
     """Change the grants and tickets of the event's resource; `version`: that of the event in its stream. Returns the
     keys of the rows that changed."""
     resource = event.stream[_PREFIX:]
     kind = type(event)
     if kind is ClaimGranted:
-        before = [(resource, it) for it in (event.instead_of, event.ticket) if it is not None]
-        note = event.note
-        for key in before:
-            old = claims.pop(key, None)
-            note = note or (old.note if old is not None else None)
-        who = Who(event.by, event.of_session, event.of_principal)
-        claims[resource, version] = Claim(resource, version, False, event.mode, who, position, at, note=note)
-        return (resource, version), *before
+        who, note = Who(event.by, event.of_session, event.of_principal), event.note
+        keys: Keys = ((resource, version),)
+        for before in (event.instead_of, event.ticket):
+            if before is not None:
+                old = claims.pop((resource, before), None)
+                note = note or (old.note if old is not None else None)
+                keys = (*keys, (resource, before))
+        claims[keys[0]] = Claim(resource, version, False, event.mode, who, position, at, (), None, 0, False, note)
+        return keys
     if kind is ClaimQueued:
         who = Who(event.by, event.of_session, event.of_principal)
         facts = (event.mode, who, position, at, event.also)

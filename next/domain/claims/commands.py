@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, release, start
+from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, release
 from holdlog.domain.claims.claim import Mode, Outcome
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import Moment
@@ -70,7 +70,9 @@ class ListGrants(NamedTuple):
         return Reads(resources=self.resources, session=True)
 
     def decide(self, state: State, moment: Moment) -> Decision:
-        board, who = start(self, state, moment)
+        board = state.board
+        assert board is not None
+        who = board.start(moment, self.agent, self.receipt)
         own = [claim for resource in self.resources if (claim := board.find_own(resource, who)) is not None]
         return [], tuple((claim.resource, claim.version, claim.position) for claim in own)
 
@@ -115,7 +117,7 @@ class Beat(NamedTuple):
     def decide(self, state: State, moment: Moment) -> Decision:
         board = state.board
         assert board is not None
-        board.start(state.records, moment)
+        board.start(moment)
         for who in self.holders:
             holder = board.holders.get(who)
             if holder is not None and board.find_end_of(holder) > board.now:
@@ -139,7 +141,7 @@ class Leave(NamedTuple):
     def decide(self, state: State, moment: Moment) -> Decision:
         board = state.board
         assert board is not None
-        board.start(state.records, moment)
+        board.start(moment)
         for who in self.holders:
             holder = board.holders.get(who)
             if holder is not None and holder.process == moment.caller.process:
@@ -160,7 +162,9 @@ class Call(NamedTuple):
         return Reads(session=True)
 
     def decide(self, state: State, moment: Moment) -> Decision:
-        board, who = start(self, state, moment)
+        board = state.board
+        assert board is not None
+        who = board.start(moment, self.agent, self.receipt)
         holder = board.holders.get(who)
         if holder is None or board.find_end_of(holder) <= board.now:
             return [], None

@@ -27,19 +27,19 @@ from holdlog.domain.moment import SECOND
 from holdlog.domain.results import utc
 
 
-def describe_grant(claims: list[Claim], board: Board) -> Claimed:
+def describe_grant(claims: list[Claim], resources: tuple[str, ...], board: Board) -> Claimed:
     first, caller = claims[0], board.moment.caller
     left = board.find_end(first) - board.now
-    also = [Granted(claim.resource, claim.version) for claim in claims[1:]]
+    also = [Granted(claim.resource, claim.version) for claim in claims[1:]] if len(claims) > 1 else None
     holder = board.holders[first.who]
-    end = board.find_last_end(tuple(name for claim in claims for name in list_covering(claim.resource)))
+    end = board.find_last_end(list_covering(*resources))
     return Claimed(
         first.resource,
         first.version,
         first.position,
         utc(board.moment.at + left),
         left / SECOND,
-        also or None,
+        also,
         holder.who.session if caller.is_anonymous else None,
         None if holder.beats else "by your calls only",
         *(() if end is None else _list_previous(end, first.resource)),
@@ -112,9 +112,7 @@ def describe_resource(resource: str, version: int | None, board: Board) -> Held 
 
 
 def refuse_release(resource: str, who: Who, board: Board) -> Any:
-    """Why the caller may not release it; None if it may."""
-    if board.find_own(resource, who) is not None:
-        return None
+    """Why the caller, which does not hold it, may not release it; None if it may: it waits for it, or it is free."""
     if any(ticket.resource == resource and board.is_own(ticket, who) for ticket in board.list_tickets(resource)):
         return None
     holder = next((claim for claim in board.list_grants(resource) if claim.resource == resource), None)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import Moment
 from holdlog.domain.refusals import FencedError
 from holdlog.domain.results import Fenced
@@ -21,10 +20,7 @@ def require_guard(command: Any, by: str, state: State, moment: Moment) -> list[d
     if board is None:
         assert not command.guard
         return None
-    caller = moment.caller
-    board.start(state.records, moment)
-    who = Who(by, caller.session, caller.principal)
-    board.hear(who)
+    who = board.start(moment, by)
     for condition in command.guard or ():
         own = board.find_own(condition.resource, who)
         if own is None or own.version != condition.version:

@@ -25,9 +25,8 @@ MAX_EXPIRED: Final = 500
 def settle(board: Board, resources: tuple[str, ...] = ()) -> None:
     """Record what has expired, and grant what is free. The first thing in each transaction that reads the board: what
     was noticed is recorded, also if all its commands are refused."""
-    if any(claim.is_ticket or board.find_end(claim) <= board.now for claim in board.claims.values()):
-        expire_due(board, resources)
-        grant_waiting(board)
+    expire_due(board, resources)
+    grant_waiting(board)
 
 
 def expire_due(board: Board, resources: tuple[str, ...]) -> None:
@@ -106,7 +105,7 @@ def grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Claim]:
         granted.append(board.claims[resource, board.record(event)])
         if ticket is not None:
             board.keep(granted[-1]._replace(is_offered=True, deadline=board.now + OFFER))
-    for other in board.list_tickets(*wanted.resources) if board.claims else ():
+    for other in board.list_tickets(*wanted.resources) if len(board.claims) > len(granted) else ():
         if board.is_own(other, who) and is_content(want(other), board):
             remove_ticket(other, "granted", board)
     return granted

@@ -45,8 +45,12 @@ def check_claimable(text: str) -> str:
 
 
 @lru_cache(1024)
-def list_covering(resource: str) -> tuple[str, ...]:
-    """The resource and all other names of which a claim covers it: its own subtree's, and those above it."""
+def list_covering(*resources: str) -> tuple[str, ...]:
+    """The resources and all other names of which a claim covers one of them: its own subtree's, and those above it."""
+    return tuple(dict.fromkeys(name for resource in resources for name in _list_covering(resource)))
+
+
+def _list_covering(resource: str) -> tuple[str, ...]:
     names = [resource, resource.removesuffix("/") if resource.endswith("/") else f"{resource}/"]
     at = resource.rfind("/", 0, -1)
     while at > 0:

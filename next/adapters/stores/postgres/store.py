@@ -13,6 +13,7 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from holdlog.adapters.engine.port import MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
+from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import board as boards
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
@@ -100,7 +101,7 @@ class PostgresStore:
             self._set_clock(clock)
             head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
             loaded = _records(reads, records or (), values or (), ranges or ())
-            board = self._make_board(clock, sessions, board_rows, loaded) if sessions else None
+            board = self._make_board(clock, sessions, board_rows) if sessions else None
             batch = Batch(head, clock, clock, State(loaded, board))
             for principal, request_id, *rest in remembered or ():
                 batch.requests[principal, request_id] = Request(*rest)
@@ -109,24 +110,24 @@ class PostgresStore:
             self.abort()
             raise
 
-    def _make_board(
-        self, now: int, reads: Sequence[tuple[Reads, Caller]], results: Sequence[Any], records: dict[str, Record]
-    ) -> Board:
+    def _make_board(self, now: int, reads: Sequence[tuple[Reads, Caller]], results: Sequence[Any]) -> Board:
         """The board of the rows that the first message has read. Reads all of it if a command needs that."""
-        board = boards.make_board(now)
+        board = Board(now, is_alive)
         *rows, silence, streams = results
         for result in rows:
             boards.add_rows(board, result)
-        board.note_silence(*silence[0])
-        is_whole = boards.needs_whole(board, reads)
+        boards.read_silence(board, silence)
+        resources = tuple(resource for read, _ in reads for resource in read.resources)
+        is_whole = any(read.board for read, _ in reads) or (not board.is_quiet and boards.needs_whole(board, reads))
         if is_whole:
             assert self._writer is not None
+            board.is_quiet = False
             boards.add_rows(board, self._writer.execute("EXECUTE board('', '')"))
-        names = boards.list_streams(board, reads)
-        if is_whole or names != boards.name_overlapping(boards.list_resources(reads))[2]:
+        names = boards.list_streams(board, resources)
+        if is_whole or names != boards.name_overlapping(resources)[2]:
             assert self._writer is not None
             streams = self._writer.execute(f"EXECUTE streams({quote(names)})").fetchall()
-        boards.add_streams(board, records, streams)
+        boards.add_streams(board, streams)
         return board
 
     def commit(self, batch: Batch) -> None:
@@ -290,12 +291,13 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
     """The statements that read what commands need of the board, if any does."""
     texts = []
     for read, caller in reads:
-        it = boards.select(read, caller, 0)
-        names = ", ".join(quote(it[name]) for name in ("session", "principal", "names", "subtrees"))
+        queries, parameters = boards.select(read, caller, 0)
+        names = ", ".join(quote(parameters[name]) for name in ("session", "principal", "names", "subtrees"))
         executions = {sql.BEATS: f"; EXECUTE beats({names}, {_NOW})", sql.CLAIMS: f"; EXECUTE claims({names})"}
-        texts += [executions[query] for query in boards.list_queries(read)]
+        texts += [executions[query] for query in queries]
     if texts:
-        streams = boards.name_overlapping(boards.list_resources(reads))[2]
+        resources = tuple(resource for read, _ in reads for resource in read.resources)
+        streams = boards.name_overlapping(resources)[2]
         texts.append(f"; EXECUTE silence; EXECUTE streams({quote(streams)})")
     return "".join(texts)
 

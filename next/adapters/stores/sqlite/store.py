@@ -13,6 +13,7 @@ from typing import Any, Final
 from holdlog.adapters.engine import port
 from holdlog.adapters.engine.port import COMMIT_SECONDS, MARK_EVERY, Batch, Head, Reader, Request, Snapshot, key_of
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain
+from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import board as boards
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import FIRST_DIGEST, decode_record
@@ -137,17 +138,19 @@ class SqliteStore:
             self._cursor.execute("BEGIN IMMEDIATE")
             if self._head is None:
                 self._head = self._read_head()
-            records: dict[str, Record] = {}
             steady = time.monotonic_ns() // 1000
-            batch = Batch(self._head, time.time_ns() // 1000, steady, State(records))
-            for read, caller in reads:
+            records: dict[str, Record] = {}
+            board: Board | None = None
+            for read, _ in reads:
                 self._load(read, records)
+                if read.session and board is None:
+                    board = self._load_board(reads, steady)
+            batch = Batch(self._head, time.time_ns() // 1000, steady, State(records, board))
+            for _, caller in reads:
                 if caller.request_id is not None:
                     key = key_of(caller)
                     for row in self._cursor.execute(_REQUEST, key):
                         batch.requests[key] = Request(*row)
-                if read.session and batch.state.board is None:
-                    batch.state = State(records, self._load_board(reads, records, steady))
             return batch
         except sqlite3.Error as error:
             self.abort()
@@ -228,18 +231,25 @@ class SqliteStore:
             for row in execute(_RANGE, (prefix, end_of_range(prefix))):
                 records.setdefault(row[0], decode_record(*row))
 
-    def _load_board(self, reads: Sequence[tuple[Reads, Caller]], records: dict[str, Record], now: int) -> Board:
-        board = boards.make_board(now)
-        execute = self._cursor.execute
+    def _load_board(self, reads: Sequence[tuple[Reads, Caller]], now: int) -> Board:
+        board, execute = Board(now, is_alive), self._cursor.execute
+        is_whole = False
+        resources: tuple[str, ...] = ()
         for read, caller in reads:
             if read.session:
-                for query in boards.list_queries(read):
-                    boards.add_rows(board, execute(query, boards.select(read, caller, now)))
-        if boards.has_due(board):
-            board.note_silence(*boards.read_silence(execute(sql.SILENCE)))
-        if boards.needs_whole(board, reads):
+                queries, parameters = boards.select(read, caller, now)
+                for query in queries:
+                    boards.add_rows(board, execute(query, parameters))
+                is_whole |= read.board
+                resources += read.resources
+        if not board.is_quiet:
+            boards.read_silence(board, execute(sql.SILENCE))
+            is_whole = is_whole or boards.needs_whole(board, reads)
+        if is_whole:
+            board.is_quiet = False
             boards.add_rows(board, execute(sql.BOARD, {"session": "", "principal": ""}))
-        boards.add_streams(board, records, execute(sql.STREAMS, {"streams": boards.list_streams(board, reads)}))
+        if resources or not board.is_quiet:
+            boards.add_streams(board, execute(sql.STREAMS, {"streams": boards.list_streams(board, resources)}))
         return board
 
     def _write_board(self, board: Board) -> bool:
