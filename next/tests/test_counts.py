@@ -33,7 +33,6 @@ def claim_and_release(store: holdlog.StateStore) -> None:
     store.release("src/a.py", agent="ann")
 
 
-
 def warm_up(store: holdlog.StateStore) -> None:
     """Open connections, and fill caches of names. An agent that holds nothing pays nothing for claims."""
     for name in ("set", "get", "history") * 2:
