@@ -36,8 +36,12 @@ class Beats:
 
     def follow(self, who: Who, caller: Caller) -> None:
         """Beat for a holder that gets something in the transaction that runs, until it holds nothing."""
+        if caller.process is None:
+            return
         self._recent.add(who)
-        if self.holders.get(who) == caller or caller.process is None:
+        if caller.request_id is not None:
+            caller = caller._replace(request_id=None)  # a beat is no repeat of that request
+        if self.holders.get(who) == caller:
             return
         with self._lock:
             self.holders[who] = caller

@@ -110,6 +110,7 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
     """Claim, and wait in the queue. A call that is given up leaves its place there for a while, or at once if it
     `leaves`."""
     began = time.monotonic()
+    give_up = Run(_give_up(command, leaves), caller._replace(request_id=None))
     try:
         result = yield Run(command, caller)
         if isinstance(result, Busy) and result.ticket is not None and command.wait_seconds:
@@ -119,10 +120,10 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
         raise
     except BaseException:  # the caller is interrupted or cancelled
         with suppress(HoldlogError):
-            yield Run(_give_up(command, leaves), caller)
+            yield give_up
         raise
     if leaves and not result:
-        yield Run(_give_up(command, leaves), caller)
+        yield give_up
     return result
 
 

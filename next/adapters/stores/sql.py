@@ -34,7 +34,7 @@ HEAD: Final = "SELECT position, digest, at FROM events ORDER BY position DESC LI
 REMEMBER_FOR: Final = 24 * 3600 * 1_000_000
 """Microseconds that a request id is remembered at least."""
 FORGET_EVERY: Final = 256
-"""Positions after which old requests are deleted: a scan in each transaction would cost more than the write."""
+"""Positions after which old requests and holders are deleted: a scan in each transaction would cost more than the write."""
 FORGET_REQUESTS: Final = (
     "DELETE FROM requests WHERE at < :oldest AND position < (SELECT MAX(position) FROM events) - 10000"
 )

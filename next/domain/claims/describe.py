@@ -60,8 +60,10 @@ def describe_renewal(claims: list[Claim], board: Board) -> AlreadyClaimed:
 
 def describe_busy(wanted: Wanted, ticket: Claim | None, board: Board) -> Busy:
     obstacles = list(board.list_obstacles(wanted))
-    claim = obstacles[0] if obstacles else board.list_earlier(wanted)[0]
-    resource = next(name for name in wanted.resources if any(overlap(name, other) for other in claim.resources))
+    # With neither, it would close a cycle with what its agent waits for elsewhere.
+    claim = (obstacles or board.list_earlier(wanted) or board.list_waiters())[0]
+    overlapping = (name for name in wanted.resources if any(overlap(name, other) for other in claim.resources))
+    resource = next(overlapping, wanted.resources[0])
     queue = board.list_tickets(resource)
     end = claim.waits_until if claim.is_ticket else board.find_end(claim)
     holders = [obstacle.who.agent for obstacle in obstacles if overlap(obstacle.resource, resource)]

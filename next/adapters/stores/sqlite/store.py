@@ -179,8 +179,9 @@ class SqliteStore:
                 self._marked_at = batch.steady
             if batch.remembered:
                 many(_REMEMBER, [(*key, *batch.requests[key]) for key in batch.remembered])
-                if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
-                    execute(FORGET_REQUESTS, {"oldest": batch.at - REMEMBER_FOR})
+            if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
+                execute(FORGET_REQUESTS, {"oldest": batch.at - REMEMBER_FOR})
+                execute(sql.FORGET_HOLDERS, {"oldest": batch.steady - REMEMBER_FOR})
             sure = False
             execute("COMMIT")
         except sqlite3.IntegrityError as error:  # somebody wrote without the write lock: an old head
