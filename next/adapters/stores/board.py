@@ -103,7 +103,7 @@ def add_streams(board: Board, rows: Iterable[Any]) -> None:
 
 
 def read_silence(board: Board, rows: Iterable[Any]) -> None:
-    """Put the row of SILENCE on the board."""
+    """Put the row of LAST_COMMIT on the board."""
     for committed_at, ended_at in rows:
         board.note_silence(committed_at, ended_at)
 
@@ -115,7 +115,7 @@ def read_board(reader: Reader, read: Reads) -> Board:
         query = sql.BOARD if read.board else sql.CLAIMS
         add_rows(board, view.read(query, select(read, Caller(), board.now)[1]))
         if not board.is_quiet:
-            read_silence(board, view.read(sql.SILENCE, {}))
+            read_silence(board, view.read(sql.LAST_COMMIT, {}))
         if read.resources:
             add_streams(board, view.read(sql.STREAMS, {"streams": name_overlapping(read.resources)[2]}))
         board.start(Moment(view.now(), 0, Caller(), 0, board.now))

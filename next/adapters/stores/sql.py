@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from holdlog.domain.claims.holder import SILENCE
+
 SCHEMA: Final = 10
 """Number of the schema. 0.1 ended at 4."""
 
@@ -34,7 +36,7 @@ HEAD: Final = "SELECT position, digest, at FROM events ORDER BY position DESC LI
 REMEMBER_FOR: Final = 24 * 3600 * 1_000_000
 """Microseconds that a request id is remembered at least."""
 FORGET_EVERY: Final = 256
-"""Positions after which old requests and holders are deleted: a scan in each transaction would cost more than the write."""
+"""Positions after which old requests and holders are deleted: a scan in each transaction costs more than the write."""
 FORGET_REQUESTS: Final = (
     "DELETE FROM requests WHERE at < :oldest AND position < (SELECT MAX(position) FROM events) - 10000"
 )
@@ -84,12 +86,12 @@ ENDS: Final = (
 )
 """The holds of a resource that ended after the grant with a version."""
 TICKET: Final = "SELECT 1 FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
-SILENCE: Final = "SELECT committed_at, silence_ended_at FROM silence"
+LAST_COMMIT: Final = "SELECT committed_at, silence_ended_at FROM silence"
 MARK: Final = (
     "UPDATE silence SET committed_at = :now, silence_ended_at ="
-    " CASE WHEN :now - committed_at > 30000000 THEN :now ELSE silence_ended_at END"
+    f" CASE WHEN :now - committed_at > {SILENCE} THEN :now ELSE silence_ended_at END"
 )
-"""Record the time of a commit, and whether it ends a silence (holdlog.domain.claims.holder.SILENCE)."""
+"""Record the time of a commit, and whether it ends a silence of all."""
 FORGET_HOLDERS: Final = (
     "DELETE FROM holders WHERE expires_at < :oldest AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE"
     " c.session = holders.session AND c.principal = holders.principal AND c.agent = holders.agent)"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from psycopg import sql
 
 from holdlog.adapters.stores.postgres.connection import Connection
-from holdlog.adapters.stores.sql import BEATS, BOARD, CLAIMS, MARK, SCHEMA, SILENCE, STREAMS
+from holdlog.adapters.stores.sql import BEATS, BOARD, CLAIMS, LAST_COMMIT, MARK, SCHEMA, STREAMS
 from holdlog.domain.refusals import StoreError
 
 _TABLES: Final = """
@@ -80,7 +80,7 @@ PREPARE claims (text, text, text, text) AS {number(CLAIMS, *_BOARD)};
 PREPARE beats (text, text, text, text, bigint) AS {number(BEATS, *_BOARD)};
 PREPARE board (text, text) AS {number(BOARD, *_BOARD)};
 PREPARE streams (text) AS {number(STREAMS, "streams")};
-PREPARE silence AS {SILENCE};
+PREPARE silence AS {LAST_COMMIT};
 PREPARE mark (bigint) AS {number(MARK, "now")};
 PREPARE put_claims ({", ".join(["text[]"] * 14)}) AS INSERT INTO claims
     SELECT r, v::bigint, i::smallint, m, a, s, p, o::bigint, e::bigint, l, d::bigint, w::bigint, f::smallint, n

@@ -244,7 +244,7 @@ class SqliteStore:
                 is_whole |= read.board
                 resources += read.resources
         if not board.is_quiet:
-            boards.read_silence(board, execute(sql.SILENCE))
+            boards.read_silence(board, execute(sql.LAST_COMMIT))
             is_whole = is_whole or boards.needs_whole(board, reads)
         if is_whole:
             board.is_quiet = False
