@@ -8,13 +8,14 @@ from holdlog.domain.values import Json
 
 class Reads(NamedTuple):
     """What a command reads: records by stream, records with their values, and all records of a prefix. Of the board:
-    what overlaps `resources`, and the holders of the caller's `session`; all of it if `board`. `beats` reads what the
-    session holds, and all of the board if something is due."""
+    what overlaps `resources`, for an `agent`, and the holders of the caller's `session`; all of it if `board`. `beats`
+    reads what the session holds, and all of the board if something is due."""
 
     streams: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
+    agent: str = ""
     session: bool = False
     board: bool = False
     beats: bool = False

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.operating_system.processes import is_alive
@@ -19,29 +19,27 @@ from holdlog.domain.state import Reads
 
 @lru_cache(1024)
 def name_overlapping(resources: tuple[str, ...]) -> tuple[str, str, str]:
-    """Parameters of CLAIMS and STREAMS, as JSON: names, subtrees, streams."""
+    """Parameters of the queries, as JSON: names, subtrees, streams."""
     names = list_covering(*resources)
     subtrees = [resource for resource in resources if resource.endswith("/")]
     return json.dumps(names), json.dumps(subtrees), json.dumps([f"claim:{name}" for name in names])
 
 
-def select(read: Reads, caller: Caller, now: int) -> tuple[tuple[str, ...], dict[str, Any]]:
+def select(read: Reads, caller: Caller, now: int) -> tuple[list[str], dict[str, Any]]:
     """The queries that read the board for a command, besides all of it, and their parameters."""
     names, subtrees, _ = name_overlapping(read.resources)
     session, principal = caller.session, caller.principal or ""
     parameters = {"names": names, "subtrees": subtrees, "session": session, "principal": principal, "now": now}
-    if not read.beats:
-        return _CLAIMS, parameters
-    return _BEATS_AND_CLAIMS if read.resources else _BEATS, parameters
-
-
-_CLAIMS: Final = (sql.CLAIMS,)
-_BEATS: Final = (sql.BEATS,)
-_BEATS_AND_CLAIMS: Final = (sql.BEATS, sql.CLAIMS)
+    queries = [sql.CLAIMS] if read.resources or not read.beats else []
+    if subtrees != "[]":
+        queries.append(sql.SUBTREES)
+    if read.beats:
+        queries.append(sql.BEATS)
+    return queries, parameters
 
 
 def add_rows(board: Board, rows: Iterable[Any]) -> None:
-    """Put rows of CLAIMS, BOARD or BEATS on the board."""
+    """Put rows of CLAIMS, SUBTREES, BEATS or BOARD on the board."""
     claims, holders, now = board.claims, board.holders, board.now
     for row in rows:
         claim, holder = row[:CLAIM_COLUMNS], row[CLAIM_COLUMNS:]
@@ -59,7 +57,7 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
         resource, version, is_ticket, mode, agent, session, principal, position, since, also, *rest = claim
         if resource is None or (resource, version) in claims:
             continue
-        deadline, waits_until, is_offered, note = rest
+        deadline, waits_until, is_offered, note, board.versions[f"claim:{resource}"] = rest
         who = who or Who(agent, session, principal or None)
         if holder[0] is None:
             board.adopt(who)
@@ -84,14 +82,24 @@ def needs_whole(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> bool:
     return beats and any(board.find_end(claim) <= board.now for claim in board.claims.values())
 
 
-def list_streams(board: Board, resources: tuple[str, ...]) -> str:
-    """The parameter of STREAMS: of all that may get events, and of what covers the resources."""
-    own = name_overlapping(resources)[2]
+def list_streams(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> str | None:
+    """The parameter of STREAMS: of what may get events, and of what covers the resources. None if all is known, because
+    the callers hold all that they name."""
+    also: tuple[str, ...] = ()
+    held = set()
     for claim in board.claims.values():
-        if claim.resource not in resources or claim.also:
-            names = {f"claim:{name}" for claim in board.claims.values() for name in claim.resources}
-            return json.dumps([*{*json.loads(own), *names}])
-    return own
+        also += claim.also
+        if not claim.is_offered:
+            held.add((claim.resource, *claim.who[:2]))
+    resources: tuple[str, ...] = ()
+    for read, caller in reads:
+        for resource in read.resources:
+            if (resource, read.agent, caller.session) not in held:
+                resources = (*resources, *read.resources)
+                break
+    if not also:
+        return name_overlapping(resources)[2] if resources else None
+    return json.dumps([*{*json.loads(name_overlapping(resources)[2]), *(f"claim:{name}" for name in also)}])
 
 
 def add_streams(board: Board, rows: Iterable[Any]) -> None:
@@ -112,8 +120,9 @@ def read_board(reader: Reader, read: Reads) -> Board:
     """What a query reads: what overlaps `resources`, or all of the board."""
     with reader.snapshot() as view:
         board = Board(view.steady(), is_alive)
-        query = sql.BOARD if read.board else sql.CLAIMS
-        add_rows(board, view.read(query, select(read, Caller(), board.now)[1]))
+        queries, parameters = select(read, Caller(), board.now)
+        for query in [sql.BOARD] if read.board else queries:
+            add_rows(board, view.read(query, parameters))
         if not board.is_quiet:
             read_silence(board, view.read(sql.LAST_COMMIT, {}))
         if read.resources:

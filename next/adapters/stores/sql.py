@@ -45,26 +45,28 @@ FORGET_REQUESTS: Final = (
 
 _CLAIM = (
     "c.resource, c.version, c.is_ticket, c.mode, c.agent, c.session, c.principal, c.position, c.since, c.also,"
-    " c.deadline, c.waits_until, c.is_offered, c.note"
+    " c.deadline, c.waits_until, c.is_offered, c.note,"
+    " (SELECT MAX(version) FROM events WHERE stream = 'claim:' || c.resource)"
 )
 _HOLDER = (
     "h.agent, h.session, h.principal, h.expires_at, h.seen_at, h.lease, h.idle_limit, h.beats, h.host, h.process,"
     " h.has_left, h.open_calls, h.lost"
 )
-CLAIM_COLUMNS: Final = 14
-HOLDER_COLUMNS: Final = 13
+CLAIM_COLUMNS: Final = 15
 _NO_CLAIM = ", ".join(["NULL"] * CLAIM_COLUMNS)
 _WITH_HOLDERS = "LEFT JOIN holders AS h ON h.session = c.session AND h.principal = c.principal AND h.agent = c.agent"
 _ROWS = f"SELECT {_CLAIM}, {_HOLDER} FROM claims AS c {_WITH_HOLDERS}"
 _OF_SESSION = f"SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h WHERE h.session = :session AND h.principal = :principal"
 CLAIMS: Final = (
     f"{_ROWS} WHERE c.resource IN (SELECT value FROM json_each(:names))"
-    f" UNION ALL SELECT {_CLAIM}, {_HOLDER} FROM json_each(:subtrees) AS s JOIN claims AS c"
-    f" ON c.resource > s.value AND c.resource < substr(s.value, 1, length(s.value) - 1) || '0' {_WITH_HOLDERS}"
     f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {_OF_SESSION}"
 )
-"""What overlaps some resources (`names` contain or are them, `subtrees` contain others), all tickets, and a session's
-holders."""
+"""The claims that are or contain some resources, all tickets, and a session's holders. An OR would scan all claims."""
+SUBTREES: Final = (
+    f"SELECT {_CLAIM}, {_HOLDER} FROM json_each(:subtrees) AS s JOIN claims AS c"
+    f" ON c.resource > s.value AND c.resource < substr(s.value, 1, length(s.value) - 1) || '0' {_WITH_HOLDERS}"
+)
+"""The claims within some subtrees."""
 BOARD: Final = f"{_ROWS} UNION ALL {_OF_SESSION}"
 """All claims and tickets, and the holders of a session."""
 BEATS: Final = (

@@ -15,13 +15,13 @@ from holdlog.domain.state import Decision, Reads, State
 
 
 def declare_claim(command: Any) -> Reads:
-    return Reads(resources=(command.resource, *(command.also or ())), session=True)
+    return Reads(resources=(command.resource, *(command.also or ())), agent=command.agent, session=True)
 
 
 def declare_release(command: Any) -> Reads:
     if command.resource is None:
         return Reads(session=True, board=True)
-    return Reads(resources=(command.resource, *(command.also or ())), session=True)
+    return Reads(resources=(command.resource, *(command.also or ())), agent=command.agent, session=True)
 
 
 def acquire(command: Any, state: State, moment: Moment) -> Decision:

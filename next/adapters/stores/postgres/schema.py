@@ -8,7 +8,7 @@ from typing import Any, Final
 from psycopg import sql
 
 from holdlog.adapters.stores.postgres.connection import Connection
-from holdlog.adapters.stores.sql import BEATS, BOARD, CLAIMS, LAST_COMMIT, MARK, SCHEMA, STREAMS
+from holdlog.adapters.stores.sql import BEATS, BOARD, CLAIMS, LAST_COMMIT, MARK, SCHEMA, STREAMS, SUBTREES
 from holdlog.domain.refusals import StoreError
 
 _TABLES: Final = """
@@ -51,7 +51,6 @@ def translate(query: str) -> str:
     return re.sub(r":(\w+)", r"%(\1)s", query)
 
 
-_BOARD: Final = ("session", "principal", "names", "subtrees", "now")
 _RECORD: Final = "json_build_array(c.stream, c.version, c.position, c.exists_now, c.expires_at"
 PREPARE: Final = f"""
 PREPARE load (text[], text[], text[], text[], text[], text[]) AS SELECT
@@ -76,9 +75,10 @@ PREPARE put (text[], text[], text[], text[], text[]) AS INSERT INTO current
     exists_now = excluded.exists_now, expires_at = excluded.expires_at;
 PREPARE remember (text[], text[], text[], text[], text[], text[]) AS INSERT INTO requests
     SELECT p, r, n::bigint, a::bigint, f, t FROM unnest($1, $2, $3, $4, $5, $6) AS new (p, r, n, a, f, t);
-PREPARE claims (text, text, text, text) AS {number(CLAIMS, *_BOARD)};
-PREPARE beats (text, text, text, text, bigint) AS {number(BEATS, *_BOARD)};
-PREPARE board (text, text) AS {number(BOARD, *_BOARD)};
+PREPARE claims (text, text, text) AS {number(CLAIMS, "session", "principal", "names")};
+PREPARE subtrees (text) AS {number(SUBTREES, "subtrees")};
+PREPARE beats (text, text, bigint) AS {number(BEATS, "session", "principal", "now")};
+PREPARE board (text, text) AS {number(BOARD, "session", "principal")};
 PREPARE streams (text) AS {number(STREAMS, "streams")};
 PREPARE silence AS {LAST_COMMIT};
 PREPARE mark (bigint) AS {number(MARK, "now")};

@@ -123,8 +123,8 @@ class PostgresStore:
             assert self._writer is not None
             board.is_quiet = False
             boards.add_rows(board, self._writer.execute("EXECUTE board('', '')"))
-        names = boards.list_streams(board, resources)
-        if is_whole or names != boards.name_overlapping(resources)[2]:
+        names = boards.list_streams(board, reads)
+        if names is not None and names != boards.name_overlapping(resources)[2]:
             assert self._writer is not None
             streams = self._writer.execute(f"EXECUTE streams({quote(names)})").fetchall()
         boards.add_streams(board, streams)
@@ -292,8 +292,12 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
     texts = []
     for read, caller in reads:
         queries, parameters = boards.select(read, caller, 0)
-        names = ", ".join(quote(parameters[name]) for name in ("session", "principal", "names", "subtrees"))
-        executions = {sql.BEATS: f"; EXECUTE beats({names}, {_NOW})", sql.CLAIMS: f"; EXECUTE claims({names})"}
+        session = ", ".join(quote(parameters[name]) for name in ("session", "principal"))
+        executions = {
+            sql.CLAIMS: f"; EXECUTE claims({session}, {quote(parameters['names'])})",
+            sql.SUBTREES: f"; EXECUTE subtrees({quote(parameters['subtrees'])})",
+            sql.BEATS: f"; EXECUTE beats({session}, {_NOW})",
+        }
         texts += [executions[query] for query in queries]
     if texts:
         resources = tuple(resource for read, _ in reads for resource in read.resources)

@@ -235,32 +235,30 @@ class SqliteStore:
     def _load_board(self, reads: Sequence[tuple[Reads, Caller]], now: int) -> Board:
         board, execute = Board(now, is_alive), self._cursor.execute
         is_whole = False
-        resources: tuple[str, ...] = ()
         for read, caller in reads:
             if read.session:
                 queries, parameters = boards.select(read, caller, now)
                 for query in queries:
                     boards.add_rows(board, execute(query, parameters))
                 is_whole |= read.board
-                resources += read.resources
         if not board.is_quiet:
             boards.read_silence(board, execute(sql.LAST_COMMIT))
             is_whole = is_whole or boards.needs_whole(board, reads)
         if is_whole:
             board.is_quiet = False
             boards.add_rows(board, execute(sql.BOARD, {"session": "", "principal": ""}))
-        if resources or not board.is_quiet:
-            boards.add_streams(board, execute(sql.STREAMS, {"streams": boards.list_streams(board, resources)}))
+        if (streams := boards.list_streams(board, reads)) is not None:
+            boards.add_streams(board, execute(sql.STREAMS, {"streams": streams}))
         return board
 
     def _write_board(self, board: Board) -> bool:
         """Returns whether there is anything to commit."""
         if board.changed_claims:
             rows, ended = boards.list_changed_claims(board)
-            if ended:
-                self._cursor.executemany(_END_CLAIM, ended)
-            if rows:
-                self._cursor.executemany(_PUT_CLAIM, rows)
+            for key in ended:
+                self._cursor.execute(_END_CLAIM, key)
+            for row in rows:
+                self._cursor.execute(_PUT_CLAIM, row)
         if board.changed_holders:
             self._cursor.executemany(_PUT_HOLDER, boards.list_changed_holders(board))
         return bool(board.changed_claims or board.changed_holders) or board.silence_end > board.now
