@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from holdlog.domain.claims.claim import ABSENCE, Claim, Claims, Ended, Mode, evolve, read_end, wants
+from holdlog.domain.claims.claim import (
+    ABSENCE,
+    Claim,
+    ClaimReleased,
+    Claims,
+    Ended,
+    Mode,
+    describe_release,
+    evolve,
+    read_end,
+    wants,
+)
 from holdlog.domain.claims.holder import (
     BEATEN_PART,
     HEARD_PART,
@@ -93,8 +104,10 @@ class Board:
         self.events.append(event)
         version = self.versions[event.stream] = self.versions[event.stream] + 1
         self.event_versions.append(version)
-        keys = evolve(self.claims, event, version, self.moment.position + len(self.events), self.moment.at)
-        self.changed_claims.update(keys)
+        position, at = self.moment.position + len(self.events), self.moment.at
+        self.changed_claims.update(evolve(self.claims, event, version, position, at))
+        if type(event) is ClaimReleased:
+            self.ends[event.stream[len("claim:") :]] = describe_release(event, position, at)
         return version
 
     def keep(self, claim: Claim) -> None:

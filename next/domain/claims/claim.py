@@ -164,6 +164,13 @@ def read_end(resource: str, position: int, topic: str, at: int, meta: str, paylo
     return Ended(position, resource, outcome, about["by"], about.get("due", at), *facts)
 
 
+def describe_release(event: ClaimReleased, position: int, at: int) -> Ended:
+    """As `read_end` will find it."""
+    outcome = "forced" if event.forced_by is not None else event.outcome
+    facts = (event.grant, None, event.note, event.moved_to, event.forced_by)
+    return Ended(position, event.stream.partition(":")[2], outcome, event.by, at, *facts)
+
+
 def wants(ticket: Claim, resources: tuple[str, ...]) -> bool:
     """Whether a ticket asks for something that overlaps one of these."""
     return any(overlap(one, other) for one in ticket.resources for other in resources)

@@ -11,7 +11,6 @@ from holdlog.domain.claims.claim import (
     ClaimGranted,
     ClaimReleased,
     ClaimUnqueued,
-    Ended,
     OfferExpired,
 )
 from holdlog.domain.claims.holder import Who
@@ -93,9 +92,6 @@ def grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Claim]:
         for claim in list(board.list_grants(resource)) if board.claims else ():
             if board.is_abandoned_to(claim, who) and not mode == "shared" == claim.mode:
                 board.record(ClaimReleased(f"claim:{claim.resource}", claim.who.agent, claim.version))
-                position = board.moment.position + len(board.events)
-                facts = ("released", claim.who.agent, board.moment.at, claim.version)
-                board.ends[claim.resource] = Ended(position, claim.resource, *facts)
         fulfilled = ticket.version if ticket is not None and resource == ticket.resource else None
         replaced = own.version if own is not None else None
         note = ticket.note if ticket is not None else None

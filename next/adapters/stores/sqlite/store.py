@@ -142,7 +142,8 @@ class SqliteStore:
             records: dict[str, Record] = {}
             board: Board | None = None
             for read, _ in reads:
-                self._load(read, records)
+                if read.streams or read.values or read.prefixes:
+                    self._load(read, records)
                 if read.session and board is None:
                     board = self._load_board(reads, steady)
             batch = Batch(self._head, time.time_ns() // 1000, steady, State(records, board))
