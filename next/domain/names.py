@@ -66,10 +66,16 @@ def check_printable(text: str) -> str:
     ValueError, which names the character."""
     if not (text.isascii() and text.isprintable()):
         for character in text:
-            blank = character in _BLANK_LOOKING or (character.isspace() and character != " ")
-            if blank or unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp"):
+            if not is_printable(character):
                 raise ValueError(f"must not contain {describe(character)}")
     return text
+
+
+def is_printable(character: str) -> bool:
+    """Whether fonts draw something for it, or it is the ASCII space."""
+    if character in _BLANK_LOOKING or (character.isspace() and character != " "):
+        return False
+    return unicodedata.category(character) not in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 
 
 def describe(character: str) -> str:
