@@ -1,6 +1,5 @@
 """Write the two classes of the library from the operations: `make generate`."""
 
-import re
 import textwrap
 import types
 from pathlib import Path
@@ -23,8 +22,8 @@ from typing import Any, Literal
 from holdlog.adapters.operations import {modules}
 from holdlog.adapters.python.base import {base}
 from holdlog.adapters.python.calls import NOT_GIVEN
-from holdlog.domain import results
-from holdlog.domain.claims import results as claim_results
+from holdlog.domain import query_results, results
+from holdlog.domain.claims import results as claim_results, status as claim_status
 
 
 class {name}({base}):
@@ -71,14 +70,14 @@ def show_result(operation: type[base.Operation]) -> str:
     """What a method returns."""
     if operation.returns:
         kind = str(operation.results[0].__annotations__[operation.returns])
-        return "builtins." + re.sub(r"[a-z_.]+\.results\.", "results.", kind)
+        return "builtins." + kind.replace("holdlog.domain.", "")
     raised = list_raised(HoldlogError)
     return " | ".join(f"{find_module(kind)}.{kind.__name__}" for kind in operation.results if kind not in raised)
 
 
 def find_module(kind: type) -> str:
     """As the written files import it."""
-    return "claim_results" if ".claims." in kind.__module__ else "results"
+    return kind.__module__.removeprefix("holdlog.domain.").replace("claims.", "claim_")
 
 
 def write_method(operation: type[base.Operation], awaits: str) -> str:

@@ -24,23 +24,19 @@ from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.board import read_board
 from holdlog.domain.claims import acquire
 from holdlog.domain.claims.claim import Mode, Outcome, read_end
-from holdlog.domain.claims.describe import describe_board, describe_resource
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.results import (
     AlreadyClaimed,
     AlreadyFree,
-    Available,
-    BoardPage,
     Busy,
     Claimed,
     Deadlock,
     Expired,
-    Held,
     NeverClaimed,
     NotHolder,
     Released,
-    WaitTimeout,
 )
+from holdlog.domain.claims.status import Available, BoardPage, Held, WaitTimeout, describe_board, describe_resource
 from holdlog.domain.moment import Moment
 from holdlog.domain.results import Fenced
 from holdlog.domain.state import Reads, State

@@ -7,8 +7,9 @@ from typing import Any, Literal
 from holdlog.adapters.operations import claims, log, values
 from holdlog.adapters.python.base import AwaitableHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
-from holdlog.domain import results
+from holdlog.domain import query_results, results
 from holdlog.domain.claims import results as claim_results
+from holdlog.domain.claims import status as claim_status
 
 
 class AsyncStateStore(AwaitableHandle):
@@ -91,7 +92,7 @@ class AsyncStateStore(AwaitableHandle):
         agent: str | None = None,
         limit: int = 100,
         wait_seconds: float = 0,
-    ) -> results.EventPage:
+    ) -> query_results.EventPage:
         """Read the log: all events after a position or bookmark, in order. A page without events whose next_position
         moved leads on.
 
@@ -99,35 +100,35 @@ class AsyncStateStore(AwaitableHandle):
         resource: Claims that overlap it.
         wait_seconds: Wait so long for the first event.
         """
-        result: results.EventPage = await self._wait(log.Events, locals())
+        result: query_results.EventPage = await self._wait(log.Events, locals())
         return result
 
     async def export_namespace(
         self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
-    ) -> results.Export:
+    ) -> query_results.Export:
         """Export the values of a namespace with their histories, in pages.
 
         after_key: The next_after of the page before.
         """
-        result: results.Export = await self._ask(values.ExportNamespace, locals())
+        result: query_results.Export = await self._ask(values.ExportNamespace, locals())
         return result
 
-    async def get(self, namespace: str, key: str) -> results.StateRecord:
+    async def get(self, namespace: str, key: str) -> query_results.StateRecord:
         """Read a value and its version, which set() takes as expected_version.
 
         namespace: Group of keys, e.g. order-1234.
         """
-        result: results.StateRecord = await self._ask(values.Get, locals())
+        result: query_results.StateRecord = await self._ask(values.Get, locals())
         return result
 
     async def history(
         self, namespace: str, key: str, limit: int = 100, *, before_version: int | None = None
-    ) -> builtins.list[results.HistoryEntry]:
+    ) -> builtins.list[query_results.HistoryEntry]:
         """List the versions of a key, the newest first.
 
         before_version: The next_before of the page before.
         """
-        result: builtins.list[results.HistoryEntry] = (await self._ask(values.ReadHistory, locals())).history
+        result: builtins.list[query_results.HistoryEntry] = (await self._ask(values.ReadHistory, locals())).history
         return result
 
     async def list(
@@ -138,13 +139,13 @@ class AsyncStateStore(AwaitableHandle):
         limit: int = 1000,
         after_key: str | None = None,
         deleted: bool = False,
-    ) -> results.RecordPage | results.NamespacePage:
+    ) -> query_results.RecordPage | query_results.NamespacePage:
         """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces.
 
         after_key: The next_after of the page before.
         deleted: List deleted keys instead.
         """
-        result: results.RecordPage | results.NamespacePage = await self._ask(values.List, locals())
+        result: query_results.RecordPage | query_results.NamespacePage = await self._ask(values.List, locals())
         return result
 
     async def release(
@@ -212,14 +213,14 @@ class AsyncStateStore(AwaitableHandle):
         agent: str | None = None,
         after: str | None = None,
         limit: int = 100,
-    ) -> claim_results.Available | claim_results.Held | claim_results.BoardPage:
+    ) -> claim_status.Available | claim_status.Held | claim_status.BoardPage:
         """Who holds a resource, or how its last hold ended. Without resource, the board: all claims and queues; with
         agent, what that agent and its sub-agents hold and wait for.
 
         version: Is the grant with this version still current?.
         after: The next_after of the page before.
         """
-        result: claim_results.Available | claim_results.Held | claim_results.BoardPage = await self._ask(
+        result: claim_status.Available | claim_status.Held | claim_status.BoardPage = await self._ask(
             claims.Status, locals()
         )
         return result
@@ -266,17 +267,17 @@ class AsyncStateStore(AwaitableHandle):
 
     async def wait(
         self, resource: str, timeout_seconds: float = 30
-    ) -> claim_results.Available | claim_results.WaitTimeout:
+    ) -> claim_status.Available | claim_status.WaitTimeout:
         """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim next,
         or queue with claim and wait_seconds."""
-        result: claim_results.Available | claim_results.WaitTimeout = await self._wait(claims.WaitFor, locals())
+        result: claim_status.Available | claim_status.WaitTimeout = await self._wait(claims.WaitFor, locals())
         return result
 
     async def watch(
         self, namespace: str, key: str, since_version: int, *, timeout_seconds: float = 10
-    ) -> results.StateRecord | results.DeletedRecord | results.WatchTimeout:
+    ) -> query_results.StateRecord | query_results.DeletedRecord | query_results.WatchTimeout:
         """Wait until a value changes from since_version, and return it."""
-        result: results.StateRecord | results.DeletedRecord | results.WatchTimeout = await self._wait(
+        result: query_results.StateRecord | query_results.DeletedRecord | query_results.WatchTimeout = await self._wait(
             values.Watch, locals()
         )
         return result

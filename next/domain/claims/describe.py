@@ -1,4 +1,4 @@
-"""What callers see of the board."""
+"""What the results of commands say of the board."""
 
 from typing import Any
 
@@ -8,19 +8,12 @@ from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.resource import list_covering, overlap
 from holdlog.domain.claims.results import (
     AlreadyClaimed,
-    Available,
-    BoardAgent,
-    BoardClaim,
-    BoardPage,
-    BoardWaiter,
     Busy,
     Claimed,
     Expired,
     Granted,
-    Held,
     NeverClaimed,
     NotHolder,
-    Queue,
     Waiter,
 )
 from holdlog.domain.moment import SECOND
@@ -42,7 +35,7 @@ def describe_grant(claims: list[Claim], resources: tuple[str, ...], board: Board
         also,
         holder.who.session if caller.is_anonymous else None,
         None if holder.beats else "by your calls only",
-        *(() if end is None else _list_previous(end, first.resource)),
+        *(() if end is None else list_previous(end, first.resource)),
     )
 
 
@@ -86,33 +79,6 @@ def describe_busy(wanted: Wanted, ticket: Claim | None, board: Board) -> Busy:
     )
 
 
-def describe_resource(resource: str, version: int | None, board: Board) -> Held | Available:
-    """What `status` returns of one resource."""
-    claims = list(board.list_grants(resource))
-    if not claims:
-        end = board.find_last_end(list_covering(resource))
-        return Available(resource, None, *(() if end is None else _list_previous(end, resource)))
-    claim = next((claim for claim in claims if claim.resource == resource), claims[0])
-    left = board.find_end(claim) - board.now
-    return Held(
-        resource,
-        claim.who.agent,
-        utc(claim.since),
-        (board.moment.at - claim.since) / SECOND,
-        utc(board.moment.at + left),
-        left / SECOND,
-        claim.version,
-        claim.mode,
-        len(board.list_tickets(resource)),
-        board.is_connected(claim.who),
-        board.count_idle_seconds(claim.who),
-        claim.resource if claim.resource != resource else None,
-        [it.who.agent for it in claims] if len(claims) > 1 else None,
-        claim.note,
-        None if version is None else any(it.version == version and it.resource == resource for it in claims),
-    )
-
-
 def refuse_release(resource: str, who: Who, board: Board) -> Any:
     """Why the caller, which does not hold it, may not release it; None if it may: it waits for it, or it is free."""
     if any(ticket.resource == resource and board.is_own(ticket, who) for ticket in board.list_tickets(resource)):
@@ -127,61 +93,7 @@ def refuse_release(resource: str, who: Who, board: Board) -> Any:
     return None if end is not None else NeverClaimed(resource)
 
 
-def _list_previous(end: Ended, resource: str) -> tuple[Any, ...]:
+def list_previous(end: Ended, resource: str) -> tuple[Any, ...]:
     """The fields about the last hold."""
     covering = end.resource if end.resource != resource else None
     return covering, end.outcome, end.holder, utc(end.at), end.note, end.moved_to
-
-
-def describe_board(board: Board, agent: str | None, after: str, limit: int) -> BoardPage:
-    """What is held and waited for, in order of resources after one; with `agent`, by it and its sub-agents. A page has
-    whole resources."""
-    ends = {True: board.find_ticket_end, False: board.find_end}
-    rows = [
-        claim
-        for claim in sorted(board.claims.values(), key=lambda claim: (claim.resource, claim.position))
-        if ends[claim.is_ticket](claim) > board.now and (agent is None or f"{claim.who.agent}/".startswith(f"{agent}/"))
-    ]
-    counts: dict[str, int] = {}
-    for claim in rows:
-        counts[claim.who.agent] = counts.get(claim.who.agent, 0) + (not claim.is_ticket)
-    rows = [claim for claim in rows if claim.resource > after]
-    page = rows[:limit]
-    if len(rows) > limit and page[0].resource != rows[limit].resource:
-        page = [claim for claim in page if claim.resource != rows[limit].resource]
-    elif len(rows) > limit:
-        page = [claim for claim in rows if claim.resource == page[0].resource]
-    queues: dict[str, list[BoardWaiter]] = {}
-    for ticket in sorted((claim for claim in page if claim.is_ticket), key=lambda claim: claim.position):
-        queues.setdefault(ticket.resource, []).append(_describe_waiter(ticket, board))
-    return BoardPage(
-        [_describe_claim(claim, board) for claim in page if not claim.is_ticket],
-        [Queue(resource, len(line), line) for resource, line in sorted(queues.items())],
-        [BoardAgent(name, counts[name]) for name in sorted({claim.who.agent for claim in page})],
-        page[-1].resource if len(page) < len(rows) else None,
-    )
-
-
-def _describe_claim(claim: Claim, board: Board) -> BoardClaim:
-    left, who = board.find_end(claim) - board.now, claim.who
-    return BoardClaim(
-        claim.resource,
-        who.agent,
-        utc(claim.since),
-        (board.moment.at - claim.since) / SECOND,
-        utc(board.moment.at + left),
-        left / SECOND,
-        claim.version,
-        claim.mode,
-        len(board.list_tickets(claim.resource)),
-        board.is_connected(who),
-        board.count_idle_seconds(who),
-        claim.note,
-        who.principal,
-    )
-
-
-def _describe_waiter(ticket: Claim, board: Board) -> BoardWaiter:
-    since, present = (board.moment.at - ticket.since) / SECOND, ticket.waits_until > board.now
-    also = list(ticket.also) or None
-    return BoardWaiter(ticket.who.agent, ticket.mode, since, present, ticket.note, also, ticket.who.principal)

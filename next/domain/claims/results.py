@@ -1,10 +1,10 @@
-"""What commands and queries about claims return. Nothing here is raised: a refusal is false in `if`. `lost`: see
+"""What commands about claims return. Nothing here is raised: a refusal is false in `if`. `lost`: see
 holdlog.domain.results.Lost."""
 
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
-from holdlog.domain.claims.claim import Mode, Outcome
+from holdlog.domain.claims.claim import Outcome
 from holdlog.domain.results import Lost
 
 _HINTS: Final = {
@@ -190,111 +190,3 @@ class Expired(NamedTuple):
 
     def __bool__(self) -> bool:
         return False
-
-
-class Held(NamedTuple):
-    """Who holds a resource, or something that overlaps it (`covered_by`). `current`: whether the version that was asked
-    for is that of a grant of exactly this resource."""
-
-    resource: str
-    held_by: str
-    claimed_at: datetime
-    held_for_seconds: float
-    expires_at: datetime
-    expires_in_seconds: float
-    version: int
-    mode: Mode
-    queue_length: int
-    holder_connected: bool | None = None
-    holder_idle_seconds: float | None = None
-    covered_by: str | None = None
-    holders: list[str] | None = None
-    holder_note: str | None = None
-    current: bool | None = None
-    lost: list[Lost] | None = None
-    status: Literal["claimed"] = "claimed"
-
-
-class Available(NamedTuple):
-    """Nobody holds it. The `previous_` fields are as of Claimed; `elapsed_seconds`: how long `wait` waited."""
-
-    resource: str
-    elapsed_seconds: float | None = None
-    previous_resource: str | None = None
-    previous_outcome: str | None = None
-    previous_holder: str | None = None
-    previous_outcome_at: datetime | None = None
-    previous_note: str | None = None
-    moved_to: str | None = None
-    lost: list[Lost] | None = None
-    status: Literal["available"] = "available"
-
-
-class WaitTimeout(NamedTuple):
-    """The resource did not become free in time."""
-
-    resource: str
-    held_by: str
-    claimed_at: datetime
-    held_for_seconds: float
-    elapsed_seconds: float
-    hint: str = "Still held. Call wait again, or claim with wait_seconds to queue for it."
-    status: Literal["timeout"] = "timeout"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-class BoardClaim(NamedTuple):
-    """A claim of the board."""
-
-    resource: str
-    held_by: str
-    claimed_at: datetime
-    held_for_seconds: float
-    expires_at: datetime
-    expires_in_seconds: float
-    version: int
-    mode: Mode
-    queue_length: int
-    holder_connected: bool | None = None
-    holder_idle_seconds: float | None = None
-    holder_note: str | None = None
-    principal: str | None = None
-
-
-class BoardWaiter(NamedTuple):
-    """A place in a queue. `present`: its agent waits in a call."""
-
-    agent: str
-    mode: Mode
-    since_seconds: float
-    present: bool
-    note: str | None = None
-    also: list[str] | None = None
-    principal: str | None = None
-
-
-class Queue(NamedTuple):
-    """Who waits for a resource, the first first."""
-
-    resource: str
-    length: int
-    line: list[BoardWaiter]
-
-
-class BoardAgent(NamedTuple):
-    """An agent that holds or waits for something, with the number of its claims."""
-
-    agent: str
-    claims: int
-
-
-class BoardPage(NamedTuple):
-    """What is held and waited for, in order of resources. Pass `next_after` as `after` to get the next page."""
-
-    claims: list[BoardClaim]
-    queues: list[Queue]
-    agents: list[BoardAgent]
-    next_after: str | None = None
-    status: Literal["ok"] = "ok"

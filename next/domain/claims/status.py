@@ -1,0 +1,200 @@
+"""What queries about claims return, and how they see the board."""
+
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.claim import Claim, Mode
+from holdlog.domain.claims.describe import list_previous
+from holdlog.domain.claims.resource import list_covering
+from holdlog.domain.moment import SECOND
+from holdlog.domain.results import Lost, utc
+
+
+class Held(NamedTuple):
+    """Who holds a resource, or something that overlaps it (`covered_by`). `current`: whether the version that was asked
+    for is that of a grant of exactly this resource."""
+
+    resource: str
+    held_by: str
+    claimed_at: datetime
+    held_for_seconds: float
+    expires_at: datetime
+    expires_in_seconds: float
+    version: int
+    mode: Mode
+    queue_length: int
+    holder_connected: bool | None = None
+    holder_idle_seconds: float | None = None
+    covered_by: str | None = None
+    holders: list[str] | None = None
+    holder_note: str | None = None
+    current: bool | None = None
+    lost: list[Lost] | None = None
+    status: Literal["claimed"] = "claimed"
+
+
+class Available(NamedTuple):
+    """Nobody holds it. The `previous_` fields are as of Claimed; `elapsed_seconds`: how long `wait` waited."""
+
+    resource: str
+    elapsed_seconds: float | None = None
+    previous_resource: str | None = None
+    previous_outcome: str | None = None
+    previous_holder: str | None = None
+    previous_outcome_at: datetime | None = None
+    previous_note: str | None = None
+    moved_to: str | None = None
+    lost: list[Lost] | None = None
+    status: Literal["available"] = "available"
+
+
+class WaitTimeout(NamedTuple):
+    """The resource did not become free in time."""
+
+    resource: str
+    held_by: str
+    claimed_at: datetime
+    held_for_seconds: float
+    elapsed_seconds: float
+    hint: str = "Still held. Call wait again, or claim with wait_seconds to queue for it."
+    status: Literal["timeout"] = "timeout"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class BoardClaim(NamedTuple):
+    """A claim of the board."""
+
+    resource: str
+    held_by: str
+    claimed_at: datetime
+    held_for_seconds: float
+    expires_at: datetime
+    expires_in_seconds: float
+    version: int
+    mode: Mode
+    queue_length: int
+    holder_connected: bool | None = None
+    holder_idle_seconds: float | None = None
+    holder_note: str | None = None
+    principal: str | None = None
+
+
+class BoardWaiter(NamedTuple):
+    """A place in a queue. `present`: its agent waits in a call."""
+
+    agent: str
+    mode: Mode
+    since_seconds: float
+    present: bool
+    note: str | None = None
+    also: list[str] | None = None
+    principal: str | None = None
+
+
+class Queue(NamedTuple):
+    """Who waits for a resource, the first first."""
+
+    resource: str
+    length: int
+    line: list[BoardWaiter]
+
+
+class BoardAgent(NamedTuple):
+    """An agent that holds or waits for something, with the number of its claims."""
+
+    agent: str
+    claims: int
+
+
+class BoardPage(NamedTuple):
+    """What is held and waited for, in order of resources. Pass `next_after` as `after` to get the next page."""
+
+    claims: list[BoardClaim]
+    queues: list[Queue]
+    agents: list[BoardAgent]
+    next_after: str | None = None
+    status: Literal["ok"] = "ok"
+
+
+def describe_resource(resource: str, version: int | None, board: Board) -> Held | Available:
+    """What `status` returns of one resource."""
+    claims = list(board.list_grants(resource))
+    if not claims:
+        end = board.find_last_end(list_covering(resource))
+        return Available(resource, None, *(() if end is None else list_previous(end, resource)))
+    claim = next((claim for claim in claims if claim.resource == resource), claims[0])
+    left = board.find_end(claim) - board.now
+    return Held(
+        resource,
+        claim.who.agent,
+        utc(claim.since),
+        (board.moment.at - claim.since) / SECOND,
+        utc(board.moment.at + left),
+        left / SECOND,
+        claim.version,
+        claim.mode,
+        len(board.list_tickets(resource)),
+        board.is_connected(claim.who),
+        board.count_idle_seconds(claim.who),
+        claim.resource if claim.resource != resource else None,
+        [it.who.agent for it in claims] if len(claims) > 1 else None,
+        claim.note,
+        None if version is None else any(it.version == version and it.resource == resource for it in claims),
+    )
+
+
+def describe_board(board: Board, agent: str | None, after: str, limit: int) -> BoardPage:
+    """What is held and waited for, in order of resources after one; with `agent`, by it and its sub-agents. A page has
+    whole resources."""
+    ends = {True: board.find_ticket_end, False: board.find_end}
+    rows = [
+        claim
+        for claim in sorted(board.claims.values(), key=lambda claim: (claim.resource, claim.position))
+        if ends[claim.is_ticket](claim) > board.now and (agent is None or f"{claim.who.agent}/".startswith(f"{agent}/"))
+    ]
+    counts: dict[str, int] = {}
+    for claim in rows:
+        counts[claim.who.agent] = counts.get(claim.who.agent, 0) + (not claim.is_ticket)
+    rows = [claim for claim in rows if claim.resource > after]
+    page = rows[:limit]
+    if len(rows) > limit and page[0].resource != rows[limit].resource:
+        page = [claim for claim in page if claim.resource != rows[limit].resource]
+    elif len(rows) > limit:
+        page = [claim for claim in rows if claim.resource == page[0].resource]
+    queues: dict[str, list[BoardWaiter]] = {}
+    for ticket in sorted((claim for claim in page if claim.is_ticket), key=lambda claim: claim.position):
+        queues.setdefault(ticket.resource, []).append(_describe_waiter(ticket, board))
+    return BoardPage(
+        [_describe_claim(claim, board) for claim in page if not claim.is_ticket],
+        [Queue(resource, len(line), line) for resource, line in sorted(queues.items())],
+        [BoardAgent(name, counts[name]) for name in sorted({claim.who.agent for claim in page})],
+        page[-1].resource if len(page) < len(rows) else None,
+    )
+
+
+def _describe_claim(claim: Claim, board: Board) -> BoardClaim:
+    left, who = board.find_end(claim) - board.now, claim.who
+    return BoardClaim(
+        claim.resource,
+        who.agent,
+        utc(claim.since),
+        (board.moment.at - claim.since) / SECOND,
+        utc(board.moment.at + left),
+        left / SECOND,
+        claim.version,
+        claim.mode,
+        len(board.list_tickets(claim.resource)),
+        board.is_connected(who),
+        board.count_idle_seconds(who),
+        claim.note,
+        who.principal,
+    )
+
+
+def _describe_waiter(ticket: Claim, board: Board) -> BoardWaiter:
+    since, present = (board.moment.at - ticket.since) / SECOND, ticket.waits_until > board.now
+    also = list(ticket.also) or None
+    return BoardWaiter(ticket.who.agent, ticket.mode, since, present, ticket.note, also, ticket.who.principal)

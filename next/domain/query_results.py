@@ -1,0 +1,144 @@
+"""What queries about values and the log return; see holdlog.domain.results."""
+
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+
+class StateRecord(NamedTuple):
+    """A current value."""
+
+    namespace: str
+    key: str
+    value: Any
+    version: int
+    updated_by: str
+    updated_at: datetime
+    expires_at: datetime | None = None
+    expires_in_seconds: float | None = None
+    principal: str | None = None
+    status: Literal["ok"] = "ok"
+
+
+class RecordPage(NamedTuple):
+    """Some values of a namespace, in order of their keys. Pass `next_after` as `after_key` to get the next."""
+
+    namespace: str
+    count: int  # type: ignore[assignment]  # tuple's method is of no use here
+    records: list[StateRecord]
+    position: int
+    next_after: str | None = None
+    status: Literal["ok"] = "ok"
+
+
+class NamespaceCount(NamedTuple):
+    namespace: str
+    count: int  # type: ignore[assignment]  # tuple's method is of no use here
+
+
+class NamespacePage(NamedTuple):
+    namespaces: list[NamespaceCount]
+    position: int
+    next_after: str | None = None
+    status: Literal["ok"] = "ok"
+
+
+class HistoryEntry(NamedTuple):
+    """One version of a key. `based_on` is the version that its writer had read. `forced` means that it replaced a value
+    without having named a version."""
+
+    version: int
+    value: Any
+    updated_by: str
+    updated_at: datetime
+    event_type: Literal["write", "delete", "expire", "redact"]
+    position: int
+    reason: str | None = None
+    based_on: int | None = None
+    forced: bool | None = None
+    principal: str | None = None
+
+
+class History(NamedTuple):
+    """Versions of a key, the newest first."""
+
+    namespace: str
+    key: str
+    history: list[HistoryEntry]
+    next_before: int | None = None
+    status: Literal["ok"] = "ok"
+
+
+class ExportedRecord(NamedTuple):
+    key: str
+    value: Any
+    version: int
+    updated_by: str
+    updated_at: datetime
+    history: list[HistoryEntry]
+
+
+class Export(NamedTuple):
+    """Values of a namespace with their histories."""
+
+    namespace: str
+    exported_at: datetime
+    record_count: int
+    history_count: int
+    records: list[ExportedRecord]
+    position: int
+    next_after: str | None = None
+    status: Literal["ok"] = "ok"
+
+
+class DeletedRecord(NamedTuple):
+    """What `watch` returns if the value was deleted or expired."""
+
+    namespace: str
+    key: str
+    version: int
+    deleted_by: str
+    deleted_at: datetime
+    status: Literal["deleted"] = "deleted"
+
+
+class WatchTimeout(NamedTuple):
+    """The value did not change in time."""
+
+    namespace: str
+    key: str
+    since_version: int
+    elapsed_seconds: float
+    hint: str = "Nothing changed yet. Call watch again with the same since_version."
+    status: Literal["timeout"] = "timeout"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class EventEntry(NamedTuple):
+    """One event of the log. Its kind adds `fields`, such as key and value."""
+
+    position: int
+    id: str
+    stream: str
+    version: int
+    kind: str
+    at: datetime
+    by: str | None
+    fields: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.fields[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class EventPage(NamedTuple):
+    """A page does not split the events of a transaction, unless these are more than 100,000. Where the next page begins
+    is a position, and `bookmark` with a part of the digest of the event there."""
+
+    events: list[EventEntry]
+    next_position: int
+    bookmark: str
+    status: Literal["ok"] = "ok"
