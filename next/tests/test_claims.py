@@ -3,6 +3,11 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from pydantic_core import PydanticUndefined
+
+from holdlog.adapters.operations import claims
+from holdlog.domain.claims import commands
 from holdlog.domain.claims.acquire import acquire, release
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import ABSENCE, OFFER
@@ -235,3 +240,11 @@ def test_release_is_refused_to_others_and_ends_all_without_a_resource():
     story.queue("ann", "c")
     assert [it.resource for it in story.release("ann", None).released] == ["a", "b", "c"]
     assert (story.board, story.release("ann", None).status) == ({"c": ["bob"]}, "already_free")
+
+
+@pytest.mark.parametrize(
+    ("command", "operation"), [(commands.Acquire, claims.Claim), (commands.Release, claims.Release)]
+)
+def test_command_of_hooks_has_the_arguments_of_its_operation(command: Any, operation: Any) -> None:
+    defaults = {name: command._field_defaults.get(name, PydanticUndefined) for name in command._fields}
+    assert defaults == {name: field.default for name, field in operation.model_fields.items()}

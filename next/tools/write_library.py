@@ -23,7 +23,8 @@ from holdlog.adapters.operations import {modules}
 from holdlog.adapters.python.base import {base}
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import query_results, results
-from holdlog.domain.claims import results as claim_results, status as claim_status
+from holdlog.domain.claims import results as claim_results
+from holdlog.domain.claims import status as claim_status
 
 
 class {name}({base}):

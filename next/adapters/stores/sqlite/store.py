@@ -4,7 +4,6 @@ import os
 import sqlite3
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -378,7 +377,7 @@ class SqliteStore:
             self._lock.close()
 
 
-_open_stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
+_open_stores: set["SqliteStore"] = set()
 _inherited: set[tuple[int, int]] = set()
 """Files that this process may not open, because its parent had them open when it forked."""
 
