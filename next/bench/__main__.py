@@ -1,4 +1,4 @@
-"""Measure values: python -m bench values|coroutines|processes|postgres [--json]
+"""Measure: python -m bench values|claims|coroutines|processes|postgres [--json]
 
 All contestants of a table alternate in one run: compare the ratios, not the times. Nothing else should run meanwhile.
 """
@@ -7,40 +7,23 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.contestants import Process, Samples, alternate, contestants
+from bench.claims import measure_claims
+from bench.contestants import BLOCK, KINDS, Row, Running, alternate, compare, contestants, time_calls
 from tests.support.proxy import Proxy
 from tests.support.servers import Postgres, create_user
-
-Row = dict[str, Any]
-Running = dict[str, list[Process]]
-KINDS = ("raw", "peer", "0.1", "0.2")
-BLOCK = 20
-"""Calls of one contestant in a row."""
 
 
 def measure_values() -> Iterator[Row]:
     """One caller."""
-    for place, rounds in (("tmpfs", 200), ("disk", 60)):
+    for place in ("tmpfs", "disk"):
         with contestants(KINDS, place) as running:
             for do in ("set", "set_new", "get", "history"):
-
-                def measure(kind: str, do: str = do, running: Running = running) -> list[float]:
-                    result: list[float] = running[kind][0].ask(do, calls=BLOCK)
-                    return result
-
-                samples = alternate(f"{do}, {place}", KINDS, rounds, 12, measure)
-                p50 = {f"{kind} µs": samples.median(kind) for kind in KINDS}
-                p99 = {f"{kind} p99": samples.worst(kind) for kind in KINDS}
-                yield {"what": f"{do}, {place}"} | p50 | p99 | compare(samples, KINDS)
-
-
-def compare(samples: Samples, kinds: Sequence[str]) -> Row:
-    return {f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in kinds if kind != "0.2"}
+                yield time_calls(do, place, KINDS, running)
 
 
 def measure_coroutines() -> Iterator[Row]:
@@ -120,6 +103,7 @@ def _count_messages(process: Any, proxy: Proxy) -> float:
 
 MEASURES = {
     "values": measure_values,
+    "claims": measure_claims,
     "coroutines": measure_coroutines,
     "processes": measure_processes,
     "postgres": measure_postgres,

@@ -17,6 +17,10 @@ ROOT = Path(__file__).parents[1]
 PEER = ("agenthold==0.10.0", "mcp<2")
 """In an environment of its own, because it needs an old `mcp`."""
 PLACES = {"tmpfs": Path("/dev/shm"), "disk": Path("/var/tmp")}
+KINDS = ("raw", "peer", "0.1", "0.2")
+BLOCK = 20
+"""Calls of one contestant in a row."""
+Row = dict[str, Any]
 
 
 class Process:
@@ -61,15 +65,18 @@ def _find_python(kind: str) -> str:
     return str(python)
 
 
+Running = dict[str, list[Process]]
+
+
 @contextmanager
-def contestants(kinds: Sequence[str], place: str, processes: int = 1) -> Iterator[dict[str, list[Process]]]:
+def contestants(kinds: Sequence[str], place: str, processes: int = 1) -> Iterator[Running]:
     """So many processes of each kind, which share a file; `place`: one of PLACES, or a URL for all kinds."""
     with ExitStack() as stack:
         stores = dict.fromkeys(kinds, place)
         if place in PLACES:
             folder = stack.enter_context(TemporaryDirectory(prefix="holdlog-bench-", dir=PLACES[place]))
             stores = {kind: f"{folder}/{kind}.db" for kind in kinds}
-        running: dict[str, list[Process]] = {}
+        running: Running = {}
         for kind in kinds:
             running[kind] = [Process(kind, stores[kind]) for _ in range(processes)]
             for process in running[kind]:
@@ -114,3 +121,22 @@ def alternate(
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     return Samples(values)
+
+
+def compare(samples: Samples, kinds: Sequence[str]) -> Row:
+    return {f"0.2 / {kind}": samples.ratio("0.2", kind) for kind in kinds if kind != "0.2"}
+
+
+def time_block(processes: Sequence[Process], do: str) -> list[float]:
+    """The times of some calls of the first process, in µs."""
+    times: list[float] = processes[0].ask(do, calls=BLOCK)
+    return times
+
+
+def time_calls(do: str, place: str, kinds: Sequence[str], running: Running) -> Row:
+    """The times of one kind of call, in µs."""
+    what, rounds = f"{do}, {place}", 200 if place == "tmpfs" else 60
+    samples = alternate(what, kinds, rounds, 12, lambda kind: time_block(running[kind], do))
+    p50 = {f"{kind} µs": samples.median(kind) for kind in kinds}
+    p99 = {f"{kind} p99": samples.worst(kind) for kind in kinds}
+    return {"what": what} | p50 | p99 | compare(samples, kinds)

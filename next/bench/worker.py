@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 NAMESPACE = "bench"
@@ -33,6 +35,7 @@ class Raw:
             "CREATE TABLE IF NOT EXISTS current (namespace TEXT, key TEXT, version INTEGER, value TEXT,"
             " updated_by TEXT, updated_at INTEGER, PRIMARY KEY (namespace, key)) WITHOUT ROWID"
         )
+        self._execute("CREATE TABLE IF NOT EXISTS claims (resource TEXT PRIMARY KEY, holder TEXT, at INTEGER)")
         self._versions: dict[str, int] = {}
 
     def set(self, key: str, value: Any) -> None:
@@ -51,6 +54,28 @@ class Raw:
         )
         self._execute("COMMIT")
 
+    def claim(self, resource: str, agent: str) -> str:
+        return self._hold("claimed", resource, agent)
+
+    def release(self, resource: str, agent: str) -> str:
+        return self._hold("released", resource, None)
+
+    def _hold(self, topic: str, resource: str, holder: str | None) -> str:
+        version = self._versions[resource] = self._versions.get(resource, 0) + 1
+        at = time.time_ns() // 1000
+        self._execute("BEGIN IMMEDIATE")
+        self._execute(
+            "INSERT INTO events (stream, version, topic, by, at) VALUES (?, ?, ?, ?, ?)",
+            (f"claim:{resource}", version, topic, AGENT, at),
+        )
+        self._execute(
+            "INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (resource) DO UPDATE SET holder = excluded.holder,"
+            " at = excluded.at",
+            (resource, holder, at),
+        )
+        self._execute("COMMIT")
+        return topic
+
     def get(self, key: str) -> Any:
         query = "SELECT version, value FROM current WHERE namespace = ? AND key = ?"
         row = self._execute(query, (NAMESPACE, key)).fetchone()
@@ -63,7 +88,7 @@ class Raw:
 
 
 class Library:
-    """holdlog, or agenthold: their libraries have the same methods."""
+    """holdlog, or agenthold: their libraries have the same methods for values."""
 
     def __init__(self, module: str, place: str) -> None:
         if module == "agenthold":
@@ -97,15 +122,47 @@ class Library:
             return False
         return True
 
+    def claim(self, resource: str, agent: str, **options: Any) -> str:
+        return str(self._store.claim(resource, agent=agent, **options).status)
+
+    def release(self, resource: str, agent: str) -> str:
+        return str(self._store.release(resource, agent=agent).status)
+
+    def count_waiters(self, resource: str) -> int:
+        return int(self._store.status(resource).queue_length)
+
+
+class Peer(Library):
+    """Its claims are behind a coordinator. Its server announces the agent before each of these calls."""
+
+    def __init__(self, place: str) -> None:
+        from agenthold.coordinator import Coordinator
+        from agenthold.resources import Workspace, WorkspaceRegistry
+
+        super().__init__("agenthold", place)
+        self._coordinator = Coordinator(self._store, WorkspaceRegistry([Workspace(name="default", root="/tmp")]))
+        self._agent = self._coordinator.register("bench")["agent_id"]
+
+    def claim(self, resource: str, agent: str, **options: Any) -> str:
+        self._coordinator.refresh_agent(self._agent)
+        return str(self._coordinator.claim(resource, self._agent)["status"])
+
+    def release(self, resource: str, agent: str) -> str:
+        self._coordinator.refresh_agent(self._agent)
+        return str(self._coordinator.release(resource, self._agent)["status"])
+
 
 class Requests:
     """Each method is a request, and returns its response."""
 
     def __init__(self, kind: str, place: str) -> None:
         self._place = place
-        modules = {"peer": "agenthold", "0.1": "holdlog", "0.2": "holdlog"}
-        self._contestant: Any = Raw(place) if kind == "raw" else Library(modules[kind], place)
+        classes: dict[str, Callable[[str], Any]] = {"raw": Raw, "peer": Peer}
+        self._open = classes.get(kind, partial(Library, "holdlog"))
+        self._contestant = self._open(place)
+        self._others: list[Any] = []
         self._count = 0
+        self._granted: Future[float] = Future()
 
     def set(self, calls: int) -> list[float]:
         return _time(calls, lambda: self._contestant.set("key", VALUE))
@@ -118,6 +175,75 @@ class Requests:
 
     def history(self, calls: int) -> list[float]:
         return _time(calls, lambda: self._contestant.history("key", 10))
+
+    def claim_release(self, calls: int) -> list[float]:
+        def call() -> None:
+            assert self._contestant.claim("src/a.py", AGENT) == "claimed"
+            assert self._contestant.release("src/a.py", AGENT) == "released"
+
+        return _time(calls, call)
+
+    def claim_busy(self, calls: int) -> list[float]:
+        """Claim what another process holds."""
+
+        def call() -> None:
+            assert self._contestant.claim("held/0.py", AGENT) == "busy"
+
+        return _time(calls, call)
+
+    def hold(self, count: int) -> None:
+        """Claims of other agents and sessions, 50 each."""
+        for number in range(count):
+            if number // 50 == len(self._others):
+                self._others.append(self._open(self._place))
+            assert self._others[number // 50].claim(f"held/{number}.py", f"other-{number // 50}") == "claimed"
+
+    def release(self) -> float:
+        """Release the first of these. Returns when the call began, by the clock that processes share."""
+        began = time.monotonic()
+        assert self._others[0].release("held/0.py", "other-0") == "released"
+        return began
+
+    def queue(self) -> None:
+        """Begin to wait for it."""
+
+        def wait() -> None:
+            assert self._contestant.claim("held/0.py", "waiter", wait_seconds=3600) == "claimed"
+            self._granted.set_result(time.monotonic())
+
+        self._granted = Future()
+        threading.Thread(target=wait, daemon=True).start()
+        while not self._contestant.count_waiters("held/0.py"):
+            time.sleep(0.001)
+        time.sleep(0.002)  # until it sleeps
+
+    def granted(self) -> float:
+        """When the wait ended. Releases what was granted."""
+        at = self._granted.result(30)
+        self._contestant.release("held/0.py", "waiter")
+        return at
+
+    def idle(self, waits: int, seconds: float) -> float:
+        """What so many callers of `wait` use while nothing happens: a part of a core. A call lasts at most 50 s."""
+        return asyncio.run(self._run_idle(waits, seconds))
+
+    async def _run_idle(self, waits: int, seconds: float) -> float:
+        from holdlog import AsyncStateStore
+
+        async with AsyncStateStore(self._place) as store:
+
+            async def wait(resource: str) -> None:
+                while not await store.wait(resource, 50):
+                    pass
+
+            tasks = [asyncio.create_task(wait(f"held/{number}.py")) for number in range(waits)]
+            await asyncio.sleep(5)  # until all sleep
+            began = time.process_time()
+            await asyncio.sleep(seconds)
+            used = time.process_time() - began
+            for task in tasks:
+                assert task.cancel()
+        return used / seconds
 
     def own_keys(self, start: float, seconds: float, name: str) -> dict[str, float]:
         return self._repeat(start, seconds, lambda: self._contestant.set(f"{name}-{self._next() % 64}", VALUE))
