@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 import holdlog
+from tests.support.library import in_thread
 from tests.support.proxy import Proxy
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[1]
 SLOW = {
@@ -83,6 +85,19 @@ def test_call_runs_few_sql_statements(name: str, gate: int, statements: list[str
 
     texts = repeat(run)
     assert 0 < len(texts) <= gate, texts
+
+
+def test_waiter_of_a_file_reads_again_only_after_events_that_cover_it(
+    statements: list[str], store: holdlog.StateStore
+) -> None:
+    store.claim("held/a.py", agent="ann")
+    waiting = in_thread(store.wait, "held/a.py", 50)
+    until(lambda: statements.count("BEGIN") == 2)  # before it subscribed, and after
+    for number in range(50):
+        store.claim(f"held/{number}.py", agent="bob")
+    store.release("held/a.py", agent="ann")
+    assert waiting.result()
+    assert statements.count("BEGIN") == 3
 
 
 @pytest.mark.parametrize(("name", "gate"), [("set", 40), ("get", 15), ("claim and release", 110)])

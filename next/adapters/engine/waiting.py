@@ -35,20 +35,21 @@ class Waiters:
         self._closed = False
 
     @contextmanager
-    def subscribe(self, topic: str, wake: Callable[[], None]) -> Iterator[None]:
-        """Call `wake`, in any thread, after each event of the topic."""
+    def subscribe(self, topics: tuple[str, ...], wake: Callable[[], None]) -> Iterator[None]:
+        """Call `wake`, in any thread, after each event of one of the topics."""
         with self._lock:
             if self._listener is None and not self._closed:
                 self._listener = self._store.listen(self._follow)
-            self.by_topic.setdefault(topic, []).append(wake)
+            for topic in topics:
+                self.by_topic.setdefault(topic, []).append(wake)
         try:
             yield
         finally:
             with self._lock:
-                wakes = self.by_topic[topic]
-                wakes.remove(wake)
-                if not wakes:
-                    del self.by_topic[topic]
+                for topic in topics:
+                    self.by_topic[topic].remove(wake)
+                    if not self.by_topic[topic]:
+                        del self.by_topic[topic]
 
     def close(self) -> None:
         """Wake everybody, and stop the thread."""

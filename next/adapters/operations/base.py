@@ -110,9 +110,9 @@ class Query(Operation):
 class BlockingQuery(Query):
     """A query that waits for events."""
 
-    def topic(self) -> str:
-        """What it waits for: a stream, a kind of streams such as `claim:`, or ALL."""
-        return ALL
+    def topics(self) -> tuple[str, ...]:
+        """What it waits for: streams, a kind of streams such as `claim:`, or ALL."""
+        return (ALL,)
 
     def seconds(self) -> float:
         raise NotImplementedError

@@ -25,6 +25,7 @@ from holdlog.adapters.stores.board import read_board
 from holdlog.domain.claims import acquire
 from holdlog.domain.claims.claim import Mode, Outcome, read_end
 from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.claims.results import (
     AlreadyClaimed,
     AlreadyFree,
@@ -171,8 +172,11 @@ class WaitFor(
     resource: Resource
     timeout_seconds: Seconds = 30
 
-    def topic(self) -> str:
-        return "claim:"
+    def topics(self) -> tuple[str, ...]:
+        """A subtree overlaps any number of names, a file those alone that cover it."""
+        if self.resource.endswith("/"):
+            return ("claim:",)
+        return tuple(f"claim:{name}" for name in list_covering(self.resource))
 
     def seconds(self) -> float:
         return self.timeout_seconds

@@ -345,14 +345,14 @@ class Watch(
     since_version: Version
     timeout_seconds: Seconds = 10
 
-    def topic(self) -> str:
-        return value_stream(self.namespace, self.key)
+    def topics(self) -> tuple[str, ...]:
+        return (value_stream(self.namespace, self.key),)
 
     def seconds(self) -> float:
         return self.timeout_seconds
 
     def read(self, reader: Reader) -> StateRecord | DeletedRecord | Wait:
-        rows = reader.read(sql.RECORD, {"stream": self.topic()})
+        rows = reader.read(sql.RECORD, {"stream": value_stream(self.namespace, self.key)})
         if not rows:
             return Wait()
         row, now = rows[0], reader.now()

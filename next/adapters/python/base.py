@@ -161,7 +161,7 @@ class BlockingHandle(Handle):
         if isinstance(step, Run):
             return self._engine.run(*step)
         if isinstance(step, Subscribe):
-            return subscriptions.enter_context(self._engine.waiters.subscribe(step.topic, event.set))
+            return subscriptions.enter_context(self._engine.waiters.subscribe(step.topics, event.set))
         return self._engine.ask(step) if isinstance(step, Query) else step()
 
 
@@ -289,13 +289,13 @@ class AwaitableHandle(Handle):
             def wake() -> None:
                 loop.call_soon_threadsafe(event.set)
 
-            return await subscriptions.enter_async_context(self._subscribe(step.topic, wake))
+            return await subscriptions.enter_async_context(self._subscribe(step.topics, wake))
         return await (self._read(step) if isinstance(step, Query) else self._in_pool(step))
 
     @asynccontextmanager
-    async def _subscribe(self, topic: str, wake: Callable[[], None]) -> AsyncIterator[None]:
+    async def _subscribe(self, topics: tuple[str, ...], wake: Callable[[], None]) -> AsyncIterator[None]:
         """Subscribe in the pool, as the first subscription of a process connects to the database."""
-        subscription = self._engine.waiters.subscribe(topic, wake)
+        subscription = self._engine.waiters.subscribe(topics, wake)
 
         def leave(entering: asyncio.Future[None]) -> None:
             if not entering.cancelled() and entering.exception() is None:

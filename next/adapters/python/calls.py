@@ -45,9 +45,9 @@ class Run(NamedTuple):
 
 
 class Subscribe(NamedTuple):
-    """Step: from now on, events of a topic end pauses."""
+    """Step: from now on, events of these topics end pauses."""
 
-    topic: str
+    topics: tuple[str, ...]
 
 
 Step = Run | Subscribe | float | Any
@@ -95,7 +95,7 @@ def wait(query: BlockingQuery, engine: Engine) -> Steps:
         return result
     seconds, elapsed = query.seconds(), 0.0
     if seconds:
-        yield Subscribe(query.topic())
+        yield Subscribe(query.topics())
         while isinstance(result := (yield query), Wait):
             elapsed = time.monotonic() - began
             if elapsed >= seconds:
@@ -129,7 +129,7 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
 
 def _wait_in_queue(command: Claim, result: Any, caller: Caller, deadline: float) -> Steps:
     """A call whose place is given up elsewhere, by a release of its agent, does not queue again."""
-    yield Subscribe(f"claim:{command.resource}")
+    yield Subscribe((f"claim:{command.resource}",))
     query = IsQueued(resource=command.resource, version=result.ticket or 0)
     while result.status == "busy" and result.ticket:
         look_at = time.monotonic() + max(SHORTEST_PAUSE, min(result.expires_in_seconds, LOOK_EVERY))
