@@ -7,8 +7,6 @@ from bench.contestants import KINDS, Row, Running, alternate, compare, contestan
 
 OURS = ("0.1", "0.2")
 WAITS = 1_000
-IDLE_SECONDS = 65
-"""So that each lease of a holder has been prolonged."""
 
 
 def measure_claims() -> Iterator[Row]:
@@ -25,7 +23,7 @@ def measure_claims() -> Iterator[Row]:
             yield time_calls("claim_busy", place, kinds, running)
     for place in ("tmpfs", "disk"):
         yield _measure_hand_over(place)
-    yield _measure_idle()
+    yield from _measure_idle()
 
 
 def _measure_next_to_others() -> Iterator[Row]:
@@ -39,9 +37,7 @@ def _measure_next_to_others() -> Iterator[Row]:
                 if claims == 1:
                     processes[2].ask("queue")
                 running[f"{kind}, {condition}"] = processes
-        samples = alternate(
-            "next to others", tuple(running), 200, 40, lambda it: time_block(running[it], "claim_release")
-        )
+        samples = alternate("others", tuple(running), 200, 40, lambda it: time_block(running[it], "claim_release"))
         for kind in OURS:
             _, holder, waiter = running[f"{kind}, next to a waiter"]
             holder.ask("release")
@@ -70,11 +66,15 @@ def _measure_hand_over(place: str) -> Row:
     return {"what": f"hand-over, {place}"} | p50 | p99 | compare(samples, OURS)
 
 
-def _measure_idle() -> Row:
-    """Coroutines that wait for claims of another process."""
+def _measure_idle() -> Iterator[Row]:
+    """Coroutines that wait for claims of another process: in calls that do not end, and again every 4 s."""
     with contestants(OURS, "tmpfs", processes=2) as running:
+
+        def measure(timeout: float, seconds: float) -> Row:
+            return {it: running[it][0].ask("idle", waits=WAITS, timeout=timeout, seconds=seconds) for it in OURS}
+
         for kind in OURS:
             running[kind][1].ask("hold", count=WAITS)
-            running[kind][0].send("idle", waits=WAITS, seconds=IDLE_SECONDS)
-        parts = {f"{kind} % of a core": running[kind][0].receive() * 100 for kind in OURS}
-    return {"what": f"{WAITS} calls that wait"} | parts
+        yield {"what": f"{WAITS} waits"} | {f"{kind} % of a core": part * 100 for kind, part in measure(50, 30).items()}
+        costs = {f"{kind} ms of CPU": part * 4 / WAITS * 1000 for kind, part in measure(4, 16).items()}
+        yield {"what": "a wait that ends"} | costs

@@ -39,13 +39,8 @@ class Raw:
         self._versions: dict[str, int] = {}
 
     def set(self, key: str, value: Any) -> None:
-        version = self._versions[key] = self._versions.get(key, 0) + 1
-        text, at = json.dumps(value), time.time_ns() // 1000
-        self._execute("BEGIN IMMEDIATE")
-        self._execute(
-            "INSERT INTO events (stream, version, topic, value, by, at) VALUES (?, ?, ?, ?, ?, ?)",
-            (f"record:{NAMESPACE}/{key}", version, "ValueWritten", text, AGENT, at),
-        )
+        text = json.dumps(value)
+        version, at = self._append(f"record:{NAMESPACE}/{key}", "ValueWritten", text)
         self._execute(
             "INSERT INTO current VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, key) DO UPDATE SET"
             " version = excluded.version, value = excluded.value, updated_by = excluded.updated_by,"
@@ -61,13 +56,7 @@ class Raw:
         return self._hold("released", resource, None)
 
     def _hold(self, topic: str, resource: str, holder: str | None) -> str:
-        version = self._versions[resource] = self._versions.get(resource, 0) + 1
-        at = time.time_ns() // 1000
-        self._execute("BEGIN IMMEDIATE")
-        self._execute(
-            "INSERT INTO events (stream, version, topic, by, at) VALUES (?, ?, ?, ?, ?)",
-            (f"claim:{resource}", version, topic, AGENT, at),
-        )
+        _, at = self._append(f"claim:{resource}", topic, None)
         self._execute(
             "INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (resource) DO UPDATE SET holder = excluded.holder,"
             " at = excluded.at",
@@ -75,6 +64,17 @@ class Raw:
         )
         self._execute("COMMIT")
         return topic
+
+    def _append(self, stream: str, topic: str, text: str | None) -> tuple[int, int]:
+        """Begin with an event. Returns its version and time."""
+        version = self._versions[stream] = self._versions.get(stream, 0) + 1
+        at = time.time_ns() // 1000
+        self._execute("BEGIN IMMEDIATE")
+        self._execute(
+            "INSERT INTO events (stream, version, topic, value, by, at) VALUES (?, ?, ?, ?, ?, ?)",
+            (stream, version, topic, text, AGENT, at),
+        )
+        return version, at
 
     def get(self, key: str) -> Any:
         query = "SELECT version, value FROM current WHERE namespace = ? AND key = ?"
@@ -223,21 +223,21 @@ class Requests:
         self._contestant.release("held/0.py", "waiter")
         return at
 
-    def idle(self, waits: int, seconds: float) -> float:
-        """What so many callers of `wait` use while nothing happens: a part of a core. A call lasts at most 50 s."""
-        return asyncio.run(self._run_idle(waits, seconds))
+    def idle(self, waits: int, timeout: float, seconds: float) -> float:
+        """What so many callers of `wait` use while nothing happens: a part of a core."""
+        return asyncio.run(self._run_idle(waits, timeout, seconds))
 
-    async def _run_idle(self, waits: int, seconds: float) -> float:
+    async def _run_idle(self, waits: int, timeout: float, seconds: float) -> float:
         from holdlog import AsyncStateStore
 
         async with AsyncStateStore(self._place) as store:
 
             async def wait(resource: str) -> None:
-                while not await store.wait(resource, 50):
+                while not await store.wait(resource, timeout):
                     pass
 
             tasks = [asyncio.create_task(wait(f"held/{number}.py")) for number in range(waits)]
-            await asyncio.sleep(5)  # until all sleep
+            await asyncio.sleep(3)  # until all sleep
             began = time.process_time()
             await asyncio.sleep(seconds)
             used = time.process_time() - began
