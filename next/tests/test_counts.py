@@ -5,7 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import holdlog
+from holdlog.adapters.stores.postgres.connection import connect, parse_url
+from holdlog.adapters.stores.postgres.schema import PREPARE
 from tests.support.library import in_thread
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
@@ -150,9 +152,75 @@ def test_path_of_a_hook_loads_no_slow_module(db: Any) -> None:
 
 
 @pytest.mark.xdist_group("postgres")
-def test_set_sends_two_messages_from_lock_to_commit(postgres: str) -> None:
-    with closing(Proxy(postgres)) as proxy, holdlog.StateStore(proxy.url) as store:
-        warm_up(store)
-        proxy.messages.clear()
-        CALLS["set"](store)
-        assert proxy.count_locked() == 2, proxy.messages
+def test_writes_send_two_messages_from_lock_to_commit_and_three_while_somebody_waits(postgres: str) -> None:
+    """Whatever else is held, also by sub-agents, whose claims nobody names."""
+    with ExitStack() as stack:
+        proxy = stack.enter_context(closing(Proxy(postgres)))
+        store, other, waiter = (stack.enter_context(holdlog.StateStore(url)) for url in (proxy.url, postgres, postgres))
+        other.claim("a/held.py", agent="bob", also=["queued"])
+        counts: dict[str, int] = {}
+
+        def count(name: str, status: str, call: Callable[[], Any]) -> Any:
+            proxy.messages.clear()
+            result = call()
+            assert result.status == status
+            counts[name] = proxy.count_locked()
+            return result
+
+        def count_all() -> set[int]:
+            count("set", "ok", lambda: CALLS["set"](store))
+            version = count("claim", "claimed", lambda: store.claim("src/", agent="ann")).version
+            count("claim of a sub-agent", "claimed", lambda: store.claim("src/a.py", agent="ann/tests"))
+            count("claim again", "already_claimed", lambda: store.claim("src/", agent="ann"))
+            count("busy", "busy", lambda: store.claim("a/", agent="ann"))
+            guard = [{"resource": "src/", "version": version}]
+            count("guarded set", "ok", lambda: store.set("n", "k", 1, updated_by="ann", guard=guard))
+            count("set of a holder", "ok", lambda: CALLS["set"](store))
+            count("release", "released", lambda: store.release("src/", agent="ann"))
+            store.release("src/a.py", agent="ann/tests")
+            return set(counts.values())
+
+        assert count_all() == {2}, counts
+        waiting = in_thread(waiter.claim, "queued", agent="cleo", also=["a/held.py"], wait_seconds=50)
+        until(lambda: other.status("queued").queue_length == 1)
+        assert count_all() == {3}, counts
+        other.release(agent="bob")
+        assert waiting.result().status == "claimed"
+
+
+@pytest.mark.xdist_group("postgres")
+def test_batch_of_claims_reads_the_board_with_one_query(postgres: str) -> None:
+    with closing(Proxy(postgres, delay=0.005)) as proxy, holdlog.StateStore(proxy.url) as store:
+        for claiming in [in_thread(store.claim, f"{number}.py", agent=f"a{number}") for number in range(16)]:
+            assert claiming.result().status == "claimed"
+        batches = [message for message in proxy.messages if b"LOCK TABLE" in message]
+        assert len(batches) < 16
+        assert {message.count(b"EXECUTE claims") for message in batches} == {1}
+
+
+@pytest.mark.xdist_group("postgres")
+def test_queries_of_the_board_read_few_pages_of_a_long_log(postgres: str) -> None:
+    """Also by plans that were made while the tables were empty."""
+    claims, now = 200, "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+    gates = {
+        """claims('s', '', '["a/7","a/","new"]')""": 60,
+        "subtrees('[\"a/\"]')": 20 * claims,
+        """streams('["claim:a/7","claim:a/","claim:new"]')""": 60,
+        f"beats('s', '', {now})": 60,
+        "board('', '')": 20 * claims,
+    }
+    with holdlog.StateStore(postgres), connect(parse_url(postgres), PREPARE) as connection:
+        for query in gates:
+            connection.execute(f"EXECUTE {query}", prepare=False)
+        connection.execute(
+            f"INSERT INTO holders SELECT n, '', 'ann', {now} + 60000000, {now}, 1, 1, 1, NULL, NULL, 0, NULL, NULL"
+            f" FROM generate_series(1, 20) AS n; INSERT INTO claims SELECT 'a/' || n, n, 0, 'exclusive', 'ann',"
+            f" n % 20 + 1, '', n, n, NULL, NULL, 0, 0, NULL FROM generate_series(1, {claims}) AS n;"
+            " INSERT INTO events SELECT n, 'claim:a/' || n % 300, n, 'ClaimReleased', n, '{}', '{}', NULL, NULL, ''"
+            " FROM generate_series(1, 30000) AS n"
+        )
+        pages = {}
+        for query in gates:
+            ((plans,),) = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {query}", prepare=False)
+            pages[query] = sum(plans[0]["Plan"][f"Shared {kind} Blocks"] for kind in ("Hit", "Read"))
+        assert all(0 < pages[query] < gate for query, gate in gates.items()), pages

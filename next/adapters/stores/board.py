@@ -25,11 +25,28 @@ def name_overlapping(resources: tuple[str, ...]) -> tuple[str, str, str]:
     return json.dumps(names), json.dumps(subtrees), json.dumps([f"claim:{name}" for name in names])
 
 
+def merge(reads: Sequence[tuple[Reads, Caller]]) -> list[tuple[Reads, Caller]]:
+    """What a batch reads of the board: one read of each session, as each returns all of its holders."""
+    merged: dict[tuple[str, str | None], list[tuple[Reads, Caller]]] = {}
+    for read, caller in reads:
+        if read.session:
+            merged.setdefault((caller.session, caller.principal), []).append((read, caller))
+    return [(_join([read for read, _ in group]), group[0][1]) for group in merged.values()]
+
+
+def _join(reads: list[Reads]) -> Reads:
+    resources = tuple(resource for read in reads for resource in read.resources)
+    board, beats = any(read.board for read in reads), any(read.beats for read in reads)
+    return Reads(resources=resources, session=True, board=board, beats=beats)
+
+
 def select(read: Reads, caller: Caller, now: int) -> tuple[list[str], dict[str, Any]]:
-    """The queries that read the board for a command, besides all of it, and their parameters."""
+    """The queries that read the board for a command, and their parameters."""
     names, subtrees, _ = name_overlapping(read.resources)
     session, principal = caller.session, caller.principal or ""
     parameters = {"names": names, "subtrees": subtrees, "session": session, "principal": principal, "now": now}
+    if read.board:
+        return [sql.BOARD], parameters
     queries = [sql.CLAIMS] if read.resources or not read.beats else []
     if subtrees != "[]":
         queries.append(sql.SUBTREES)
@@ -89,7 +106,7 @@ def list_streams(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> str | N
     held = set()
     for claim in board.claims.values():
         also += claim.also
-        if not claim.is_offered:
+        if not (claim.is_ticket or claim.is_offered):
             held.add((claim.resource, *claim.who[:2]))
     resources: tuple[str, ...] = ()
     for read, caller in reads:
@@ -100,6 +117,12 @@ def list_streams(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> str | N
     if not also:
         return name_overlapping(resources)[2] if resources else None
     return json.dumps([*{*json.loads(name_overlapping(resources)[2]), *(f"claim:{name}" for name in also)}])
+
+
+def list_unread(board: Board) -> list[str]:
+    """Streams that waiters want besides their first, and that have not been read."""
+    streams = {f"claim:{name}" for claim in board.claims.values() for name in claim.also}
+    return list(streams - board.versions.keys())
 
 
 def add_streams(board: Board, rows: Iterable[Any]) -> None:
@@ -121,7 +144,7 @@ def read_board(reader: Reader, read: Reads) -> Board:
     with reader.snapshot() as view:
         board = Board(view.steady(), is_alive)
         queries, parameters = select(read, Caller(), board.now)
-        for query in [sql.BOARD] if read.board else queries:
+        for query in queries:
             add_rows(board, view.read(query, parameters))
         if not board.is_quiet:
             read_silence(board, view.read(sql.LAST_COMMIT, {}))

@@ -71,10 +71,11 @@ BOARD: Final = f"{_ROWS} UNION ALL {_OF_SESSION}"
 """All claims and tickets, and the holders of a session."""
 BEATS: Final = (
     f"{_ROWS} WHERE c.session = :session AND c.principal = :principal UNION ALL {_OF_SESSION}"
-    f" UNION ALL SELECT * FROM ({_ROWS} WHERE c.is_ticket = 1 OR h.agent IS NULL OR c.deadline <= :now"
-    " OR h.expires_at <= :now LIMIT 1) AS due"
+    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL SELECT * FROM ({_ROWS} WHERE c.deadline <= :now"
+    " OR NOT EXISTS (SELECT 1 FROM holders AS a WHERE a.session = c.session AND a.principal = c.principal"
+    " AND a.agent = c.agent AND a.expires_at > :now) LIMIT 1) AS due"
 )
-"""What a session holds, its holders, and one claim that may be due, if there is any."""
+"""What a session holds, its holders, all tickets, and one claim that may be due, if there is any."""
 STREAMS: Final = (
     "SELECT n.value, (SELECT MAX(version) FROM events WHERE stream = n.value), e.position, e.topic, e.at, e.meta,"
     " e.payload FROM json_each(:streams) AS n LEFT JOIN events AS e ON e.stream = n.value AND e.version ="

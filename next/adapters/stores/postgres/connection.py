@@ -29,6 +29,7 @@ OPTIONS: Final[dict[str, Any]] = {
 _SETTINGS: Final = """SET search_path = {schema}; SET synchronous_commit = on; SET standard_conforming_strings = on;
 SET lock_timeout = {lock_timeout}; SET idle_in_transaction_session_timeout = '10s'; SET jit = off;
 SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off;
+SET enable_hashjoin = off; SET enable_mergejoin = off;
 SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
 SET default_transaction_isolation = 'read committed'"""
 """Plans are kept, and use the keys even if they were made while the tables were small. The database notices within

@@ -4,6 +4,7 @@ A transaction is two messages of plain SQL with prepared statements, because rou
 (docs/decisions/postgres.md). The lock is a separate statement: a statement reads what was committed before it waited.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -87,52 +88,64 @@ class PostgresStore:
         arrays = (
             {stream for read, _ in reads for stream in read.streams},
             {stream for read, _ in reads for stream in read.values},
+        for attempt in (1, 2):
+            try:
+                return self._begin(reads)
+            except psycopg.Error as error:
+                self.abort()
+                if attempt == 2 or not is_lost(error):
+                    raise refuse(error) from error
+            except BaseException:
+                self.abort()
+                raise
+        raise AssertionError
+
+    def _begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
             prefixes,
             map(end_of_range, prefixes),
             (principal for principal, _ in requests),
             (request_id for _, request_id in requests),
         )
         texts = ", ".join(quote_all(array, "text") for array in arrays)
-        sessions = [(read, caller) for read, caller in reads if read.session]
-        try:
-            (row,), *board_rows = self._lock_and_load(f"{_LOCK}; EXECUTE load({texts}){_load_claims(sessions)}")
-            clock, position, digest, at, schema, records, values, ranges, remembered = row
-            require_schema(schema)
-            self._set_clock(clock)
-            head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
-            loaded = _records(reads, records or (), values or (), ranges or ())
-            board = self._make_board(clock, sessions, board_rows) if sessions else None
-            batch = Batch(head, clock, clock, State(loaded, board))
-            for principal, request_id, *rest in remembered or ():
-                batch.requests[principal, request_id] = Request(*rest)
-            return batch
-        except BaseException:
-            self.abort()
-            raise
+        sessions = boards.merge(reads)
+        text = f"{_LOCK}; EXECUTE load({texts}){_load_claims(sessions)}"
+        (row,), *board_rows = _fetch_all(self._connection().execute(text))
+        clock, position, digest, at, schema, records, values, ranges, remembered = row
+        require_schema(schema)
+        self._set_clock(clock)
+        head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
+        loaded = _records(reads, records or (), values or (), ranges or ())
+        board = self._make_board(clock, sessions, board_rows) if sessions else None
+        batch = Batch(head, clock, clock, State(loaded, board))
+        for principal, request_id, *rest in remembered or ():
+            batch.requests[principal, request_id] = Request(*rest)
+        return batch
 
     def _make_board(self, now: int, reads: Sequence[tuple[Reads, Caller]], results: Sequence[Any]) -> Board:
-        """The board of the rows that the first message has read. Reads all of it if a command needs that."""
+        """The board of the rows that the first message has read. One more reads the rest, if a command needs it, and
+        the other streams that waiters want."""
         board = Board(now, is_alive)
         *rows, silence, streams = results
         for result in rows:
             boards.add_rows(board, result)
         boards.read_silence(board, silence)
-        resources = tuple(resource for read, _ in reads for resource in read.resources)
-        is_whole = any(read.board for read, _ in reads) or (not board.is_quiet and boards.needs_whole(board, reads))
-        if is_whole:
-            assert self._writer is not None
-            board.is_quiet = False
-            boards.add_rows(board, self._writer.execute("EXECUTE board('', '')"))
-        names = boards.list_streams(board, reads)
-        if names is not None and names != boards.name_overlapping(resources)[2]:
-            assert self._writer is not None
-            streams = self._writer.execute(f"EXECUTE streams({quote(names)})").fetchall()
         boards.add_streams(board, streams)
         return board
 
     def commit(self, batch: Batch) -> None:
         text = ""
         if batch.rows:
+        is_whole = any(read.board for read, _ in reads)
+        board.is_quiet = board.is_quiet and not is_whole
+        needs_rest = not (is_whole or board.is_quiet) and boards.needs_whole(board, reads)
+        missing = boards.list_unread(board)
+        if needs_rest or missing:
+            assert self._writer is not None  # and no new one, which has no lock
+            text = "EXECUTE board('', ''); " if needs_rest else ""
+            *rows, streams = _fetch_all(self._writer.execute(f"{text}EXECUTE streams({quote(json.dumps(missing))})"))
+            for result in rows:
+                boards.add_rows(board, result)
+            boards.add_streams(board, streams)
             text = f"{_append(batch)}NOTIFY {_name_channel(self._target.schema)}; "
         if batch.state.board is not None:
             text += _write_board(batch.state.board)
@@ -161,23 +174,6 @@ class PostgresStore:
                 self._writer.execute("ROLLBACK")
             except psycopg.Error:
                 self._drop_writer()
-
-    def _lock_and_load(self, text: str) -> list[list[Any]]:
-        """The rows of each query of the message."""
-        for attempt in (1, 2):
-            try:
-                cursor = self._connection().execute(text)
-                results = []
-                while True:
-                    if cursor.description is not None:
-                        results.append(cursor.fetchall())
-                    if not cursor.nextset():
-                        return results
-            except psycopg.Error as error:
-                self.abort()
-                if attempt == 2 or not is_lost(error):
-                    raise refuse(error) from error
-        raise AssertionError
 
     def _is_committed(self, batch: Batch) -> bool:
         """Whether a commit happened whose response was lost. Under the write lock this is certain, as its transaction
@@ -293,6 +289,16 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
     for read, caller in reads:
         queries, parameters = boards.select(read, caller, 0)
         session = ", ".join(quote(parameters[name]) for name in ("session", "principal"))
+def _fetch_all(cursor: psycopg.Cursor[Any]) -> list[list[Any]]:
+    """The rows of each query of a message."""
+    results = []
+    while True:
+        if cursor.description is not None:
+            results.append(cursor.fetchall())
+        if not cursor.nextset():
+            return results
+
+
         executions = {
             sql.CLAIMS: f"; EXECUTE claims({session}, {quote(parameters['names'])})",
             sql.SUBTREES: f"; EXECUTE subtrees({quote(parameters['subtrees'])})",
@@ -312,6 +318,7 @@ def _append(batch: Batch) -> str:
     changed = [batch.state.records[stream] for stream in {row[1] for row in rows} if stream.startswith("record:")]
     records = [(*record[:3], int(record.exists), record.expires_at or "") for record in changed]
     put = f"EXECUTE put({_quote_columns(records)}); " if records else ""
+            sql.BOARD: f"; EXECUTE board({session})",
     return f"EXECUTE append({_quote_columns(rows)}); {put}"
 
 

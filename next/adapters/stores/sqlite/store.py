@@ -235,18 +235,17 @@ class SqliteStore:
     def _load_board(self, reads: Sequence[tuple[Reads, Caller]], now: int) -> Board:
         board, execute = Board(now, is_alive), self._cursor.execute
         is_whole = False
-        for read, caller in reads:
+        for read, caller in reads if len(reads) == 1 else boards.merge(reads):
             if read.session:
                 queries, parameters = boards.select(read, caller, now)
                 for query in queries:
                     boards.add_rows(board, execute(query, parameters))
                 is_whole |= read.board
+        board.is_quiet = board.is_quiet and not is_whole
         if not board.is_quiet:
             boards.read_silence(board, execute(sql.LAST_COMMIT))
-            is_whole = is_whole or boards.needs_whole(board, reads)
-        if is_whole:
-            board.is_quiet = False
-            boards.add_rows(board, execute(sql.BOARD, {"session": "", "principal": ""}))
+            if not is_whole and boards.needs_whole(board, reads):
+                boards.add_rows(board, execute(sql.BOARD, {"session": "", "principal": ""}))
         if (streams := boards.list_streams(board, reads)) is not None:
             boards.add_streams(board, execute(sql.STREAMS, {"streams": streams}))
         return board
