@@ -317,6 +317,8 @@ class Engine:
                 board.entered = None
             if not board.is_quiet and getattr(result, "lost", events) is None:
                 result = result._replace(lost=board.take_losses(caller) or None)
+        if job.result is not None:
+            result = _keep_reported(job.result, result)
         if key is not None and result:
             request = Request(position, batch.at, fingerprint(command), json.dumps(result, default=str))
             batch.requests[key] = request
@@ -363,6 +365,17 @@ class Engine:
             if not job.done:
                 job.error = error
         _resolve(jobs)
+
+
+def _keep_reported(earlier: Any, result: Any) -> Any:
+    """The result of a command that runs again because its commit, which may have happened, had no response: the first
+    run may have collected what the queue granted, and taken the losses that are reported once."""
+    statuses = getattr(earlier, "status", None), getattr(result, "status", None)
+    if statuses == ("claimed", "already_claimed") and earlier.version == result.version:
+        return earlier
+    if getattr(earlier, "lost", None) and getattr(result, "lost", earlier) is None:
+        return result._replace(lost=earlier.lost)
+    return result
 
 
 def fingerprint(command: Any) -> str:

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 import holdlog
+from tests.doors import old
 from tests.doors.old import changes_in_02
-from tests.support.faults import SHIM
 from tests.support.library import in_thread
 from tests.support.proxy import Proxy
 from tests.support.soundness import require_acknowledged, require_sound_log, values_of
@@ -105,6 +105,117 @@ def test_threads_whose_commits_are_cut_again_and_again_count_exactly(proxy):
             for number in range(15):
                 proxy.next_cut = CUTS[number % 2]
                 store.set("n", name, number, updated_by=name)
+# --- in each message of a claim
+
+MESSAGES = {"lock": b"LOCK TABLE", "board": b"EXECUTE board", "commit": b"COMMIT"}
+new_messages = pytest.mark.skipif(old.OLD, reason="0.1 sends other messages")
+
+
+@new_messages
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("message", MESSAGES)
+def test_claim_calls_happen_exactly_once_whatever_message_is_cut(proxy, postgres, message, cut):
+    with holdlog.StateStore(proxy.url) as store, holdlog.StateStore(postgres) as other:
+        other.claim("x.md", agent="ben")
+        waiting = in_thread(holdlog.StateStore(postgres).claim, "x.md", agent="cleo", wait_seconds=50)
+        until(lambda: other.status("x.md").queue_length == 1)
+        before = len(require_sound_log(other))
+        proxy.cut_in = MESSAGES[message]
+
+        def call(write):
+            proxy.next_cut = cut
+            result = write()
+            assert proxy.next_cut is None
+            return result
+
+        version = call(lambda: store.claim("a.md", agent="ann", also=["b.md"])).version
+        guard = [{"resource": "a.md", "version": version}]
+        assert call(lambda: store.set("n", "k", 1, updated_by="ann", guard=guard)).version == 1
+        assert call(lambda: store.claim("a.md", agent="ann", lease_seconds=100)).status == "already_claimed"
+        assert call(lambda: store.claim("x.md", agent="ann")).status == "busy"
+        assert call(lambda: store.release("a.md", agent="ann", also=["b.md"])).status == "released"
+        assert len(require_sound_log(other)) == before + 5
+        other.release("x.md", agent="ben")
+        assert waiting.result().status == "claimed"
+
+
+@new_messages
+@pytest.mark.parametrize("message", ["lock", "board"])
+def test_claim_whose_connections_are_all_cut_is_unavailable_and_changes_nothing(proxy, postgres, message):
+    with holdlog.StateStore(proxy.url) as store, holdlog.StateStore(postgres) as other:
+        other.claim("x.md", agent="ben")
+        in_thread(other.claim, "x.md", agent="cleo", wait_seconds=50)
+        until(lambda: other.status("x.md").queue_length == 1)
+        before = len(require_sound_log(other))
+        proxy.when_committed = lambda: setattr(proxy, "next_cut", "after")
+        proxy.cut_in, proxy.next_cut = MESSAGES[message], "after"
+        with pytest.raises(holdlog.UnavailableError) as refusal:
+            store.claim("a.md", agent="ann")
+        assert (refusal.value.in_doubt, proxy.cuts >= 2) == (False, True)
+        assert len(require_sound_log(other)) == before
+        proxy.cut_in = b"nothing"
+        assert store.claim("a.md", agent="ann").status == "claimed"
+
+
+@new_messages
+@pytest.mark.parametrize("cut", CUTS)
+def test_what_is_reported_once_is_reported_though_its_commit_is_cut(proxy, postgres, cut):
+    """A loss, and how the last hold of what the queue granted ended: no event shows that they were returned."""
+    with holdlog.StateStore(proxy.url) as store, holdlog.StateStore(postgres) as other:
+        store.claim("a.md", agent="ann", lease_seconds=1)
+        other.wait("a.md", 50)
+        other.claim("a.md", agent="ben")
+        proxy.cut_in, proxy.next_cut = b"COMMIT", cut
+        busy = store.claim("a.md", agent="ann")
+        assert (proxy.cuts, busy.status, [(it.resource, it.held_by) for it in busy.lost]) == (
+            1,
+            "busy",
+            [("a.md", "ben")],
+        )
+        assert store.claim("a.md", agent="ann").lost is None
+        waiting = in_thread(store.claim, "a.md", agent="ann", wait_seconds=50)
+        until(lambda: other.status("a.md").queue_length == 1)
+        proxy.cut_in, proxy.next_cut = b"EXECUTE put_claims", cut
+        other.release("a.md", agent="ben", outcome="modified")
+        granted = waiting.result()
+        assert (proxy.cuts, granted.status, granted.previous_outcome) == (2, "claimed", "modified")
+
+
+@new_messages
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("message", ["lock", "commit"])
+def test_block_keeps_its_claim_though_its_beats_are_cut(proxy, postgres, message, cut):
+    with holdlog.StateStore(proxy.url) as store, holdlog.StateStore(postgres) as other:
+        proxy.cut_in = MESSAGES[message]
+        with store.claimed("a.md", agent="ann", lease_seconds=3) as claim:
+            began = other.status("a.md").expires_at
+            for number in range(1, 4):
+                proxy.next_cut = cut
+                until(lambda: proxy.cuts == number)  # noqa: B023
+            until(lambda: (other.status("a.md").expires_at - began).total_seconds() > 3)
+            assert other.status("a.md", claim.version).current
+
+
+@new_messages
+def test_claim_whose_commit_comes_too_late_for_the_database_is_made_again(proxy, postgres):
+    """The database ends a transaction that waits for 10 s, so that others get the lock."""
+
+    def is_over():
+        with admin(postgres) as connection:
+            query = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            return connection.execute(query).fetchone() is None
+
+    def stall(message):
+        if b"COMMIT" in message:
+            proxy.when_sent = lambda message: None
+            until(is_over)
+
+    with holdlog.StateStore(proxy.url) as store:
+        proxy.when_sent = stall
+        assert store.claim("a.md", agent="ann").status == "claimed"
+        assert len(require_sound_log(store)) == 1
+
+
                 store.update("n", "k", lambda value: value + 1, updated_by=name)
 
         for counting in [in_thread(count, f"w{number}") for number in range(4)]:

@@ -18,18 +18,22 @@ _COMMITTED = b"COMMIT\0"
 
 
 class Proxy:
-    """`next_cut`: when to cut the next commit of a write: before the server gets it, or after it has responded, so that
-    only the response is lost. `when_committed`: called then, before the client notices. `is_last`: from then on every
-    connection is refused. `cuts`: their number. `delay`: seconds that a message travels, in each direction. `messages`:
-    what clients sent."""
+    """`next_cut`: when to cut the next commit of a write, or the next message with the text `cut_in`: before the server
+    gets it, or after it has responded, so that only the response is lost. `when_committed`: called then, before the
+    client notices. `is_last`: from then on every connection is refused. `cuts`: their number. `delay`: seconds that a
+    message travels, in each direction. `messages`: what clients sent. `when_sent`: called with each, before the server
+    gets it."""
 
     def __init__(self, url: str, delay: float = 0.0) -> None:
         server = urlsplit(url)
         self.next_cut: Literal["before", "after"] | None = None
+        self.cut_in: bytes | None = None
         self.when_committed: Callable[[], object] = lambda: None
         self.is_last = False
         self.cuts = 0
         self.messages: list[bytes] = []
+        self.when_sent: Callable[[bytes], object] = lambda message: None
+        self._response = _COMMITTED
         self._delay = delay
         self._address = server.hostname or "", server.port or 0
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -72,8 +76,10 @@ class Proxy:
         send = _delay(server.sendall, self._delay)
         with suppress(OSError):
             while block := client.recv(_BLOCK):
-                if self.next_cut is not None and _WRITES.search(block):
+                is_cut = self.cut_in in block if self.cut_in is not None else _WRITES.search(block)
+                if self.next_cut is not None and is_cut:
                     cut, self.next_cut = self.next_cut, None
+                    self._response = _COMMITTED if self.cut_in is None or b"COMMIT" in block else b""
                     self.cuts += 1
                     if self.is_last:
                         _close(self._listening)
@@ -81,6 +87,7 @@ class Proxy:
                         break
                     lost.set()
                 self.messages.append(block)
+                self.when_sent(block)
                 send(block)
             else:
                 server.shutdown(socket.SHUT_WR)
@@ -94,7 +101,7 @@ class Proxy:
             while block := server.recv(_BLOCK):
                 if not lost.is_set():
                     send(block)
-                elif _COMMITTED in block:
+                elif self._response in block:
                     self.when_committed()
                     break
         _close(client)

@@ -128,8 +128,9 @@ def quote_all(texts: Any, kind: str) -> str:
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection is gone."""
-    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not isinstance(
+    """Whether the connection is gone. The database ends those that wait too long within a transaction."""
+    lost = psycopg.OperationalError | psycopg.InterfaceError | errors.IdleInTransactionSessionTimeout
+    return isinstance(error, lost) and not isinstance(
         error, errors.LockNotAvailable | errors.QueryCanceled | errors.DiskFull | errors.OutOfMemory
     )
 
