@@ -38,7 +38,7 @@ from holdlog.domain.claims.results import (
     Released,
 )
 from holdlog.domain.claims.status import Available, BoardPage, Held, WaitTimeout, describe_board, describe_resource
-from holdlog.domain.moment import Moment
+from holdlog.domain.moment import SECOND, Moment
 from holdlog.domain.results import Fenced
 from holdlog.domain.state import Reads, State
 
@@ -132,15 +132,16 @@ class Status(Query, name="status", group="claims", route="GET /claims/{resource}
         return describe_board(read_board(reader, Reads(board=True)), self.agent, self.after or "", self.limit)
 
 
-class IsQueued(Query):
-    """Whether a ticket is in the queue; else it was granted, or left."""
+class TimeInQueue(Query):
+    """For how many seconds the call of a ticket waits; None if it is not in the queue: then it was granted, or left."""
 
     is_quick = True
     resource: str
     version: int
 
-    def read(self, reader: Reader) -> bool:
-        return bool(reader.read(sql.TICKET, {"resource": self.resource, "version": self.version}))
+    def read(self, reader: Reader) -> float | None:
+        rows = reader.read(sql.TICKET, {"resource": self.resource, "version": self.version})
+        return (int(rows[0][0]) - reader.steady()) / SECOND if rows else None
 
 
 class FindEnd(Query):

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.waiting import Wait
 from holdlog.adapters.operations.base import BlockingQuery
-from holdlog.adapters.operations.claims import Claim, IsQueued
+from holdlog.adapters.operations.claims import Claim, TimeInQueue
 from holdlog.adapters.operations.values import Get, List, Replace
 from holdlog.domain.claims.claim import OFFER
 from holdlog.domain.claims.commands import GiveUp
@@ -35,6 +35,8 @@ PAUSE: Final = 0.002
 SHORTEST_PAUSE: Final = 0.01
 LOOK_EVERY: Final = OFFER / SECOND
 """Seconds after which a waiter looks again who is in front of it."""
+CLOCK_ERROR: Final = 0.5
+"""Seconds by which the clocks of a waiter and of its store may differ without having been set."""
 
 
 class Run(NamedTuple):
@@ -128,14 +130,17 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
 
 
 def _wait_in_queue(command: Claim, result: Any, caller: Caller, deadline: float) -> Steps:
-    """A call whose place is given up elsewhere, by a release of its agent, does not queue again."""
+    """A call whose place is given up elsewhere, by a release of its agent, does not queue again. One that does not
+    count as waiting any more, because the database's clock was set, looks again."""
     yield Subscribe((f"claim:{command.resource}",))
-    query = IsQueued(resource=command.resource, version=result.ticket or 0)
+    query = TimeInQueue(resource=command.resource, version=result.ticket or 0)
     while result.status == "busy" and result.ticket:
         look_at = time.monotonic() + max(SHORTEST_PAUSE, min(result.expires_in_seconds, LOOK_EVERY))
-        while (is_queued := (yield query)) and (left := min(deadline, look_at) - time.monotonic()) > 0:
+        while (waits := (yield query)) is not None and (left := min(deadline, look_at) - time.monotonic()) > 0:
+            if waits < -CLOCK_ERROR:
+                break
             yield left
-        left = max(0.0, deadline - time.monotonic()) if is_queued else 0.0
+        left = max(0.0, deadline - time.monotonic()) if waits is not None else 0.0
         result = yield Run(command.model_copy(update={"wait_seconds": left}), caller)
         if not left:
             break

@@ -88,13 +88,14 @@ ENDS: Final = (
     " AND topic IN ('ClaimReleased', 'ClaimExpired') ORDER BY version LIMIT 100"
 )
 """The holds of a resource that ended after the grant with a version."""
-TICKET: Final = "SELECT 1 FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
+TICKET: Final = "SELECT waits_until FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
 LAST_COMMIT: Final = "SELECT committed_at, silence_ended_at FROM silence"
 MARK: Final = (
     "UPDATE silence SET committed_at = :now, silence_ended_at ="
-    f" CASE WHEN :now - committed_at > {SILENCE} THEN :now ELSE silence_ended_at END"
+    f" CASE WHEN :now - committed_at > {SILENCE} OR silence_ended_at > :now THEN :now ELSE silence_ended_at END"
 )
-"""Record the time of a commit, and whether it ends a silence of all."""
+"""Record the time of a commit, and whether it ends a silence of all. If the clock was set back, the last one ends now:
+else it would go on until then."""
 FORGET_HOLDERS: Final = (
     "DELETE FROM holders WHERE expires_at < :oldest AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE"
     " c.session = holders.session AND c.principal = holders.principal AND c.agent = holders.agent)"

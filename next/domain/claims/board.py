@@ -213,7 +213,7 @@ class Board:
 
     def count_idle_seconds(self, who: Who) -> float | None:
         holder = self.holders.get(who)
-        return None if holder is None else (self.now - holder.seen_at) / SECOND
+        return None if holder is None else max(0, self.now - holder.seen_at) / SECOND
 
     def note_silence(self, committed_at: int, ended_at: int) -> None:
         """From the times of the last commit of anybody, and of the first commit after the last silence."""

@@ -1,7 +1,7 @@
 """PostgreSQL: connections that are cut, also between COMMIT and its response; a server that is killed or locked."""
 
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -40,17 +40,6 @@ def admin(url):
 
 def table_of(url, name="meta"):
     return f'"{url.rpartition("=")[2]}".{name}'
-
-
-def restart(server):
-    """The last processes of the one before may still hold its memory."""
-
-    def is_up():
-        with suppress(AssertionError):
-            return server.start()
-        return None
-
-    until(is_up)
 
 
 def cut(url, which="true"):
@@ -105,6 +94,17 @@ def test_threads_whose_commits_are_cut_again_and_again_count_exactly(proxy):
             for number in range(15):
                 proxy.next_cut = CUTS[number % 2]
                 store.set("n", name, number, updated_by=name)
+                store.update("n", "k", lambda value: value + 1, updated_by=name)
+
+        for counting in [in_thread(count, f"w{number}") for number in range(4)]:
+            counting.result()
+        proxy.next_cut = None
+        assert proxy.cuts > 5
+        assert store.get("n", "k").value == 60
+        assert [store.get("n", f"w{number}").version for number in range(4)] == [15] * 4
+        require_sound_log(store)
+
+
 # --- in each message of a claim
 
 MESSAGES = {"lock": b"LOCK TABLE", "board": b"EXECUTE board", "commit": b"COMMIT"}
@@ -216,17 +216,6 @@ def test_claim_whose_commit_comes_too_late_for_the_database_is_made_again(proxy,
         assert len(require_sound_log(store)) == 1
 
 
-                store.update("n", "k", lambda value: value + 1, updated_by=name)
-
-        for counting in [in_thread(count, f"w{number}") for number in range(4)]:
-            counting.result()
-        proxy.next_cut = None
-        assert proxy.cuts > 5
-        assert store.get("n", "k").value == 60
-        assert [store.get("n", f"w{number}").version for number in range(4)] == [15] * 4
-        require_sound_log(store)
-
-
 # --- connections and servers that go away under load
 
 
@@ -275,7 +264,7 @@ def test_killed_database_loses_no_acknowledged_write(postgres, postgres_server):
     for _ in range(2):
         load.wait_for(50)
         postgres_server.kill()
-        restart(postgres_server)
+        postgres_server.restart()
     load.wait_for(50)
     load.stop()
     require_each_write_once(postgres, load)
@@ -301,7 +290,7 @@ def test_calls_are_unavailable_while_the_database_is_gone_and_succeed_afterwards
                 call()
             assert not refusal.value.in_doubt
             assert "\n" not in str(refusal.value)
-        restart(postgres_server)
+        postgres_server.restart()
         assert store.get("n", "k").version == 1
         assert store.set("n", "k", 2, updated_by="ann").version == 2
 
@@ -355,21 +344,10 @@ def test_read_succeeds_after_all_connections_were_cut(postgres):
             assert read() == 1
 
 
-@SHIM
-def test_value_expires_while_the_machine_is_suspended(postgres, worker, faults):
-    process = worker("serve", postgres, env=faults.env)
-    process.hear()
-    process.call("set", "n", "k", 1, updated_by="ann", ttl_seconds=60)
-    assert process.call("get", "n", "k")["value"] == 1
-    faults.fall_asleep()
-    faults.wake_up(120)
-    assert process.call("get", "n", "k")["error"] == "NotFoundError"
-
-
 def test_watch_and_wait_hear_of_changes_after_their_connection_was_lost(postgres):
     with holdlog.StateStore(postgres) as store, holdlog.StateStore(postgres) as other:
         other.claim("a.md", agent="ann")
-        watching = in_thread(store.watch, "n", "k", 0, 45)
+        watching = in_thread(store.watch, "n", "k", 0, timeout_seconds=45)
         waiting = in_thread(store.wait, "a.md", 45)
         until(lambda: cut(postgres, "query ILIKE 'LISTEN%'") > 0)
         other.set("n", "k", 1, updated_by="ann")

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -221,6 +222,13 @@ static struct timespec as_timespec(int64_t at) {
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     *now = as_timespec(shown(clock));
+    return 0;
+}
+
+/* PostgreSQL's clock. */
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    int64_t at = shown(CLOCK_REALTIME);
+    *now = (struct timeval){.tv_sec = at / SECOND, .tv_usec = at % SECOND / 1000};
     return 0;
 }
 

@@ -31,6 +31,7 @@ _ENDLESS = 2**62
 def _library() -> Path:
     """Compiled once for each test process."""
     built = Path(tempfile.mkdtemp(prefix="holdlog-doors-")) / "faults.so"
+    built.parent.chmod(0o755)  # database servers run as another user
     subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", built, SOURCE, "-ldl"], check=True)
     return built
 
@@ -41,6 +42,7 @@ class Faults:
     def __init__(self, folder: Path, control: Path) -> None:
         control.mkdir()
         (control / "control").write_bytes(bytes(8 * len(_FIELDS)))
+        (control / "control").chmod(0o666)
         with (control / "control").open("r+b") as file:
             self._control = mmap.mmap(file.fileno(), 0)
         self._boot_id = control / "boot_id"

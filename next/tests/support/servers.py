@@ -39,6 +39,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
+        self.env: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "Server":
@@ -46,7 +47,13 @@ class Server:
         command = self.prepare()
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=self.folder, user=self.user, start_new_session=True
+                command,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                user=self.user,
+                env=os.environ | self.env,
+                start_new_session=True,
             )
         until(lambda: self.is_ready() or self._ended())
         return self
@@ -122,6 +129,16 @@ class Postgres(Server):
         settings = (f"listen_addresses={LOOPBACK}", f"port={self.port}", "unix_socket_directories=", *_NOT_DURABLE)
         (data / "postmaster.pid").unlink(missing_ok=True)  # of a killed server, whose number a process may have now
         return [str(programs / "postgres"), "-D", str(data), *(word for it in settings for word in ("-c", it))]
+
+    def restart(self) -> None:
+        """After a kill: the last processes of the one before may still hold its memory."""
+
+        def is_up() -> Server | None:
+            with suppress(AssertionError):
+                return self.start()
+            return None
+
+        until(is_up)
 
     def is_ready(self) -> bool:
         with suppress(OSError, IndexError):

@@ -44,6 +44,10 @@ RESOLVE_SECONDS: Final = 15.0
 """How long to find out whether a commit happened: the database may keep the lock of a lost connection for 10 s."""
 _LOCK: Final = "BEGIN; LOCK TABLE meta IN EXCLUSIVE MODE"
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_CLOCKS: Final = f"SELECT {_NOW}, (SELECT at FROM events ORDER BY position DESC LIMIT 1)"
+"""The database's clock, and when the last event was."""
+CLOCK_EVERY: Final = 1_000_000
+"""Microseconds after which a read reads the clock, too: it may have been set, or another server has taken over."""
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Advances while the machine is suspended; on macOS CLOCK_MONOTONIC does, unlike `time.monotonic`."""
 
@@ -60,7 +64,8 @@ class PostgresStore:
         self._marked_at = 0
         """When this process last recorded that it commits."""
         self._offset = 0
-        """Microseconds: the database's clock minus this machine's `_CLOCK`."""
+        """Microseconds: the database's clock minus this machine's `_CLOCK`, as of `_read_at` by the latter."""
+        self._read_at = self._last_at = 0
         self._pool = ConnectionPool(
             name_server(self._target),
             connection_class=Connection,
@@ -83,11 +88,6 @@ class PostgresStore:
     # --- writes
 
     def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
-        prefixes = [prefix for read, _ in reads for prefix in read.prefixes]
-        requests = [key_of(caller) for _, caller in reads if caller.request_id is not None]
-        arrays = (
-            {stream for read, _ in reads for stream in read.streams},
-            {stream for read, _ in reads for stream in read.values},
         for attempt in (1, 2):
             try:
                 return self._begin(reads)
@@ -101,6 +101,11 @@ class PostgresStore:
         raise AssertionError
 
     def _begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
+        prefixes = [prefix for read, _ in reads for prefix in read.prefixes]
+        requests = [key_of(caller) for _, caller in reads if caller.request_id is not None]
+        arrays = (
+            {stream for read, _ in reads for stream in read.streams},
+            {stream for read, _ in reads for stream in read.values},
             prefixes,
             map(end_of_range, prefixes),
             (principal for principal, _ in requests),
@@ -112,7 +117,7 @@ class PostgresStore:
         (row,), *board_rows = _fetch_all(self._connection().execute(text))
         clock, position, digest, at, schema, records, values, ranges, remembered = row
         require_schema(schema)
-        self._set_clock(clock)
+        self._set_clock(clock, at)
         head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
         loaded = _records(reads, records or (), values or (), ranges or ())
         board = self._make_board(clock, sessions, board_rows) if sessions else None
@@ -130,11 +135,6 @@ class PostgresStore:
             boards.add_rows(board, result)
         boards.read_silence(board, silence)
         boards.add_streams(board, streams)
-        return board
-
-    def commit(self, batch: Batch) -> None:
-        text = ""
-        if batch.rows:
         is_whole = any(read.board for read, _ in reads)
         board.is_quiet = board.is_quiet and not is_whole
         needs_rest = not (is_whole or board.is_quiet) and boards.needs_whole(board, reads)
@@ -146,10 +146,15 @@ class PostgresStore:
             for result in rows:
                 boards.add_rows(board, result)
             boards.add_streams(board, streams)
+        return board
+
+    def commit(self, batch: Batch) -> None:
+        text = ""
+        if batch.rows:
             text = f"{_append(batch)}NOTIFY {_name_channel(self._target.schema)}; "
         if batch.state.board is not None:
             text += _write_board(batch.state.board)
-        if text and batch.steady - self._marked_at > MARK_EVERY:
+        if text and abs(batch.steady - self._marked_at) > MARK_EVERY:
             text += f"EXECUTE mark({batch.steady}); "
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]
@@ -212,7 +217,10 @@ class PostgresStore:
         try:
             connection, cursor = self._execute(translate(query), parameters)
             try:
-                return cursor.fetchall()
+                rows = cursor.fetchall()
+                if _count() - self._read_at > CLOCK_EVERY:  # a process that only reads learns it from no commit
+                    self._read_clock(connection)
+                return rows
             finally:
                 self._pool.putconn(connection)
         except psycopg.Error as error:
@@ -221,10 +229,13 @@ class PostgresStore:
     @contextmanager
     def snapshot(self) -> Iterator[Reader]:
         try:
-            connection, _ = self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection, cursor = self._execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_CLOCKS}")
             try:
-                now = self.now()
-                yield Snapshot(lambda query, values: connection.execute(translate(query), values), now, now)
+                cursor.nextset()
+                for clock, at in cursor:
+                    self._set_clock(clock, at)
+                    now = max(clock, at or 0)
+                    yield Snapshot(lambda query, values: connection.execute(translate(query), values), now, clock)
             finally:
                 try:
                     with suppress(psycopg.Error):
@@ -250,21 +261,23 @@ class PostgresStore:
 
     def _configure(self, connection: Connection) -> None:
         configure(connection, self._target)
-        self._read_clock(connection)  # a process that only reads learns it from no commit
+        self._read_clock(connection)
 
     def now(self) -> int:
-        """The database's clock, as extrapolated since the last transaction or new connection."""
-        return time.clock_gettime_ns(_CLOCK) // 1000 + self._offset
+        """Never before the last event that this process has seen, as writes count it."""
+        return max(self.steady(), self._last_at)
 
     def steady(self) -> int:
-        return self.now()
+        """The database's clock, as extrapolated since this process has last read it."""
+        return _count() + self._offset
 
     def _read_clock(self, connection: Connection) -> None:
-        for (now,) in connection.execute(f"SELECT {_NOW}"):
-            self._set_clock(now)
+        for clock, at in connection.execute(_CLOCKS):
+            self._set_clock(clock, at)
 
-    def _set_clock(self, now: int) -> None:
-        self._offset = now - time.clock_gettime_ns(_CLOCK) // 1000
+    def _set_clock(self, now: int, last_at: int | None) -> None:
+        self._read_at = _count()
+        self._offset, self._last_at = now - self._read_at, max(self._last_at, last_at or 0)
 
     # --- notifications
 
@@ -274,6 +287,21 @@ class PostgresStore:
     def close(self) -> None:
         self._drop_writer()
         self._pool.close()
+
+
+def _count() -> int:
+    """Microseconds of this machine's `_CLOCK`."""
+    return time.clock_gettime_ns(_CLOCK) // 1000
+
+
+def _fetch_all(cursor: psycopg.Cursor[Any]) -> list[list[Any]]:
+    """The rows of each query of a message."""
+    results = []
+    while True:
+        if cursor.description is not None:
+            results.append(cursor.fetchall())
+        if not cursor.nextset():
+            return results
 
 
 def _records(reads: Sequence[tuple[Reads, Caller]], records: Any, values: Any, ranges: Any) -> dict[str, Record]:
@@ -289,17 +317,8 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
     for read, caller in reads:
         queries, parameters = boards.select(read, caller, 0)
         session = ", ".join(quote(parameters[name]) for name in ("session", "principal"))
-def _fetch_all(cursor: psycopg.Cursor[Any]) -> list[list[Any]]:
-    """The rows of each query of a message."""
-    results = []
-    while True:
-        if cursor.description is not None:
-            results.append(cursor.fetchall())
-        if not cursor.nextset():
-            return results
-
-
         executions = {
+            sql.BOARD: f"; EXECUTE board({session})",
             sql.CLAIMS: f"; EXECUTE claims({session}, {quote(parameters['names'])})",
             sql.SUBTREES: f"; EXECUTE subtrees({quote(parameters['subtrees'])})",
             sql.BEATS: f"; EXECUTE beats({session}, {_NOW})",
@@ -318,7 +337,6 @@ def _append(batch: Batch) -> str:
     changed = [batch.state.records[stream] for stream in {row[1] for row in rows} if stream.startswith("record:")]
     records = [(*record[:3], int(record.exists), record.expires_at or "") for record in changed]
     put = f"EXECUTE put({_quote_columns(records)}); " if records else ""
-            sql.BOARD: f"; EXECUTE board({session})",
     return f"EXECUTE append({_quote_columns(rows)}); {put}"
 
 
