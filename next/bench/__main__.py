@@ -71,10 +71,18 @@ def measure_postgres() -> Iterator[Row]:
         try:
             with contestants(("0.1",), proxies["0.1"].url) as old, contestants(("0.2",), proxies["0.2"].url) as new:
                 running = old | new
-                samples = alternate("set", kinds, 40, 30, lambda kind: running[kind][0].ask("set", calls=BLOCK))
-                p50 = {f"{kind} ms": samples.median(kind) / 1000 for kind in kinds}
-                messages = {f"{kind} messages": _count_messages(running[kind][0], proxies[kind]) for kind in kinds}
-                yield {"what": "set, 1 ms"} | p50 | compare(samples, kinds) | messages
+                for do in ("set", "claim_release"):
+
+                    def measure(kind: str, do: str = do) -> list[float]:
+                        times: list[float] = running[kind][0].ask(do, calls=BLOCK)
+                        return times
+
+                    samples = alternate(do, kinds, 40, 30, measure)
+                    p50 = {f"{kind} ms": samples.median(kind) / 1000 for kind in kinds}
+                    messages = {
+                        f"{kind} messages": _count_messages(running[kind][0], proxies[kind], do) for kind in kinds
+                    }
+                    yield {"what": f"{do}, 1 ms"} | p50 | compare(samples, kinds) | messages
                 samples = alternate(
                     "16 threads", kinds, 15, 40, lambda kind: [running[kind][0].ask("threads", callers=16, seconds=0.5)]
                 )
@@ -94,10 +102,10 @@ def _create_database(url: str, name: str) -> str:
     return url.rpartition("/")[0] + "/" + name
 
 
-def _count_messages(process: Any, proxy: Proxy) -> float:
+def _count_messages(process: Any, proxy: Proxy, do: str) -> float:
     """Messages from the one with the lock to the one with COMMIT, both included, per call."""
     proxy.messages.clear()
-    process.ask("set", calls=BLOCK)
+    process.ask(do, calls=BLOCK)
     return proxy.count_locked() / (BLOCK + 1)
 
 
