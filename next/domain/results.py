@@ -131,5 +131,8 @@ class Fenced(NamedTuple):
     current_version: int | None = None
     held_by: str | None = None
     reason: str | None = None
-    hint: str = "Your claim ended. Call claim again, read the values again, and pass the new version."
+    hint: str = (
+        "The writer does not hold this with that version. Call claim again, read the values again, and pass the new"
+        " version."
+    )
     status: Literal["fenced"] = "fenced"

@@ -119,11 +119,19 @@ class Status(Query, name="status", group="claims", route="GET /claims/{resource}
     what that agent and its sub-agents hold and wait for."""
 
     results = (Available, Held, BoardPage)
-    resource: Resource | None = None
+    resource: Claimable | None = None
     version: Version | None = Field(default=None, description="Is the grant with this version still current?")
     agent: Agent | None = None
     after: Resource | None = Field(default=None, description="The next_after of the page before")
     limit: Limit = 100
+
+    @model_validator(mode="after")
+    def _require_one_kind(self) -> "Status":
+        if self.resource is None and self.version is not None:
+            raise ValueError("version: needs a resource")
+        if self.resource is not None and (self.agent or self.after):
+            raise ValueError("resource: goes without agent and after")
+        return self
 
     def read(self, reader: Reader) -> Available | Held | BoardPage:
         if self.resource is not None:
@@ -170,7 +178,7 @@ class WaitFor(
     queue with claim and wait_seconds."""
 
     results = (Available, WaitTimeout)
-    resource: Resource
+    resource: Claimable
     timeout_seconds: Seconds = 30
 
     def topics(self) -> tuple[str, ...]:

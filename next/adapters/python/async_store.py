@@ -16,8 +16,8 @@ class AsyncStateStore(AwaitableHandle):
     """Versioned JSON values and claims on resources, shared by agents in many processes and kept as a log of events.
 
     As StateStore, for coroutines of any event loops.
-    Each method raises InvalidError for an invalid argument, and UnavailableError if the store cannot handle the call
-    now.
+    Each method raises InvalidError for an invalid argument, UnavailableError if the store cannot handle the call now,
+    and StoreError if it is closed.
     """
 
     async def claim(

@@ -69,7 +69,8 @@ class BlockingHandle(Handle):
     """For threads."""
 
     def close(self) -> None:
-        """End all calls that wait, and release the store."""
+        """End all calls that wait, and close the store. Claims stay until their leases end, or a caller of the same
+        agent below the same program goes on with them: release what you do not need."""
         self._engine.close()
 
     def __enter__(self) -> Self:
@@ -171,7 +172,7 @@ class AwaitableHandle(Handle):
     _pool: ThreadPoolExecutor | None = None
 
     async def close(self) -> None:
-        """End all calls that wait, and release the store."""
+        """As StateStore.close."""
         await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
         if self._pool is not None:
             self._pool.shutdown(wait=False)

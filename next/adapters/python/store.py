@@ -16,8 +16,8 @@ class StateStore(BlockingHandle):
     """Versioned JSON values and claims on resources, shared by agents in many processes and kept as a log of events.
 
     Thread-safe. Closes itself as a context manager.
-    Each method raises InvalidError for an invalid argument, and UnavailableError if the store cannot handle the call
-    now.
+    Each method raises InvalidError for an invalid argument, UnavailableError if the store cannot handle the call now,
+    and StoreError if it is closed.
     """
 
     def claim(

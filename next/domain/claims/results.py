@@ -12,7 +12,7 @@ _HINTS: Final = {
     "created": "Its last holder created it: read it before you edit.",
     "deleted": "Its last holder deleted it: check that you still need it.",
     "moved": "Its last holder moved it: see moved_to.",
-    "expired": "Its last holder disappeared: read it again before you edit.",
+    "expired": "Its last claim expired: read it again before you edit.",
     "forced": "A person ended the last hold: read it again before you edit.",
 }
 

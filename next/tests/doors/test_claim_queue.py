@@ -92,6 +92,14 @@ def test_place_of_a_waiter_that_stays_away_for_two_minutes_is_gone(store):
 # --- the next holder
 
 
+def test_agent_that_left_the_queue_in_vain_learns_of_the_last_hold_when_it_claims_again(store):
+    take(store, "a")
+    step(store, "a", "bob")
+    store.release("a", agent="ann", outcome="modified", note="half")
+    claimed = take(store, "a", "bob")
+    assert (claimed.previous_holder, claimed.previous_outcome, claimed.previous_note) == ("ann", "modified", "half")
+
+
 def test_release_hands_over_to_the_first_waiter_in_its_own_transaction(store, queue):
     take(store, "a")
     first, second = queue("a", "bob"), queue("a", "cleo")
