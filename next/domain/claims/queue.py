@@ -91,7 +91,6 @@ def grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Claim]:
             continue
         for claim in list(board.list_grants(resource)) if board.claims else ():
             if board.is_abandoned_to(claim, who) and not mode == "shared" == claim.mode:
-                board.lose(claim, "taken over")
                 board.record(ClaimReleased(f"claim:{claim.resource}", claim.who.agent, claim.version))
         fulfilled = ticket.version if ticket is not None and resource == ticket.resource else None
         replaced = own.version if own is not None else None
