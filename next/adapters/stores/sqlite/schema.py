@@ -7,13 +7,18 @@ from typing import Final
 
 from holdlog.adapters.operating_system.files import open_private, show
 from holdlog.adapters.operating_system.places import explain_exposed
+from holdlog.adapters.operating_system.processes import identify_boot
 from holdlog.adapters.stores.sql import SCHEMA
+from holdlog.domain.claims.claim import ABSENCE, OFFER
+from holdlog.domain.claims.holder import BEATEN_PART
 from holdlog.domain.refusals import StoreError
 
 APPLICATION_ID: Final = 0x686C6F67
 """In the file's header: https://www.sqlite.org/pragma.html#pragma_application_id"""
 LARGEST_TO_CHECK: Final = 256 * 1024 * 1024
 """Bytes that are read in about a second."""
+MAX_BOOTS: Final = 100
+"""Runs of the kernel that a store remembers."""
 
 # Tables with texts that may be redacted have rowids: SQLite leaves parts of them between the rows of others.
 TABLES: Final = (
@@ -42,6 +47,19 @@ TABLES: Final = (
     json_extract(e.payload, '$.value') AS value, json_extract(e.meta, '$.by') AS updated_by, e.at AS updated_at
     FROM current AS c JOIN events AS e ON e.position = c.position WHERE c.exists_now = 1""",
 )
+_BOOTS: Final = "SELECT (SELECT value FROM meta WHERE name = 'boots'), committed_at FROM silence"
+_NEW_BOOT: Final = (
+    "DELETE FROM holders WHERE lost IS NULL AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE c.session = holders.session"
+    " AND c.principal = holders.principal AND c.agent = holders.agent)",
+    "UPDATE holders SET seen_at = :now, open_calls = NULL,"
+    f" expires_at = :now + CASE beats WHEN 1 THEN lease / {BEATEN_PART} ELSE lease END",
+    f"UPDATE claims SET waits_until = 0, deadline = CASE WHEN is_ticket = 1 THEN :now + {ABSENCE} WHEN is_offered = 1"
+    f" THEN :now + {OFFER} ELSE deadline + :now - (SELECT committed_at FROM silence) END"
+    " WHERE is_ticket = 1 OR deadline IS NOT NULL",
+    "UPDATE silence SET committed_at = :now, silence_ended_at = 0",
+    "INSERT OR REPLACE INTO meta VALUES ('boots', :boots)",
+)
+"""The steady clock starts again, and all calls have ended."""
 
 
 def connect(place: str, mode: str = "rw") -> sqlite3.Connection:
@@ -105,6 +123,24 @@ def require_store(connection: sqlite3.Connection, path: str) -> None:
         raise StoreError(f"{name} belongs to a newer holdlog; update holdlog")
     if version != SCHEMA:
         raise StoreError(f"{name} is a store of holdlog 0.1, which 0.2 cannot read; move it away: mv {name} {name}.old")
+
+
+def note_boot(cursor: sqlite3.Cursor, path: str, now: int) -> None:
+    """After the first write of another run of the kernel, give every holder a full life by its steady clock, whose time
+    is `now`. Where the system does not name its runs, a clock behind the last commit is a new one. Raises StoreError
+    if an earlier run returns: then two kernels share the file."""
+    boot = identify_boot()
+    boots, committed_at = cursor.execute(_BOOTS).fetchone()
+    known = boots.split() if boots else []
+    if known[:1] == [boot] or not (boot or now < committed_at):
+        return
+    if boot in known:
+        raise StoreError(
+            f"{show(path)} was also written by another machine, or kernel, which a SQLite file does not survive; let one"
+            " of them run a server (holdlog serve --http), or use PostgreSQL"
+        )
+    for statement in _NEW_BOOT:
+        cursor.execute(statement, {"now": now, "boots": " ".join([boot, *known][:MAX_BOOTS])})
 
 
 def is_damaged(path: str) -> bool | None:

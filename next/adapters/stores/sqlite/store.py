@@ -24,6 +24,7 @@ from holdlog.adapters.stores.sqlite.schema import (
     create_tables,
     is_damage,
     is_damaged,
+    note_boot,
     open_file,
     require_store,
 )
@@ -135,9 +136,9 @@ class SqliteStore:
                 if self._is_suspect:
                     self._replace_writer()
             self._cursor.execute("BEGIN IMMEDIATE")
-            if self._head is None:
-                self._head = self._read_head()
             steady = time.monotonic_ns() // 1000
+            if self._head is None:
+                self._head = self._read_head(steady)
             records: dict[str, Record] = {}
             board: Board | None = None
             for read, _ in reads:
@@ -262,9 +263,10 @@ class SqliteStore:
             self._cursor.executemany(_PUT_HOLDER, boards.list_changed_holders(board))
         return bool(board.changed_claims or board.changed_holders) or board.silence_end > board.now
 
-    def _read_head(self) -> Head:
+    def _read_head(self, now: int) -> Head:
         if self._lock is not None:
             require_store(self._writer, self._path)
+            note_boot(self._cursor, self._path, now)
         row = self._cursor.execute(HEAD).fetchone()
         return Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
 
