@@ -8,8 +8,8 @@ from holdlog.domain.values import Json
 
 class Reads(NamedTuple):
     """What a command reads: records by stream, records with their values, and all records of a prefix. Of the board:
-    what overlaps `resources`, for an `agent`, and the holders of the caller's `session`; all of it if `board`. `beats`
-    reads what the session holds, and all of the board if something is due."""
+    what overlaps `resources`, for an `agent`, and the holders of the caller's `session`, for which a `receipt` stands;
+    all of it if `board`. `beats` reads what the session holds, and all of the board if something is due."""
 
     streams: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
@@ -19,6 +19,7 @@ class Reads(NamedTuple):
     session: bool = False
     board: bool = False
     beats: bool = False
+    receipt: str | None = None
 
 
 class Record(NamedTuple):

@@ -1,15 +1,14 @@
 """Keeps the holders of this process alive, and ends what is due: one thread, from the first claim to the last."""
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from holdlog.domain.claims.commands import Beat, Leave, Renewal
 from holdlog.domain.claims.holder import BEAT_PART, Who
 from holdlog.domain.moment import SECOND, Caller
-from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.refusals import UnavailableError
 
 if TYPE_CHECKING:
     from holdlog.adapters.engine.engine import Engine
@@ -28,14 +27,15 @@ class Beats:
         """Those that got something since the last beat began."""
         self.holders: dict[Who, Caller] = {}
         """Those that may hold something, with their last caller."""
-        self._open: Counter[Who] = Counter()
-        self._renewals: Counter[Renewal] = Counter()
+        self._calls: dict[object, tuple[Who, tuple[Renewal, ...]]] = {}
+        """Those that are open."""
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
-        self._left = False
+        self._is_stopped = False
 
     def follow(self, who: Who, caller: Caller) -> None:
-        """Beat for a holder that gets something in the transaction that runs, until it holds nothing."""
+        """Beat for a holder that gets something in the transaction that runs, until it holds nothing. Raises
+        UnavailableError."""
         if caller.process is None:
             return
         self._recent.add(who)
@@ -44,59 +44,54 @@ class Beats:
         if self.holders.get(who) == caller:
             return
         with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="holdlog-beat", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise UnavailableError("this process cannot start a thread that keeps claims; try again") from error
+                self._thread = thread
             self.holders[who] = caller
-            if self._thread is None and not self._left:
-                self._thread = threading.Thread(target=self._run, name="holdlog-beat", daemon=True)
-                self._thread.start()
 
     @contextmanager
     def open_call(self, who: Who, renewals: tuple[Renewal, ...] = ()) -> Iterator[None]:
         """While a call of the holder runs, it is heard all the time, and its leases are prolonged."""
-        with self._lock:
-            self._open[who] += 1
-            self._renewals.update(renewals)
-        if renewals:
-            self._wake.set()  # they may be shorter than a beat
+        call = object()
         try:
+            self._calls[call] = who, renewals
+            if renewals:
+                self._wake.set()  # they may be shorter than a beat
             yield
         finally:
-            with self._lock:
-                self._open -= Counter([who])
-                self._renewals -= Counter(renewals)
+            self._calls.pop(call, None)
 
-    def leave(self) -> None:
-        """The process ends, or closes its store: stop beating, and say so."""
-        with self._lock:
-            if self._left:
-                return
-            self._left = True
-            thread, callers = self._thread, dict(self.holders)
+    def stop(self) -> list[tuple[Leave, Caller]]:
+        """Stop beating, as the engine is closed. Returns the commands that say so, with their callers."""
+        self._is_stopped = True
         self._wake.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-        with suppress(HoldlogError):  # then they end as if it had been killed
-            for caller in set(callers.values()):
-                holders = tuple(who for who, it in callers.items() if it == caller)
-                self._engine.run(Leave(holders), caller)
+        with self._lock:
+            holders = dict(self.holders)
+        callers = set(holders.values())
+        return [(Leave(tuple(who for who, it in holders.items() if it == caller)), caller) for caller in callers]
 
     def _run(self) -> None:
         wait = self._count_seconds()
         while True:
             self._wake.wait(wait)
-            if self._left:
-                return
             self._wake.clear()
+            if self._is_stopped:
+                return
             try:
                 self._beat()
                 wait = self._count_seconds()
-            except HoldlogError:
+            except Exception:  # whatever it is, the next beat may succeed
                 wait = RETRY_SECONDS
 
     def _count_seconds(self) -> float:
         """Until the next beat: a part of the shortest lease."""
         with self._lock:
             leases = [caller.lease / BEAT_PART for caller in self.holders.values()]
-            leases += [renewal.lease / 3 for renewal in self._renewals]
+        leases += [renewal.lease / 3 for _, renewals in list(self._calls.values()) for renewal in renewals]
         return min(leases, default=20 * SECOND) / SECOND
 
     def _beat(self) -> None:
@@ -105,8 +100,10 @@ class Beats:
         for caller in callers:
             with self._lock:
                 holders = tuple(who for who, it in self.holders.items() if it == caller)
-                is_open, renewals = frozenset(self._open), tuple(self._renewals)
-            active = self._engine.run(Beat(holders, is_open, renewals), caller)
+            calls = list(self._calls.values())
+            renewals = tuple(renewal for _, renewals in calls for renewal in renewals)
+            beat = Beat(holders, frozenset(who for who, _ in calls), renewals)
+            active = self._engine.run(beat, caller)
             with self._lock:
                 for who in holders:
                     if who not in active and who not in self._recent and self.holders.get(who) == caller:

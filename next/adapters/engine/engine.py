@@ -7,6 +7,7 @@ is only SQL and pure Python, and every refusal is raised before the first statem
 
 import json
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -136,14 +137,18 @@ class Engine:
                     error.explain(json.loads(meta).get("by"), utc(at), value)
         return error
 
+    def close_unused(self) -> None:
+        """Close a store that nobody refers to. The garbage collector may run in any thread, within a call of any store,
+        which has locks: then in a thread of its own."""
+        frame = sys._getframe().f_back
+        while frame is not None and not frame.f_globals.get("__name__", "").startswith("holdlog."):
+            frame = frame.f_back
+        self.close() if frame is None else threading.Thread(target=self.close).start()
+
     def close(self) -> None:
         """Finish what runs, refuse what waits, and close the store."""
         if self._process != os.getpid():
             return
-        if threading.current_thread() is self._writer:  # the garbage collector runs in any thread
-            threading.Thread(target=self.close).start()
-            return
-        self.beats.leave()
         with self._starting:
             if self._closed is not None:
                 return
@@ -153,10 +158,15 @@ class Engine:
             self._writer.join()
         is_free = self._busy.acquire(timeout=COMMIT_SECONDS)  # an interrupted thread may have it
         self._fail(self._take_all(), self._closed)
-        self.waiters.close()
-        if is_free:
-            self.store.close()
-            self._busy.release()
+        leaving = self.beats.stop()
+        try:
+            for command, caller in leaving if is_free else ():  # if one fails, they end as if the process was killed
+                self._commit_or_fail([Job(command, caller)])
+        finally:
+            self.waiters.close()
+            if is_free:
+                self.store.close()
+                self._busy.release()
 
     # --- queue
 
@@ -271,7 +281,11 @@ class Engine:
         reads: list[tuple[Reads, Caller]] = []
         for job in jobs:
             read = job.command.reads()
-            reads.append((read._replace(session=True, beats=True) if holds and not read.session else read, job.caller))
+            if read.receipt is not None:
+                job.caller = job.caller._replace(session=read.receipt)
+            if (holds or job.caller.process is None) and not read.session:  # also to count the call
+                read = read._replace(session=True, beats=True)
+            reads.append((read, job.caller))
         batch = self.store.begin(reads)
         try:
             if batch.state.board is not None and not batch.state.board.is_quiet:

@@ -76,8 +76,7 @@ class Claim(
         board = state.board
         assert board is not None
         board.start(moment)
-        who = Who(self.agent, self.receipt or moment.caller.session, moment.caller.principal)
-        if board.find_own(self.resource, who) is None:
+        if board.find_own(self.resource, Who(self.agent, moment.caller.session, moment.caller.principal)) is None:
             held = describe_resource(self.resource, None, board)
             return Expired(self.resource, getattr(held, "held_by", None))
         return super().recall(result, state, moment)

@@ -31,7 +31,7 @@ from holdlog.adapters.python.calls import (
 )
 from holdlog.domain.moment import Caller
 from holdlog.domain.query_results import StateRecord
-from holdlog.domain.refusals import InvalidError, StoreError, ValueRefusal
+from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, ValueRefusal
 
 _POOL_THREADS: Final = 4
 
@@ -53,7 +53,7 @@ class Handle:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # type: ignore[redundant-expr]
             raise InvalidError("path: must be a path, `:memory:` or a URL")
         self._engine = open_engine(path)
-        self._finalizer = weakref.finalize(self, Engine.close, self._engine)
+        self._finalizer = weakref.finalize(self, Engine.close_unused, self._engine)
 
     def _claim(self, kind: type[Claim], arguments: dict[str, Any]) -> Steps:
         del arguments["self"]
@@ -106,13 +106,14 @@ class BlockingHandle(Handle):
         held before stays held."""
         arguments = {name: value for name, value in locals().items() if name != "self"}
         block = Block(arguments, self._caller, self._engine)
-        self._make(block.enter())
         try:
+            self._make(block.enter())
             yield block
+            self._make(block.leave(None))
         except BaseException as error:
-            self._make(block.leave(error))
+            with suppress(HoldlogError):
+                self._make(block.leave(error))  # once more, if this interrupts the first
             raise
-        self._make(block.leave(None))
 
     def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         """`arguments` are the local names of a method, among them `self` and `request_id`."""
@@ -143,17 +144,19 @@ class BlockingHandle(Handle):
         """Take the steps, and return what their generator returns."""
         with ExitStack() as subscriptions:
             event = threading.Event()
-            try:
-                step = next(steps)
-                while True:
-                    try:
-                        result = self._take(step, event, subscriptions)
-                    except BaseException as error:
-                        step = steps.throw(error)
-                    else:
-                        step = steps.send(result)
-            except StopIteration as end:
-                return end.value
+            result: Any = None
+            error: BaseException | None = None
+            while True:
+                try:
+                    step = steps.send(result) if error is None else steps.throw(error)
+                    error = None
+                    result = self._take(step, event, subscriptions)
+                except StopIteration as end:
+                    return end.value
+                except BaseException as problem:  # an interrupt may come at any point
+                    if problem is error:  # the generator has ended with it
+                        raise
+                    error = problem
 
     def _take(self, step: Step, event: threading.Event, subscriptions: ExitStack) -> Any:
         if isinstance(step, float):
@@ -208,13 +211,14 @@ class AwaitableHandle(Handle):
         """As StateStore.claimed. A cancelled block releases its claim, too."""
         arguments = {name: value for name, value in locals().items() if name != "self"}
         block = Block(arguments, self._caller, self._engine)
-        await self._make(block.enter())
         try:
+            await self._make(block.enter())
             yield block
+            await self._make(block.leave(None))
         except BaseException as error:
-            await self._make(block.leave(error))
+            with suppress(HoldlogError):
+                await self._make(block.leave(error))
             raise
-        await self._make(block.leave(None))
 
     async def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
@@ -264,17 +268,19 @@ class AwaitableHandle(Handle):
         """Take the steps, and return what their generator returns."""
         async with AsyncExitStack() as subscriptions:
             event = asyncio.Event()
-            try:
-                step = next(steps)
-                while True:
-                    try:
-                        result = await self._take(step, event, subscriptions)
-                    except BaseException as error:
-                        step = steps.throw(error)
-                    else:
-                        step = steps.send(result)
-            except StopIteration as end:
-                return end.value
+            result: Any = None
+            error: BaseException | None = None
+            while True:
+                try:
+                    step = steps.send(result) if error is None else steps.throw(error)
+                    error = None
+                    result = await self._take(step, event, subscriptions)
+                except StopIteration as end:
+                    return end.value
+                except BaseException as problem:
+                    if problem is error:
+                        raise
+                    error = problem
 
     async def _take(self, step: Step, event: asyncio.Event, subscriptions: AsyncExitStack) -> Any:
         if isinstance(step, float):

@@ -1,6 +1,6 @@
 """`claimed`: a block of code that holds a claim. Its steps serve both halves of the library."""
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -8,11 +8,12 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.claims import Claim, FindEnd, Release
 from holdlog.adapters.operations.rows import read_position
 from holdlog.adapters.python.calls import Run, Steps, claim
+from holdlog.domain.claims.board import LAST
 from holdlog.domain.claims.commands import Finish, ListGrants, Renewal
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.results import Deadlock
 from holdlog.domain.moment import SECOND, Caller
-from holdlog.domain.refusals import BusyError, DeadlockError, FencedError, HoldlogError
+from holdlog.domain.refusals import BusyError, DeadlockError, FencedError
 
 
 class Block:
@@ -29,8 +30,8 @@ class Block:
         self._check(self._last)
         self._caller = caller
         self._engine = engine
-        self._grants: tuple[tuple[str, int, int], ...] = ()
-        self._since = 0
+        self._grants: tuple[tuple[str, int, int], ...] | None = None
+        self._since = LAST
         self._call = ExitStack()
         self.resource = self._command.resource
         self.version = 0
@@ -39,7 +40,7 @@ class Block:
     @property
     def guard(self) -> list[dict[str, Any]]:
         """Conditions for writes: all resources, with the versions of their grants."""
-        return [{"resource": resource, "version": version} for resource, version, _ in self._grants]
+        return [{"resource": resource, "version": version} for resource, version, _ in self._grants or ()]
 
     @property
     def outcome(self) -> str | None:
@@ -76,39 +77,41 @@ class Block:
     def enter(self) -> Steps:
         """Raises BusyError, DeadlockError."""
         command, caller = self._command, self._caller
-        resources = tuple(dict.fromkeys((command.resource, *(command.also or ()))))
         self._since = yield partial(read_position, self._engine.store)
-        try:
-            result = yield from claim(command, caller, self._engine, leaves=True)
-            if not result:
-                raise DeadlockError(result) if isinstance(result, Deadlock) else BusyError(result)
-            self._grants = yield Run(ListGrants(command.agent, resources, command.receipt), caller)
-        except (HoldlogError, GeneratorExit):
-            raise
-        except BaseException:  # interrupted or cancelled, perhaps after the grant
-            with suppress(HoldlogError):
-                self._grants = yield Run(ListGrants(command.agent, resources, command.receipt), caller)
-                yield Run(self._finish(), caller)
-            raise
-        own = {resource: (version, position) for resource, version, position in self._grants}
+        result = yield from claim(command, caller, self._engine, leaves=True)
+        if not result:
+            self._grants = ()
+            raise DeadlockError(result) if isinstance(result, Deadlock) else BusyError(result)
+        self._grants = grants = yield self._list_grants()
+        own = {resource: (version, position) for resource, version, position in grants}
         self.version, self.position = own.get(command.resource, (result.version, self._since))
         renewals: tuple[Renewal, ...] = ()
         if command.lease_seconds is not None:
             lease = round(command.lease_seconds * SECOND)
-            renewals = tuple(Renewal(resource, version, lease) for resource, version, _ in self._grants)
+            renewals = tuple(Renewal(resource, version, lease) for resource, version, _ in grants)
         who = Who(command.agent, command.receipt or caller.session, caller.principal)
         self._call.enter_context(self._engine.beats.open_call(who, renewals))
         return self
 
     def leave(self, error: BaseException | None) -> Steps:
-        """Release what the block claimed. Raises FencedError if it had lost any of it, unless the block failed."""
+        """Release what the block claimed, also if it was interrupted when it entered or left. Raises FencedError if it
+        had lost any of it, unless the block failed."""
         self._call.close()
-        missing = yield Run(self._finish(), self._caller)
+        if self._grants is None and getattr(error, "in_doubt", True):
+            self._grants = yield self._list_grants()
+        if not self._grants:
+            return
+        missing = yield Run(self._finish(self._grants), self._caller)
         for resource, version in missing:
             if error is None and (fenced := (yield FindEnd(resource=resource, version=version))) is not None:
                 raise FencedError(fenced)
 
-    def _finish(self) -> Finish:
-        grants = tuple((resource, version) for resource, version, _ in self._grants)
-        new = tuple((resource, version) for resource, version, position in self._grants if position > self._since)
+    def _list_grants(self) -> Run:
+        command = self._command
+        resources = tuple(dict.fromkeys((command.resource, *(command.also or ()))))
+        return Run(ListGrants(command.agent, resources, command.receipt), self._caller)
+
+    def _finish(self, held: tuple[tuple[str, int, int], ...]) -> Finish:
+        grants = tuple((resource, version) for resource, version, _ in held)
+        new = tuple((resource, version) for resource, version, position in held if position > self._since)
         return Finish(self._command.agent, grants, new, receipt=self._command.receipt, **self._last)

@@ -135,8 +135,8 @@ def add_streams(board: Board, rows: Iterable[Any]) -> None:
 
 def read_silence(board: Board, rows: Iterable[Any]) -> None:
     """Put the row of LAST_COMMIT on the board."""
-    for committed_at, ended_at in rows:
-        board.note_silence(committed_at, ended_at)
+    for times in rows:
+        board.note_silence(*times)
 
 
 def read_board(reader: Reader, read: Reads) -> Board:

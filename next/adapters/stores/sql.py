@@ -89,14 +89,17 @@ ENDS: Final = (
 )
 """The holds of a resource that ended after the grant with a version."""
 TICKET: Final = "SELECT waits_until FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
-LAST_COMMIT: Final = "SELECT committed_at, silence_ended_at FROM silence"
+LAST_COMMIT: Final = "SELECT committed_at, began_at, ended_at FROM silence"
+_IS_SILENCE = f"CASE WHEN :now - committed_at > {SILENCE} OR ended_at > :now THEN"
 MARK: Final = (
-    "UPDATE silence SET committed_at = :now, silence_ended_at ="
-    f" CASE WHEN :now - committed_at > {SILENCE} OR silence_ended_at > :now THEN :now ELSE silence_ended_at END"
+    f"UPDATE silence SET committed_at = :now, began_at = {_IS_SILENCE} committed_at ELSE began_at END,"
+    f" ended_at = {_IS_SILENCE} :now ELSE ended_at END"
 )
-"""Record the time of a commit, and whether it ends a silence of all. If the clock was set back, the last one ends now:
-else it would go on until then."""
+"""Record the time of a commit, and those of the commits around a silence of all. If the clock was set back, the last one
+ends now: else it would go on until then."""
 FORGET_HOLDERS: Final = (
-    "DELETE FROM holders WHERE expires_at < :oldest AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE"
-    " c.session = holders.session AND c.principal = holders.principal AND c.agent = holders.agent)"
+    "DELETE FROM holders WHERE (expires_at < :oldest OR (expires_at < :now AND lost IS NULL)) AND NOT EXISTS"
+    " (SELECT 1 FROM claims AS c WHERE c.session = holders.session AND c.principal = holders.principal"
+    " AND c.agent = holders.agent)"
 )
+"""Those that have ended and hold nothing: at once, or if they do not know of a loss, after a day."""

@@ -15,20 +15,22 @@ from holdlog.domain.state import Decision, Reads, State
 
 
 def declare_claim(command: Any) -> Reads:
-    return Reads(resources=(command.resource, *(command.also or ())), agent=command.agent, session=True)
+    resources = (command.resource, *(command.also or ()))
+    return Reads(resources=resources, agent=command.agent, session=True, receipt=command.receipt)
 
 
 def declare_release(command: Any) -> Reads:
     if command.resource is None:
-        return Reads(session=True, board=True)
-    return Reads(resources=(command.resource, *(command.also or ())), agent=command.agent, session=True)
+        return Reads(session=True, board=True, receipt=command.receipt)
+    resources = (command.resource, *(command.also or ()))
+    return Reads(resources=resources, agent=command.agent, session=True, receipt=command.receipt)
 
 
 def acquire(command: Any, state: State, moment: Moment) -> Decision:
     """Claim the resource with all of `also`, or take a place in the queue if `wait_seconds` is positive."""
     board = state.board
     assert board is not None
-    who = board.start(moment, command.agent, command.receipt)
+    who = board.start(moment, command.agent)
     resources: tuple[str, ...] = (command.resource,)
     if command.also:
         resources = tuple(dict.fromkeys((command.resource, *command.also)))
@@ -59,7 +61,7 @@ def release(command: Any, state: State, moment: Moment) -> Decision:
     """Release the resource and `also`, or without a resource all that the agent holds or waits for in this session."""
     board = state.board
     assert board is not None
-    who = board.start(moment, command.agent, command.receipt)
+    who = board.start(moment, command.agent)
     if command.resource is None:
         resources = sorted({claim.resource for claim in board.claims.values() if board.is_own(claim, who)})
     else:
@@ -89,7 +91,7 @@ def give_up(command: Any, state: State, moment: Moment) -> Decision:
     and not collected goes to the next."""
     board = state.board
     assert board is not None
-    who = board.start(moment, command.agent, command.receipt)
+    who = board.start(moment, command.agent)
     resources = tuple(dict.fromkeys((command.resource, *(command.also or ()))))
     for claim in list(board.claims.values()):
         if claim.who != who:
@@ -109,7 +111,7 @@ def finish(command: Any, state: State, moment: Moment) -> Decision:
     """End a block: release those of its `grants` that it still holds. Returns the others."""
     board = state.board
     assert board is not None
-    who = board.start(moment, command.agent, command.receipt)
+    who = board.start(moment, command.agent)
     missing = []
     for resource, version in command.grants:
         claim = board.find_own(resource, who)

@@ -58,8 +58,8 @@ class Board:
     """A draft of the rows, which the commands of a transaction change one after the other.
 
     `ends`: how holds ended, by resource (Ended, or the arguments of `read_end`). `is_alive` says whether a process
-    lives, None if it cannot be known. `silence_end`: until when no holder with a process expires, unless that is known
-    to be dead.
+    lives, None if it cannot be known. A holder with a process that would end between `silence_start` and `silence_end`
+    ends then, unless its process is known to be dead.
     """
 
     def __init__(self, now: int, is_alive: Callable[[str | None], bool | None] = lambda process: None) -> None:
@@ -72,7 +72,7 @@ class Board:
         self.ends: dict[str, Any] = {}
         self.is_quiet = True
         """Whether nobody waits, nothing is due, and no loss is to be reported."""
-        self.silence_end = 0
+        self.silence_start = self.silence_end = 0
         self.changed_claims: set[tuple[str, int]] = set()
         self.changed_holders: set[Who] = set()
         self.moment: Moment
@@ -81,10 +81,10 @@ class Board:
         self.entered: Who | None = None
         """The holder that the command gave a grant or ticket."""
 
-    def start(self, moment: Moment, agent: str = "", receipt: str | None = None) -> Who:
-        """Begin a command. Returns who calls, for whom it counts as a call; a receipt stands for a session."""
+    def start(self, moment: Moment, agent: str = "") -> Who:
+        """Begin a command. Returns who calls, for whom it counts as a call."""
         self.moment, self.events, self.event_versions, self.entered = moment, [], [], None
-        who = Who(agent, receipt or moment.caller.session, moment.caller.principal)
+        who = Who(agent, moment.caller.session, moment.caller.principal)
         if agent and self.holders:
             self._hear(who)
         return who
@@ -92,7 +92,8 @@ class Board:
     def copy(self) -> "Board":
         """A draft of the draft."""
         copy = Board(self.now, self.is_alive)
-        copy.claims, copy.holders, copy.silence_end = dict(self.claims), dict(self.holders), self.silence_end
+        copy.claims, copy.holders = dict(self.claims), dict(self.holders)
+        copy.silence_start, copy.silence_end = self.silence_start, self.silence_end
         copy.start(self.moment)
         copy.versions, copy.events = dict(self.versions), list(self.events)
         return copy
@@ -122,11 +123,14 @@ class Board:
             self.changed_holders.add(holder.who)
 
     def enter(self, who: Who) -> None:
-        """Make sure that a holder lives that gets a grant or ticket. One that has ended holds nothing any more, as the
-        command has recorded that."""
+        """Make sure that a holder lives that gets a grant or ticket. What one held that has ended, and is not recorded
+        yet, as it is too much for a transaction, stays ended."""
         self.entered = who
         holder = self.holders.get(who)
-        if holder is None or self.find_end_of(holder) <= self.now:
+        if holder is None or (end := self.find_end_of(holder)) <= self.now:
+            for claim in () if holder is None else list(self.claims.values()):
+                if claim.who == who and claim.deadline is None:
+                    self.keep(claim._replace(deadline=end))
             lost = () if holder is None else holder.lost
             self.keep_holder(enter(who, self.moment.caller, self.now, lost))
 
@@ -201,9 +205,9 @@ class Board:
         return holder.expires_at if holder.expires_at >= self.silence_end else self.find_end_of(holder)
 
     def find_end_of(self, holder: Holder) -> int:
-        """When a holder ends. After a silence, each live process has time to beat."""
-        if holder.beats and holder.expires_at < self.silence_end and self.is_alive(holder.process) is not False:
-            return self.silence_end
+        """When a holder ends. After a silence, each live process has time to beat: once, as silences may recur."""
+        if holder.beats and self.silence_start <= holder.expires_at < self.silence_end:
+            return holder.expires_at if self.is_alive(holder.process) is False else self.silence_end
         return holder.expires_at
 
     def is_connected(self, who: Who) -> bool | None:
@@ -215,9 +219,11 @@ class Board:
         holder = self.holders.get(who)
         return None if holder is None else max(0, self.now - holder.seen_at) / SECOND
 
-    def note_silence(self, committed_at: int, ended_at: int) -> None:
-        """From the times of the last commit of anybody, and of the first commit after the last silence."""
-        self.silence_end = SILENCE + (self.now if self.now - committed_at > SILENCE else ended_at)
+    def note_silence(self, committed_at: int, began_at: int, ended_at: int) -> None:
+        """From the time of the last commit of anybody, and those of the commits around the last silence."""
+        if self.now - committed_at > SILENCE:
+            began_at, ended_at = committed_at, self.now
+        self.silence_start, self.silence_end = began_at, ended_at + SILENCE
 
     def list_grants(self, *resources: str) -> Iterator[Claim]:
         """Live grants that overlap one of the resources, the oldest first."""

@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, release
-from holdlog.domain.claims.claim import Mode, Outcome
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.claim import ABSENCE, Mode, Outcome
+from holdlog.domain.claims.holder import Who, list_ancestors
+from holdlog.domain.claims.queue import grant_waiting
 from holdlog.domain.moment import Moment
 from holdlog.domain.state import Decision, Reads, State
 
@@ -56,7 +57,7 @@ class GiveUp(NamedTuple):
         return give_up(self, state, moment)
 
     def reads(self) -> Reads:
-        return Reads(resources=(self.resource, *(self.also or ())), session=True, board=True)
+        return Reads(resources=(self.resource, *(self.also or ())), session=True, board=True, receipt=self.receipt)
 
 
 class ListGrants(NamedTuple):
@@ -67,12 +68,12 @@ class ListGrants(NamedTuple):
     receipt: str | None = None
 
     def reads(self) -> Reads:
-        return Reads(resources=self.resources, session=True)
+        return Reads(resources=self.resources, session=True, receipt=self.receipt)
 
     def decide(self, state: State, moment: Moment) -> Decision:
         board = state.board
         assert board is not None
-        who = board.start(moment, self.agent, self.receipt)
+        who = board.start(moment, self.agent)
         own = [claim for resource in self.resources if (claim := board.find_own(resource, who)) is not None]
         return [], tuple((claim.resource, claim.version, claim.position) for claim in own)
 
@@ -92,7 +93,7 @@ class Finish(NamedTuple):
         return finish(self, state, moment)
 
     def reads(self) -> Reads:
-        return Reads(resources=tuple(resource for resource, _ in self.grants), session=True)
+        return Reads(resources=tuple(name for name, _ in self.grants), session=True, receipt=self.receipt)
 
 
 class Renewal(NamedTuple):
@@ -118,10 +119,11 @@ class Beat(NamedTuple):
         board = state.board
         assert board is not None
         board.start(moment)
+        in_calls = {*self.open_calls, *(ancestor for who in self.open_calls for ancestor in list_ancestors(who))}
         for who in self.holders:
             holder = board.holders.get(who)
             if holder is not None and board.find_end_of(holder) > board.now:
-                board.keep_holder(holder.beat(moment.caller.process, board.now, who in self.open_calls))
+                board.keep_holder(holder.beat(moment.caller.process, board.now, who in in_calls))
         for resource, version, lease in self.renewals:
             claim = board.claims.get((resource, version))
             if claim is not None and board.find_end(claim) > board.now:
@@ -131,7 +133,8 @@ class Beat(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """The process of these holders ends: a caller of the same name below the same host may act as them."""
+    """The process of these holders ends: their calls that wait end, and a caller of the same name below the same host
+    may act as them."""
 
     holders: tuple[Who, ...]
 
@@ -144,9 +147,14 @@ class Leave(NamedTuple):
         board.start(moment)
         for who in self.holders:
             holder = board.holders.get(who)
-            if holder is not None and holder.process == moment.caller.process:
-                board.keep_holder(holder.leave())
-        return [], None
+            if holder is None or holder.process != moment.caller.process:
+                continue
+            board.keep_holder(holder.leave())
+            for claim in list(board.claims.values()):
+                if claim.is_ticket and claim.who == who:
+                    board.keep(claim._replace(waits_until=0, deadline=board.now + ABSENCE))
+        grant_waiting(board)
+        return board.events, None
 
 
 class Call(NamedTuple):
@@ -159,12 +167,12 @@ class Call(NamedTuple):
     ends: str | None = None
 
     def reads(self) -> Reads:
-        return Reads(session=True)
+        return Reads(session=True, receipt=self.receipt)
 
     def decide(self, state: State, moment: Moment) -> Decision:
         board = state.board
         assert board is not None
-        who = board.start(moment, self.agent, self.receipt)
+        who = board.start(moment, self.agent)
         holder = board.holders.get(who)
         if holder is None or board.find_end_of(holder) <= board.now:
             return [], None

@@ -89,14 +89,16 @@ class Holder(NamedTuple):
         )
 
     def begin_call(self, call: str, end: int) -> "Holder":
-        """The holder in a call, which counts as ended after `end`."""
+        """The holder in a call, which counts as ended after `end`. A process that beats also beats while it runs."""
         calls = (*(it for it in self.open_calls if it[0] != call), (call, end))
-        return self._replace(open_calls=calls[-MAX_CALLS:], expires_at=max(self.expires_at, end))
+        expires_at = self.expires_at if self.beats else max(self.expires_at, end)
+        return self._replace(open_calls=calls[-MAX_CALLS:], expires_at=expires_at)
 
     def end_call(self, call: str, now: int) -> "Holder":
         """The holder after a call: its life counts from now."""
         calls = tuple(it for it in self.open_calls if it[0] != call and it[1] > now)
-        return self._replace(open_calls=calls, expires_at=max(now + self.life, *(end for _, end in calls), 0))
+        ends = () if self.beats else (end for _, end in calls)
+        return self._replace(open_calls=calls, expires_at=max(now + self.life, 0, *ends))
 
     def leave(self) -> "Holder":
         """The holder after its process ended cleanly: it lives as one without a process."""

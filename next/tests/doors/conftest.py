@@ -217,6 +217,24 @@ def faults(tmp_path: Path) -> Faults:
 
 
 @pytest.fixture
+def path(faults: Faults, tmp_path: Path) -> Path:
+    """The file of a store in that folder."""
+    return tmp_path / "store" / "state.db"
+
+
+@pytest.fixture
+def serve(worker: Callable[..., Worker], path: Path, faults: Faults) -> Callable[..., Worker]:
+    """Starts a process on `path` that makes the calls of the library that it is told. `more`: its session."""
+
+    def start(*more: str) -> Worker:
+        process = worker("serve", path, *more, env=faults.env)
+        process.hear()
+        return process
+
+    return start
+
+
+@pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A repository with a store, for hooks."""
     return repository(tmp_path / "repo")

@@ -1,5 +1,7 @@
 """Who holds a claim while sessions, sub-agents and processes come, fall silent and go; and who learns of a loss."""
 
+import threading
+
 import pytest
 
 import holdlog
@@ -54,6 +56,20 @@ def test_caller_acts_as_the_holder_that_a_closed_store_of_its_name_left(open_sto
     again = second.claim("a", agent="ann")
     assert (again.status, again.version) == ("already_claimed", version)
     assert second.release("b", agent="ann").status == "released"
+
+
+@changes_in_02("a thread of its process keeps a claim")
+@file_alone
+def test_claim_that_no_thread_can_keep_is_unavailable(open_store):
+    store = open_store()
+    size = threading.stack_size(2**44)  # no thread starts
+    try:
+        with pytest.raises(holdlog.UnavailableError, match="thread"):
+            store.claim("a", agent="ann")
+    finally:
+        threading.stack_size(size)
+    assert store.status("a").status == "available"
+    take(store, "a")
 
 
 # --- sub-agents

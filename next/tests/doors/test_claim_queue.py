@@ -37,6 +37,21 @@ def queue(store):
             assert not call.result() or store.release(agent=agent)
 
 
+@both_stores
+def test_closed_store_gives_up_the_turns_of_its_calls_that_wait(open_store):
+    holder, gone, last = open_store(), open_store(), open_store()
+    take(holder, "a")
+    waiting = in_thread(gone.claim, "a", agent="gone", wait_seconds=LONG)
+    until(lambda: line(holder) == ["gone"])
+    gone.close()
+    with pytest.raises(holdlog.StoreError, match="closed"):
+        waiting.result()
+    granted = in_thread(last.claim, "a", agent="last", wait_seconds=LONG)
+    until(lambda: line(holder) == ["gone", "last"])
+    assert holder.release("a", agent="ann").granted_to == "last"
+    assert granted.result().status == "claimed"
+
+
 # --- a place in the queue
 
 

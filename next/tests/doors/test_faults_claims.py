@@ -1,7 +1,4 @@
-"""Holders that are stopped or killed, waiters that disappear, and clocks and machines that change under them.
-
-Time passes by faults.c in steps of 20 s with a write after each: a longer silence prolongs the lives (design 7).
-"""
+"""Holders that are stopped or killed, waiters that disappear, and clocks and machines that change under them."""
 
 import json
 import time
@@ -13,7 +10,7 @@ import pytest
 import holdlog
 from tests.doors import old
 from tests.doors.old import changes_in_02
-from tests.support.faults import SHIM
+from tests.support.faults import SHIM, pass_time
 from tests.support.library import in_thread
 from tests.support.mcp import OverHttp
 from tests.support.soundness import require_sound
@@ -21,33 +18,8 @@ from tests.support.waiting import until
 
 pytestmark = SHIM
 HOUR = 3600
-STEP = 20
 SHARED = "custom://a"
 """A resource that servers in a worktree and the library have one name for."""
-
-
-@pytest.fixture
-def path(faults, tmp_path):
-    return tmp_path / "store" / "state.db"
-
-
-@pytest.fixture
-def serve(worker, path, faults):
-    """Starts a process that makes the calls of the library that it is told."""
-
-    def start(**options):
-        process = worker("serve", path, env=faults.env, **options)
-        process.hear()
-        return process
-
-    return start
-
-
-def pass_time(faults, other, seconds):
-    for _ in range(seconds // STEP):
-        faults.pass_time(STEP)
-        assert other.call("set", "n", "tick", 1, updated_by="tick")["status"] == "ok"
-    faults.pass_time(seconds % STEP)
 
 
 def in_queue(path, resource="a.md"):
@@ -228,11 +200,14 @@ def test_suspended_machine_ends_no_claim(path, serve, faults):
 @pytest.mark.rest
 @pytest.mark.parametrize("shift", [-0.5, 10.0])
 def test_every_claim_has_a_full_life_after_a_reboot(path, worker, faults, shift):
-    """The new clock is behind the old one, or far ahead of it."""
-    before = worker("serve", path, env=faults.boot("first"))
-    before.hear()
-    versions = {it: before.call("claim", it, agent="ann")["version"] for it in ("a.md", "b.md")}
-    before.kill()
+    """The new clock is behind the old one, or far ahead of it. No call that waited does so still."""
+    before, waiting = (worker("serve", path, env=faults.boot("first")) for _ in range(2))
+    before.hear(), waiting.hear()
+    leases = {"a.md": None, "b.md": None, "c.md": 35}
+    versions = {it: before.call("claim", it, agent="ann", lease_seconds=leases[it])["version"] for it in leases}
+    waiting.begin("claim", "c.md", agent="gone", wait_seconds=500)
+    until(lambda: in_queue(path, "c.md") == 1)
+    before.kill(), waiting.kill()
     faults.pass_time(int(time.monotonic() * shift))
     after = worker("serve", path, env=faults.boot("second"))
     after.hear()
@@ -240,7 +215,7 @@ def test_every_claim_has_a_full_life_after_a_reboot(path, worker, faults, shift)
         busy = after.call("claim", resource, agent="ben")
         assert (busy["status"], busy["held_by"], busy["version"]) == ("busy", "ann", version)
     pass_time(faults, after, 40)
-    assert after.call("claim", "a.md", agent="ben")["status"] == "busy"
+    assert [after.call("claim", it, agent="ben")["status"] for it in ("a.md", "c.md")] == ["busy", "claimed"]
     pass_time(faults, after, 40)
     assert after.call("claim", "a.md", agent="ben")["status"] == "claimed"
     require_sound(path)

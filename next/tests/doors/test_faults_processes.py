@@ -260,6 +260,14 @@ def test_interrupted_thread_releases_the_store_and_fails_no_other_silently(db, w
     require_sound(db)
 
 
+@pytest.mark.parametrize("times", [200, pytest.param(3_000, marks=pytest.mark.rest)])
+@pytest.mark.skipif(OLD, reason="0.1 may keep the claim")
+def test_interrupted_block_releases_its_claim(db, worker, times):
+    lines = worker("interrupted_blocks", db, times).rest()
+    assert {line.get("error") for line in lines} == {None, "KeyboardInterrupt"}
+    assert {line["holder"] for line in lines} == {"available"}
+
+
 # --- forks
 
 

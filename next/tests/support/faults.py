@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -110,6 +110,17 @@ class Faults:
     def recorded(self) -> dict[str, str]:
         """The environment of a process whose calls are noted in the journal."""
         return self.env | {"HOLDLOG_TEST_JOURNAL": str(self.journal)}
+
+
+STEP = 20
+
+
+def pass_time(faults: Faults, other: Any, seconds: int) -> None:
+    """In steps of 20 s with a write of another process after each: a longer silence prolongs lives (design 7)."""
+    for _ in range(seconds // STEP):
+        faults.pass_time(STEP)
+        assert other.call("set", "n", "tick", 1, updated_by="tick")["status"] == "ok"
+    faults.pass_time(seconds % STEP)
 
 
 WROTE, TRUNCATED, SYNCED, CREATED, UNLINKED, RENAMED = range(1, 7)

@@ -10,13 +10,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
 import holdlog
 
-FIELDS = ("status", "version", "value", "held_by", "granted_to", "previous_outcome", "previous_holder", "ticket")
+FIELDS = (
+    *("status", "version", "value", "held_by", "granted_to", "previous_outcome", "previous_holder", "ticket", "lost"),
+    *("expires_in_seconds", "same_name", "holder_note", "queue_length"),
+)
 Facts = dict[str, Any]
 CLAIMS = hasattr(holdlog.StateStore, "claim")
 """Whether claims exist already (issue 35): until then these processes leave them out."""
@@ -28,7 +31,7 @@ by: Facts = {}
 
 def say(**facts: Any) -> None:
     """In one system call, so that a killed process leaves no half line between whole ones."""
-    os.write(1, (json.dumps(by | facts) + "\n").encode())
+    os.write(1, (json.dumps(by | facts, default=str) + "\n").encode())
 
 
 def hear() -> str:
@@ -50,16 +53,18 @@ def attempt(call: Callable[[], Any]) -> Facts:
     return {name: getattr(result, name) for name in FIELDS if getattr(result, name, None) is not None}
 
 
-def serve(place: str) -> None:
+def serve(place: str, session: str | None = None) -> None:
     """Make the calls that stdin tells: a method, its arguments and its options as JSON. One with `begins` is confirmed
-    before it is made, as it may block."""
-    with holdlog.StateStore(place) as store:
+    before it is made, as it may block. A block `claimed` stays open."""
+    blocks = ExitStack()
+    with holdlog.StateStore(place, session=session) as store:
         say(ready=True)
         while True:
             method, arguments, options, begins = json.loads(hear())
             if begins:
                 say(begun=True)
-            say(**attempt(partial(getattr(store, method), *arguments, **options)))
+            call = partial(getattr(store, method), *arguments, **options)
+            say(**attempt(partial(blocks.enter_context, call()) if method == "claimed" else call))
 
 
 def story(path: str, name: str = "") -> None:
@@ -249,6 +254,27 @@ def interrupted(path: str, times: str) -> None:
         for thread in threads:
             thread.join()
     say(struck=struck)
+
+
+def interrupted_blocks(path: str, times: str) -> None:
+    """Enter and leave blocks while a timer interrupts this thread within holdlog; each time what is held afterwards."""
+    ours = os.path.dirname(holdlog.__file__)
+
+    def strike(_: int, frame: Any) -> None:
+        if frame.f_code.co_filename.startswith(ours):
+            raise KeyboardInterrupt
+
+    def run(agent: str) -> None:
+        with store.claimed("a.md", agent=agent):
+            pass
+
+    signal.signal(signal.SIGALRM, strike)
+    with holdlog.StateStore(path) as store:
+        for number in range(int(times)):
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, 0.003))
+            facts = attempt(lambda: run(f"w{number % 10}"))  # noqa: B023
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            say(**facts, holder=store.status("a.md").status)
 
 
 def fork(path: str, how: str) -> None:

@@ -27,8 +27,8 @@ CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1;
 CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL, expires_at BIGINT NOT NULL,
     seen_at BIGINT NOT NULL, lease BIGINT NOT NULL, idle_limit BIGINT NOT NULL, beats SMALLINT NOT NULL, host TEXT,
     process TEXT, has_left SMALLINT NOT NULL, open_calls TEXT, lost TEXT, PRIMARY KEY (session, principal, agent));
-CREATE TABLE silence (committed_at BIGINT NOT NULL, silence_ended_at BIGINT NOT NULL);
-INSERT INTO silence VALUES (0, 0);
+CREATE TABLE silence (committed_at BIGINT NOT NULL, began_at BIGINT NOT NULL, ended_at BIGINT NOT NULL);
+INSERT INTO silence VALUES (0, 0, 0);
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE VIEW current_values AS SELECT
     replace(replace(substr(split_part(c.stream, '/', 1), 8), '%2F', '/'), '%25', '%') AS namespace,

@@ -32,7 +32,7 @@ from holdlog.adapters.stores.postgres.connection import (
 )
 from holdlog.adapters.stores.postgres.listener import Listener
 from holdlog.adapters.stores.postgres.schema import PREPARE, create_store, require_schema, translate
-from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_REQUESTS, REMEMBER_FOR
+from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_HOLDERS, FORGET_REQUESTS, REMEMBER_FOR
 from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Caller
 from holdlog.domain.names import end_of_range
@@ -159,8 +159,9 @@ class PostgresStore:
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]
             text += f"EXECUTE remember({_quote_columns(requests)}); "
-            if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
-                text += f"{FORGET_REQUESTS.replace(':oldest', str(batch.at - REMEMBER_FOR))}; "
+        if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
+            forget = f"{FORGET_REQUESTS}; {FORGET_HOLDERS}; ".replace(":oldest", str(batch.at - REMEMBER_FOR))
+            text += forget.replace(":now", str(batch.steady))
         assert self._writer is not None  # and no new one: it would commit outside of the transaction
         try:
             self._writer.execute(f"{text}COMMIT")

@@ -2,13 +2,14 @@
 
 import os
 import sqlite3
+import sys
 from contextlib import closing, suppress
 from typing import Final
 
 from holdlog.adapters.operating_system.files import open_private, show
 from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.operating_system.processes import identify_boot
-from holdlog.adapters.stores.sql import SCHEMA
+from holdlog.adapters.stores.sql import FORGET_HOLDERS, SCHEMA
 from holdlog.domain.claims.claim import ABSENCE, OFFER
 from holdlog.domain.claims.holder import BEATEN_PART
 from holdlog.domain.refusals import StoreError
@@ -38,8 +39,8 @@ TABLES: Final = (
     expires_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, lease INTEGER NOT NULL, idle_limit INTEGER NOT NULL,
     beats INTEGER NOT NULL, host TEXT, process TEXT, has_left INTEGER NOT NULL, open_calls TEXT, lost TEXT,
     UNIQUE (session, principal, agent))""",
-    "CREATE TABLE silence (committed_at INTEGER NOT NULL, silence_ended_at INTEGER NOT NULL)",
-    "INSERT INTO silence VALUES (0, 0)",
+    "CREATE TABLE silence (committed_at INTEGER NOT NULL, began_at INTEGER NOT NULL, ended_at INTEGER NOT NULL)",
+    "INSERT INTO silence VALUES (0, 0, 0)",
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     """CREATE VIEW current_values AS SELECT
     replace(replace(substr(c.stream, 8, instr(c.stream, '/') - 8), '%2F', '/'), '%25', '%') AS namespace,
@@ -49,14 +50,12 @@ TABLES: Final = (
 )
 _BOOTS: Final = "SELECT (SELECT value FROM meta WHERE name = 'boots'), committed_at FROM silence"
 _NEW_BOOT: Final = (
-    "DELETE FROM holders WHERE lost IS NULL AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE c.session = holders.session"
-    " AND c.principal = holders.principal AND c.agent = holders.agent)",
-    "UPDATE holders SET seen_at = :now, open_calls = NULL,"
-    f" expires_at = :now + CASE beats WHEN 1 THEN lease / {BEATEN_PART} ELSE lease END",
-    f"UPDATE claims SET waits_until = 0, deadline = CASE WHEN is_ticket = 1 THEN :now + {ABSENCE} WHEN is_offered = 1"
-    f" THEN :now + {OFFER} ELSE deadline + :now - (SELECT committed_at FROM silence) END"
-    " WHERE is_ticket = 1 OR deadline IS NOT NULL",
-    "UPDATE silence SET committed_at = :now, silence_ended_at = 0",
+    f"""UPDATE holders SET seen_at = :now, open_calls = NULL,
+    expires_at = :now + CASE beats WHEN 1 THEN lease / {BEATEN_PART} ELSE lease END""",
+    f"""UPDATE claims SET waits_until = 0, deadline = CASE WHEN is_ticket = 1 THEN :now + {ABSENCE}
+    WHEN is_offered = 1 THEN :now + {OFFER} ELSE deadline + :now - (SELECT committed_at FROM silence) END
+    WHERE is_ticket = 1 OR deadline IS NOT NULL""",
+    "UPDATE silence SET committed_at = :now, began_at = 0, ended_at = 0",
     "INSERT OR REPLACE INTO meta VALUES ('boots', :boots)",
 )
 """The steady clock starts again, and all calls have ended."""
@@ -136,9 +135,10 @@ def note_boot(cursor: sqlite3.Cursor, path: str, now: int) -> None:
         return
     if boot in known:
         raise StoreError(
-            f"{show(path)} was also written by another machine, or kernel, which a SQLite file does not survive; let one"
-            " of them run a server (holdlog serve --http), or use PostgreSQL"
+            f"{show(path)} was also written by another machine or virtual machine; a SQLite file has one: let it run a"
+            " server (holdlog serve --http) for the others, or use PostgreSQL"
         )
+    cursor.execute(FORGET_HOLDERS, {"now": sys.maxsize, "oldest": 0})  # no clock would, if none runs for a day
     for statement in _NEW_BOOT:
         cursor.execute(statement, {"now": now, "boots": " ".join([boot, *known][:MAX_BOOTS])})
 

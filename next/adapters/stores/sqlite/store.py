@@ -162,7 +162,7 @@ class SqliteStore:
 
     def commit(self, batch: Batch) -> None:
         execute, many = self._cursor.execute, self._cursor.executemany
-        sure = True
+        sure, marked_at = True, self._marked_at
         try:
             if len(batch.rows) == 1:
                 row = batch.rows[0]
@@ -177,12 +177,12 @@ class SqliteStore:
             changes = board is not None and self._write_board(board)
             if (batch.rows or changes) and batch.steady - self._marked_at > MARK_EVERY:
                 execute(sql.MARK, {"now": batch.steady})
-                self._marked_at = batch.steady
+                marked_at = batch.steady
             if batch.remembered:
                 many(_REMEMBER, [(*key, *batch.requests[key]) for key in batch.remembered])
             if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
                 execute(FORGET_REQUESTS, {"oldest": batch.at - REMEMBER_FOR})
-                execute(sql.FORGET_HOLDERS, {"oldest": batch.steady - REMEMBER_FOR})
+                execute(sql.FORGET_HOLDERS, {"now": batch.steady, "oldest": batch.steady - REMEMBER_FOR})
             sure = False
             execute("COMMIT")
         except sqlite3.IntegrityError as error:  # somebody wrote without the write lock: an old head
@@ -192,6 +192,7 @@ class SqliteStore:
             self.abort()
             in_doubt = not (sure or _failed_before_sync(error))
             raise self._refuse(error, in_doubt, is_writer=True) from error
+        self._marked_at = marked_at
         if batch.rows:
             last = batch.rows[-1]
             self._head = Head(last[0], last[-1], last[4])
