@@ -46,9 +46,13 @@ def warm_up(store: holdlog.StateStore) -> None:
 
 def test_writes_of_a_holder_cost_one_statement_more(statements: list[str], store: holdlog.StateStore) -> None:
     store.claim("src/a.py", agent="ann")
-    statements.clear()
-    CALLS["set"](store)
-    assert len(statements) == 6, statements
+
+    def run() -> list[str]:
+        statements.clear()
+        CALLS["set"](store)
+        return [*statements]
+
+    assert len(texts := repeat(run)) == 6, texts
 
 
 @pytest.fixture

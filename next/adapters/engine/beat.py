@@ -70,9 +70,7 @@ class Beats:
         self._is_stopped = True
         self._wake.set()
         with self._lock:
-            holders = dict(self.holders)
-        callers = set(holders.values())
-        return [(Leave(tuple(who for who, it in holders.items() if it == caller)), caller) for caller in callers]
+            return [(Leave(), caller) for caller in set(self.holders.values())]
 
     def _run(self) -> None:
         wait = self._count_seconds()

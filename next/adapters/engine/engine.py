@@ -326,9 +326,9 @@ class Engine:
             for event in events:
                 self._append(event, fold(batch.state, event, position := position + 1), caller, batch)
         if board is not None:
-            if board.entered is not None:
-                self.beats.follow(board.entered, caller)
-                board.entered = None
+            for who in board.entered:
+                self.beats.follow(who, caller)
+            board.entered = []
             if not board.is_quiet and getattr(result, "lost", events) is None:
                 result = result._replace(lost=board.take_losses(caller) or None)
         if job.result is not None:

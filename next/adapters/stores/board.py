@@ -69,7 +69,7 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
                 losses = tuple(Loss(*it) for it in json.loads(lost)) if lost else ()
                 times = (expires, seen, lease, idle, bool(beats))
                 holders[who] = Holder(who, *times, host, process, bool(left), open_calls, losses)
-                if lost or expires <= now:
+                if lost or left or expires <= now:
                     board.is_quiet = False
         resource, version, is_ticket, mode, agent, session, principal, position, since, also, *rest = claim
         if resource is None or (resource, version) in claims:
@@ -87,9 +87,9 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
 
 def needs_whole(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> bool:
     """Whether commands need all of the board, which is not quiet: somebody waits, so that what they change may grant
-    something; a holder of their session has ended, so that all that it held must end; or has lost something, so that
-    they must say who holds it now."""
-    if any(claim.is_ticket for claim in board.claims.values()):
+    something; a holder has left, which hands over all that it holds or nothing; one of their session has ended, so that
+    all that it held must end; or has lost something, so that they must say who holds it now."""
+    if any(claim.is_ticket for claim in board.claims.values()) or any(it.has_left for it in board.holders.values()):
         return True
     beats = any(read.beats for read, _ in reads)
     sessions = {(caller.session, caller.principal) for read, caller in reads if read.session}

@@ -25,6 +25,7 @@ CONTENT: Final[dict[Any, tuple[str, ...]]] = {
     claim.OfferExpired: (),
     claim.ClaimQueued: ("note",),
     claim.ClaimUnqueued: (),
+    claim.ClaimHandedOver: (),
     claim.FileChanged: (),
 }
 """All kinds of events (an unknown one is an error, never an import), and their fields that people write texts into:

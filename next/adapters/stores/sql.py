@@ -95,8 +95,8 @@ MARK: Final = (
     f"UPDATE silence SET committed_at = :now, began_at = {_IS_SILENCE} committed_at ELSE began_at END,"
     f" ended_at = {_IS_SILENCE} :now ELSE ended_at END"
 )
-"""Record the time of a commit, and those of the commits around a silence of all. If the clock was set back, the last one
-ends now: else it would go on until then."""
+"""Record the time of a commit, and those of the commits around a silence of all. If the clock was set back, the last
+one ends now: else it would go on until then."""
 FORGET_HOLDERS: Final = (
     "DELETE FROM holders WHERE (expires_at < :oldest OR (expires_at < :now AND lost IS NULL)) AND NOT EXISTS"
     " (SELECT 1 FROM claims AS c WHERE c.session = holders.session AND c.principal = holders.principal"

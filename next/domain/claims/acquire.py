@@ -7,7 +7,7 @@ from holdlog.domain.claims.board import Board, Wanted
 from holdlog.domain.claims.claim import ABSENCE, Claim, ClaimQueued, ClaimReleased, OfferExpired, Outcome
 from holdlog.domain.claims.describe import describe_busy, describe_grant, describe_renewal, refuse_release
 from holdlog.domain.claims.holder import Who
-from holdlog.domain.claims.queue import find_cycle, find_cycle_of_grant, grant, grant_waiting, remove_ticket
+from holdlog.domain.claims.queue import find_cycle, find_cycle_of_grant, grant, grant_waiting, remove_ticket, take_over
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.claims.results import AlreadyFree, Deadlock, Granted, Released
 from holdlog.domain.moment import SECOND, Moment
@@ -30,10 +30,12 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
     """Claim the resource with all of `also`, or take a place in the queue if `wait_seconds` is positive."""
     board = state.board
     assert board is not None
-    who = board.start(moment, command.agent)
     resources: tuple[str, ...] = (command.resource,)
     if command.also:
         resources = tuple(dict.fromkeys((command.resource, *command.also)))
+    who = board.start(moment, command.agent)
+    if not board.is_quiet and take_over(who, moment.caller.host, resources, board):
+        grant_waiting(board)  # what it took over may have been in its own way
     wanted = Wanted(who, command.mode, resources)
     ticket = _find_ticket(wanted, board) if board.claims else None
     if ticket is not None:
@@ -44,7 +46,7 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
         return board.events, _queue_or_refuse(command, wanted, ticket, board)
     if board.claims and (cycle := find_cycle_of_grant(wanted, ticket, board)):
         return board.events, Deadlock(command.resource, cycle)
-    board.entered = who
+    board.entered.append(who)
     if (holder := board.holders.get(who)) is None or holder.expires_at <= board.now:
         board.enter(who)
     claims = grant(wanted, None, board)
@@ -61,13 +63,14 @@ def release(command: Any, state: State, moment: Moment) -> Decision:
     """Release the resource and `also`, or without a resource all that the agent holds or waits for in this session."""
     board = state.board
     assert board is not None
-    who = board.start(moment, command.agent)
+    resources: tuple[str, ...] = (command.resource, *(command.also or ()))
     if command.resource is None:
-        resources = sorted({claim.resource for claim in board.claims.values() if board.is_own(claim, who)})
-    else:
-        resources = [command.resource]
-        if command.also:
-            resources = list(dict.fromkeys((command.resource, *command.also)))
+        resources = tuple(claim.resource for claim in board.claims.values())
+    who = board.start(moment, command.agent)
+    if not board.is_quiet and take_over(who, moment.caller.host, resources, board):
+        grant_waiting(board)
+    if command.resource is None:
+        resources = tuple(sorted({claim.resource for claim in board.claims.values() if claim.who == who}))
     own = {}
     for resource in resources:
         own[resource] = board.find_own(resource, who)
@@ -96,13 +99,32 @@ def give_up(command: Any, state: State, moment: Moment) -> Decision:
     for claim in list(board.claims.values()):
         if claim.who != who:
             continue
-        if claim.is_offered and claim.resource in resources:
-            board.record(OfferExpired(f"claim:{claim.resource}", who.agent, claim.version))
-        elif claim.is_ticket and (claim.resources, claim.mode) == (resources, command.mode):
+        if claim.is_ticket and (claim.resources, claim.mode) == (resources, command.mode):
             if command.leaves:
                 remove_ticket(claim, "left", board)
             else:
-                board.keep(claim._replace(waits_until=0, deadline=board.now + ABSENCE))
+                _end_wait(claim, board)
+        elif claim.is_offered and claim.resource in resources:
+            _end_wait(claim, board)
+    grant_waiting(board)
+    return board.events, None
+
+
+def leave(command: Any, state: State, moment: Moment) -> Decision:
+    """The process of a session's holders ends cleanly, and with it their calls that wait. Namesakes that wait for what
+    they hold take over."""
+    board = state.board
+    assert board is not None
+    board.start(moment)
+    session, process = moment.caller[:2], moment.caller.process
+    for holder in list(board.holders.values()):
+        if holder.who[1:] == session and holder.process in (process, None):
+            board.keep_holder(holder.leave())
+            for claim in list(board.claims.values()):
+                if claim.who == holder.who:
+                    _end_wait(claim, board)
+    for ticket in board.list_waiters():
+        take_over(ticket.who, board.holders[ticket.who].host, ticket.resources, board)
     grant_waiting(board)
     return board.events, None
 
@@ -126,9 +148,17 @@ def finish(command: Any, state: State, moment: Moment) -> Decision:
 # --- parts
 
 
+def _end_wait(claim: Claim, board: Board) -> None:
+    """Nobody waits in a ticket's call any more, or for a grant that was not collected."""
+    if claim.is_ticket:
+        board.keep(claim._replace(waits_until=0, deadline=claim.deadline or board.now + ABSENCE))
+    elif claim.is_offered:
+        board.record(OfferExpired(f"claim:{claim.resource}", claim.who.agent, claim.version))
+
+
 def _find_ticket(wanted: Wanted, board: Board) -> Claim | None:
     """The caller's place for the same request."""
-    tickets = (it for it in board.list_tickets(wanted.resources[0]) if board.is_own(it, wanted.who))
+    tickets = (it for it in board.list_tickets(wanted.resources[0]) if it.who == wanted.who)
     return next((it for it in tickets if (it.resources, it.mode) == (wanted.resources, wanted.mode)), None)
 
 
@@ -161,24 +191,31 @@ def _queue_or_refuse(command: Any, wanted: Wanted, ticket: Claim | None, board: 
     own = board.find_own(wanted.resources[0], wanted.who)
     waits = command.wait_seconds > 0 and (own is None or wanted.mode in (own.mode, "shared"))  # else for itself
     cycle = find_cycle(board, wanted) if waits else []
+    is_back = False
     if waits and not cycle:
         until, who = board.now + round(command.wait_seconds * SECOND), wanted.who
         board.enter(who)
         if ticket is None:
             for other in board.list_tickets(wanted.resources[0]):  # a place for another request here is given up
-                if other.resource == wanted.resources[0] and board.is_own(other, who):
+                if other.resource == wanted.resources[0] and other.who == who:
                     remove_ticket(other, "left", board)
             request = (wanted.mode, wanted.resources[1:], command.note)
             stream = f"claim:{wanted.resources[0]}"
             version = board.record(ClaimQueued(stream, who.agent, who.session, who.principal, *request))
             ticket = board.claims[wanted.resources[0], version]
+        is_back = ticket.waits_until <= board.now
         if abs(until - ticket.waits_until) > SECOND // 10:  # a waiter that looks again changes nothing
-            board.keep(ticket._replace(waits_until=until, deadline=None, note=command.note or ticket.note))
-    if board.events:  # a place given up may free something, and so may a new one: who waits may be overtaken
+            ticket = ticket._replace(waits_until=until, deadline=None, note=command.note or ticket.note)
+            board.keep(ticket)
+    if board.events or is_back:  # a place given up may free something, and so may a taken one: who waits is overtaken
         grant_waiting(board)
     if ticket is not None and ticket.key not in board.claims:
         return _renew(command, wanted, board)
-    return Deadlock(wanted.resources[0], cycle) if cycle else describe_busy(wanted, ticket, board)
+    if cycle:
+        return Deadlock(wanted.resources[0], cycle)
+    if command.wait_seconds and ticket is not None and ticket.waits_until > board.now:
+        return describe_busy(wanted, ticket, board)._replace(lost=[])  # losses are reported when its call ends
+    return describe_busy(wanted, None if command.wait_seconds else ticket, board)
 
 
 def _end(resource: str, claim: Claim | None, command: Any, who: Who, board: Board) -> list[Granted]:
@@ -191,7 +228,7 @@ def _end(resource: str, claim: Claim | None, command: Any, who: Who, board: Boar
         facts = (claim.who.agent, claim.version, outcome, moved_to, None, command.note)
         ended.append(Granted(resource, board.record(ClaimReleased(f"claim:{resource}", *facts))))
     for ticket in board.list_tickets(resource) if board.claims else ():
-        if ticket.resource == resource and board.is_own(ticket, who):
+        if ticket.resource == resource and ticket.who == who:
             version = remove_ticket(ticket, "left", board)
             if claim is None:
                 ended.append(Granted(resource, version))

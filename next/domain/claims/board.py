@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.domain.claims.claim import (
     ABSENCE,
     Claim,
+    ClaimHandedOver,
     ClaimReleased,
     Claims,
     Ended,
@@ -78,12 +79,12 @@ class Board:
         self.moment: Moment
         self.events: list[Any] = []
         self.event_versions: list[int] = []
-        self.entered: Who | None = None
-        """The holder that the command gave a grant or ticket."""
+        self.entered: list[Who] = []
+        """The holders that got a grant or ticket from the command."""
 
     def start(self, moment: Moment, agent: str = "") -> Who:
         """Begin a command. Returns who calls, for whom it counts as a call."""
-        self.moment, self.events, self.event_versions, self.entered = moment, [], [], None
+        self.moment, self.events, self.event_versions, self.entered = moment, [], [], []
         who = Who(agent, moment.caller.session, moment.caller.principal)
         if agent and self.holders:
             self._hear(who)
@@ -125,7 +126,7 @@ class Board:
     def enter(self, who: Who) -> None:
         """Make sure that a holder lives that gets a grant or ticket. What one held that has ended, and is not recorded
         yet, as it is too much for a transaction, stays ended."""
-        self.entered = who
+        self.entered.append(who)
         holder = self.holders.get(who)
         if holder is None or (end := self.find_end_of(holder)) <= self.now:
             for claim in () if holder is None else list(self.claims.values()):
@@ -144,14 +145,38 @@ class Board:
         for holder in list(self.holders.values()):
             if now - holder.seen_at < holder.lease // (BEATEN_PART * HEARD_PART) and not holder.has_left:
                 continue  # heard a moment ago
-            is_own = holder.who == who or holder.is_left_to(who, caller.host)
-            if not (is_own or ("/" in who.agent and holder.who in list_ancestors(who))):
+            is_left = holder.is_left_to(who, caller.host)
+            if not (is_left or holder.who == who or ("/" in who.agent and holder.who in list_ancestors(who))):
                 continue
             if self.find_end_of(holder) <= now:
                 continue
+            if is_left:
+                self.keep_holder(holder._replace(seen_at=now, expires_at=now + holder.lease))
+                continue
             is_back = holder.who == who and (holder.has_left or holder.process != (caller.process or holder.process))
+            if is_back:
+                self.entered.append(who)  # its process beats from now on
             if is_back or now - holder.seen_at >= holder.life // HEARD_PART:
                 self.keep_holder(holder.hear(caller, now))
+
+    def hand_over(self, left: Who, session: str) -> None:
+        """Make what a holder left, with its sub-agents and ancestors, that of another session: apart, they would
+        exclude each other. If that session does not call now, those that are new to it live without a process until
+        they do."""
+        family = left.agent.partition("/")[0]
+        for claim in list(self.claims.values()):
+            holder = self.holders[claim.who]
+            if holder.has_left and claim.who[1:] == left[1:] and claim.who.agent.partition("/")[0] == family:
+                who = claim.who._replace(session=session)
+                if session == self.moment.caller.session:
+                    self.enter(who)
+                elif who not in self.holders:
+                    end = self.now + holder.lease
+                    self.keep_holder(holder._replace(who=who, expires_at=end, process=None, has_left=False, lost=()))
+                if not claim.is_ticket and self.find_own(claim.resource, who) is not None:  # both share it
+                    self.record(ClaimReleased(f"claim:{claim.resource}", who.agent, claim.version))
+                else:
+                    self.record(ClaimHandedOver(f"claim:{claim.resource}", who.agent, claim.version, session))
 
     def lose(self, claim: Claim, why: str, reason: str | None = None) -> None:
         """Note that a grant ended without its holder's doing."""
@@ -173,12 +198,11 @@ class Board:
 
     # --- holders
 
-    def is_own(self, claim: Claim, who: Who) -> bool:
-        """Whether the caller is the holder, or acts as one that left: same name and principal, below the same host."""
-        if claim.who == who:
-            return True
-        holder = self.holders.get(claim.who)
-        return holder is not None and holder.has_left and holder.is_left_to(who, self.moment.caller.host)
+    def is_held_by(self, claim: Claim, who: Who) -> bool:
+        """Whether it is a live grant of the caller, or of a namesake that left: same principal, below the same host."""
+        if claim.is_ticket or self.find_end(claim) <= self.now:
+            return False
+        return claim.who == who or self.holders[claim.who].is_left_to(who, self.moment.caller.host)
 
     def lets_in(self, claim: Claim, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within a session."""
@@ -238,7 +262,7 @@ class Board:
         for claim in self.claims.values():
             if claim.resource != resource or claim.is_ticket:
                 continue
-            if (claim.who == who or self.is_own(claim, who)) and self.find_end(claim) > self.now:
+            if claim.who == who and self.find_end(claim) > self.now:
                 return claim
         return None
 
@@ -246,7 +270,7 @@ class Board:
         """The grants of others that exclude it."""
         for claim in self.list_grants(*wanted.resources):
             who = wanted.who
-            if wanted.mode == "shared" == claim.mode or self.is_own(claim, who) or self.lets_in(claim, who):
+            if wanted.mode == "shared" == claim.mode or claim.who == who or self.lets_in(claim, who):
                 continue
             if not self.is_abandoned_to(claim, who):
                 yield claim
@@ -297,9 +321,7 @@ class Board:
         earlier = [
             ticket
             for ticket in waiters
-            if ticket.position < wanted.position
-            and not self.is_own(ticket, wanted.who)
-            and self._excludes(ticket, wanted)
+            if ticket.position < wanted.position and ticket.who != wanted.who and self._excludes(ticket, wanted)
         ]
         return [ticket for ticket in earlier if not self.waits_for(ticket.who, wanted.who, waiters)]
 

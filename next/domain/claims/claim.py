@@ -84,6 +84,15 @@ class ClaimUnqueued(NamedTuple):
     why: Literal["left", "absent", "granted"]
 
 
+class ClaimHandedOver(NamedTuple):
+    """The grant or ticket of version `claim` is that of another session of the agent, whose own has left."""
+
+    stream: str
+    by: str
+    claim: int
+    of_session: str
+
+
 class FileChanged(NamedTuple):
     """An agent changed a file, as hooks of its host saw it. `sha256`: of the new content; None: it was removed."""
 
@@ -92,7 +101,16 @@ class FileChanged(NamedTuple):
     sha256: str | None
 
 
-ClaimEvent = ClaimGranted | ClaimReleased | ClaimExpired | OfferExpired | ClaimQueued | ClaimUnqueued | FileChanged
+ClaimEvent = (
+    ClaimGranted
+    | ClaimReleased
+    | ClaimExpired
+    | OfferExpired
+    | ClaimQueued
+    | ClaimUnqueued
+    | ClaimHandedOver
+    | FileChanged
+)
 
 # --- state
 
@@ -199,6 +217,10 @@ def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> 
         facts = (event.mode, who, position, at, event.also)
         claims[resource, version] = Claim(resource, version, True, *facts, note=event.note)
         return ((resource, version),)
+    if kind is ClaimHandedOver:
+        key = (resource, event.claim)
+        claims[key] = claims[key]._replace(who=claims[key].who._replace(session=event.of_session))
+        return (key,)
     if kind is FileChanged:
         return ()  # its version is counted
     key = (resource, event.ticket if kind is ClaimUnqueued else event.grant)

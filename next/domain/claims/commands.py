@@ -2,10 +2,9 @@
 
 from typing import NamedTuple
 
-from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, release
-from holdlog.domain.claims.claim import ABSENCE, Mode, Outcome
+from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, leave, release
+from holdlog.domain.claims.claim import Mode, Outcome
 from holdlog.domain.claims.holder import Who, list_ancestors
-from holdlog.domain.claims.queue import grant_waiting
 from holdlog.domain.moment import Moment
 from holdlog.domain.state import Decision, Reads, State
 
@@ -106,7 +105,7 @@ class Renewal(NamedTuple):
 
 class Beat(NamedTuple):
     """Keep holders of a process alive, those in `open_calls` whenever they were heard. Returns those that hold or wait
-    for something."""
+    for something, or have lost something and not learnt it."""
 
     holders: tuple[Who, ...]
     open_calls: frozenset[Who] = frozenset()
@@ -128,33 +127,18 @@ class Beat(NamedTuple):
             claim = board.claims.get((resource, version))
             if claim is not None and board.find_end(claim) > board.now:
                 board.keep(claim._replace(deadline=board.now + lease))
-        active = {claim.who for claim in board.claims.values()}
+        active = {claim.who for claim in board.claims.values()} | {it.who for it in board.holders.values() if it.lost}
         return board.events, tuple(who for who in self.holders if who in active)
 
 
 class Leave(NamedTuple):
-    """The process of these holders ends: their calls that wait end, and a caller of the same name below the same host
-    may act as them."""
-
-    holders: tuple[Who, ...]
+    """The process of a session ends: callers of the same names below the same host may take over from its holders."""
 
     def reads(self) -> Reads:
-        return Reads(session=True)
+        return Reads(session=True, board=True)
 
     def decide(self, state: State, moment: Moment) -> Decision:
-        board = state.board
-        assert board is not None
-        board.start(moment)
-        for who in self.holders:
-            holder = board.holders.get(who)
-            if holder is None or holder.process != moment.caller.process:
-                continue
-            board.keep_holder(holder.leave())
-            for claim in list(board.claims.values()):
-                if claim.is_ticket and claim.who == who:
-                    board.keep(claim._replace(waits_until=0, deadline=board.now + ABSENCE))
-        grant_waiting(board)
-        return board.events, None
+        return leave(self, state, moment)
 
 
 class Call(NamedTuple):

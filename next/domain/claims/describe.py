@@ -81,7 +81,7 @@ def describe_busy(wanted: Wanted, ticket: Claim | None, board: Board) -> Busy:
 
 def refuse_release(resource: str, who: Who, board: Board) -> Any:
     """Why the caller, which does not hold it, may not release it; None if it may: it waits for it, or it is free."""
-    if any(ticket.resource == resource and board.is_own(ticket, who) for ticket in board.list_tickets(resource)):
+    if any(ticket.resource == resource and ticket.who == who for ticket in board.list_tickets(resource)):
         return None
     holder = next((claim for claim in board.list_grants(resource) if claim.resource == resource), None)
     held_by = None if holder is None else holder.who.agent

@@ -22,9 +22,10 @@ def require_guard(command: Any, by: str, state: State, moment: Moment) -> list[d
         return None
     who = board.start(moment, by)
     for condition in command.guard or ():
-        own = board.find_own(condition.resource, who)
-        if own is None or own.version != condition.version:
+        claim = board.claims.get((condition.resource, condition.version))
+        if claim is None or not board.is_held_by(claim, who):
             grants = (claim for claim in board.list_grants(condition.resource))
+            own = board.find_own(condition.resource, who)
             other = own or next((claim for claim in grants if claim.resource == condition.resource), None)
             end = board.find_last_end((condition.resource,))
             reason = end.note if end is not None and end.forced_by is not None else None

@@ -61,8 +61,8 @@ class Holder(NamedTuple):
         return self.lease // BEATEN_PART if self.beats else self.lease
 
     def is_left_to(self, who: Who, host: str | None) -> bool:
-        """Whether a caller of the same name acts as this holder, which left: below the same host."""
-        same = (self.who.agent, self.who.principal) == (who.agent, who.principal)
+        """Whether a caller of the same name below the same host takes over from this holder, which left."""
+        same = (self.who.agent, self.who.principal) == (who.agent, who.principal) and self.who.session != who.session
         return self.has_left and same and self.host is not None and self.host == host
 
     def is_silent(self, now: int) -> bool:
@@ -73,19 +73,16 @@ class Holder(NamedTuple):
         return any(end > now for _, end in self.open_calls)
 
     def hear(self, caller: Caller, now: int) -> "Holder":
-        """The holder after a call. Its life never becomes shorter."""
-        is_own = self.who.session == caller.session
-        beats = self.beats or (is_own and caller.process is not None)
-        has_left = self.has_left and not is_own
-        beats = beats and not has_left
+        """The holder after a call of its session. Its life never becomes shorter."""
+        beats = self.beats or caller.process is not None
         life = self.lease // BEATEN_PART if beats else self.lease
         return self._replace(
             seen_at=now,
             expires_at=max(self.expires_at, now + life),
             beats=beats,
-            process=(caller.process if is_own else None) or self.process,
+            process=caller.process or self.process,
             host=self.host or caller.host,
-            has_left=has_left,
+            has_left=False,
         )
 
     def begin_call(self, call: str, end: int) -> "Holder":

@@ -12,6 +12,7 @@ from holdlog.domain.claims.claim import (
     ClaimReleased,
     ClaimUnqueued,
     OfferExpired,
+    wants,
 )
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.resource import overlap
@@ -102,7 +103,7 @@ def grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Claim]:
         if ticket is not None:
             board.keep(granted[-1]._replace(is_offered=True, deadline=board.now + OFFER))
     for other in board.list_tickets(*wanted.resources) if len(board.claims) > len(granted) else ():
-        if board.is_own(other, who) and is_content(want(other), board):
+        if other.who == who and is_content(want(other), board):
             remove_ticket(other, "granted", board)
     return granted
 
@@ -115,6 +116,20 @@ def is_content(wanted: Wanted, board: Board) -> bool:
         and (claim.mode == wanted.mode or (claim.mode == "exclusive" and claim.position > wanted.position))
         for claim in own
     )
+
+
+def take_over(who: Who, host: str | None, resources: tuple[str, ...], board: Board) -> bool:
+    """Hand over to an agent below a host what namesakes left that overlaps the resources, unless agents would then wait
+    for each other. Returns whether there was anything."""
+    took = False
+    for left in [holder.who for holder in board.holders.values() if holder.is_left_to(who, host)]:
+        if any(claim.who == left and wants(claim, resources) for claim in board.claims.values()):
+            trial = board.copy()
+            trial.hand_over(left, who.session)
+            if not find_cycle(trial):
+                board.hand_over(left, who.session)
+                took = True
+    return took
 
 
 def remove_ticket(ticket: Claim, why: str, board: Board) -> int:
@@ -154,7 +169,7 @@ def _describe_cycle(wanted: Wanted, stuck: set[Who], blockers: dict[Wanted, set[
 
 def find_cycle_of_grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Link]:
     """The cycle that a grant would close, as its agent also waits elsewhere."""
-    waiters = [waiter for waiter in board.list_waiters() if board.is_own(waiter, wanted.who)]
+    waiters = [waiter for waiter in board.list_waiters() if waiter.who == wanted.who]
     if all(ticket is not None and waiter.key == ticket.key for waiter in waiters):
         return []
     trial = board.copy()

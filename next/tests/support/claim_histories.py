@@ -1,6 +1,8 @@
-"""Random histories of claims, through the asynchronous library: what agents do, a step at a time, and what they see."""
+"""Random histories of claims, through the library: what agents do, a step at a time, and what they see."""
 
 import asyncio
+import time
+from collections import Counter
 from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
@@ -8,12 +10,30 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 import holdlog
-from tests.doors import old
 from tests.support import claim_rule
-from tests.support.claim_rule import NEW, RESOURCES, Agent, Has, Rules, Scene, Wants
-from tests.support.waiting import PATIENCE
+from tests.support.claim_rule import NEW, RESOURCES, Agent, Has, Scene, Wants
+from tests.support.faults import Faults
 
+PATIENCE = 20.0
+"""Seconds of a step, by a clock that the history moves by less."""
 AGENTS = ("x", "x/1", "x/2", "y", "z")
+STEP, STEPS_OF_TIME = 4, 4
+"""Seconds that pass at once, and how often: less than a command waits for the write lock, and in all than a beat."""
+LEASES = (3, 7, 11, 15)
+"""Seconds: each ends with another step of time."""
+WAIT = 50
+
+
+Key = tuple[str, int]
+"""Resource and version of a grant."""
+
+
+class Grant(NamedTuple):
+    """What the log says."""
+
+    mode: str
+    deadline: tuple[float, float] | None = None
+    """Between these its own lease ends."""
 
 
 class Call:
@@ -22,209 +42,368 @@ class Call:
     def __init__(self, number: int, wish: Wants) -> None:
         self.number = number
         self.wish = wish._replace(turn=number)
+        self.lease: float | None = None
         self.task: asyncio.Task[Any] | None = None
-
-    async def cancel(self) -> None:
-        task, self.task = self.task, None
-        if task:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 class Seen(NamedTuple):
-    position: int
-    scene: Scene
+    changes: int
+    grants: dict[Key, Grant]
+    wants: tuple[Wants, ...]
     absent: tuple[int, ...]
     """Numbers of calls that keep a place in the queue although nobody waits."""
 
 
-class World:
-    """A store, opened once for each session; `s1` observes."""
-
-    def __init__(self, place: Any, sessions: int, rules: Rules) -> None:
-        self.place, self.rules = place, rules
-        self.stores: dict[str, Any] = {}
-        self.left: set[str] = set()
-        self.numbers = self.position = 0
-        self.calls: dict[int, Call] = {}
-        self.agents: dict[int, Agent] = {}
-        self.owners: dict[tuple[str, int], Agent] = {}
-        for _ in range(sessions):
-            self.open()
-
-    def open(self) -> None:
-        name = f"s{len(self.stores) + len(self.left) + 1}"
-        self.stores[name] = old.store(holdlog.AsyncStateStore(self.place, session=name))
-
-    async def close(self) -> None:
-        for call in self.calls.values():
-            await call.cancel()
-        for store in self.stores.values():
-            await store.close()
-
-    # --- what is to be seen
-
-    async def see(self) -> Seen:
-        """What is, once every call has returned that was granted something, and every other one is in the queue."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                if (seen := await self._look()) is not None:
-                    return seen
-                await asyncio.sleep(0.001)  # reads may not give others their turn
-
-    async def _look(self) -> Seen | None:
-        for call in self.calls.values():
-            if call.task and call.task.done():
-                call.task.result()
-                call.task = None
-        store = next(iter(self.stores.values()))
-        board = await store.status()
-        waiting = {int(row.note): row.present for queue in board.queues for row in queue.line}
-        self.calls = {number: call for number, call in self.calls.items() if number in waiting or call.task}
-        if any((call.task is not None) != waiting.get(number, False) for number, call in self.calls.items()):
-            return None
-        assert set(waiting) <= set(self.calls)
-        has = []
-        for it in board.claims:
-            owner = self.owners.setdefault((it.resource, it.version), self.agents[int(it.holder_note)])
-            has.append(Has(it.resource, it.mode, owner, it.version, owner.session in self.left))
-        wants = sorted(call.wish for call in self.calls.values() if call.task)
-        absent = tuple(number for number, present in waiting.items() if not present)
-        self.position = (await store.events(after=self.position, limit=1000)).next_position
-        return Seen(self.position, Scene(tuple(has), tuple(wants), self.rules), absent)
-
-    # --- what agents do
-
-    async def claim(self, wish: Wants, waits: bool) -> tuple[Wants, Any]:
-        """The wish with its turn, and the response; None while it waits."""
-        mine = self.places(wish)
-        call = mine[0] if mine else Call(self.numbers, wish)
-        call.wish = call.wish._replace(agent=wish.agent)
-        self.agents[call.number] = wish.agent
-        self.numbers += not mine
-        resource, *also = wish.resources
-        store = self.stores[wish.agent.session]
-        claiming = store.claim(
-            resource, agent=wish.agent.name, also=also, mode=wish.mode, note=str(call.number),
-            wait_seconds=50 if waits else 0,
-        )  # fmt: skip
-        asked = wish._replace(turn=call.wish.turn if mine else NEW)
-        if not waits:
-            return asked, await claiming
-        call.task = task = asyncio.ensure_future(claiming)
-        self.calls[call.number] = call
-        async with asyncio.timeout(PATIENCE):
-            while not task.done():
-                if call.number in await self._present():
-                    return asked, None
-                await asyncio.sleep(0.001)
-        call.task = None
-        return asked, task.result()
-
-    def places(self, wish: Wants) -> list[Call]:
-        """Calls whose place in the queue it may have: its own, or those that an ended session of its name left."""
-        return [
-            it
-            for it in self.calls.values()
-            if it.wish._replace(turn=0, agent=wish.agent) == wish._replace(turn=0)
-            and it.wish.agent.name == wish.agent.name
-            and (it.wish.agent == wish.agent or it.wish.agent.session in self.left)
-        ]
-
-    async def _present(self) -> set[int]:
-        board = await next(iter(self.stores.values())).status()
-        return {int(row.note) for queue in board.queues for row in queue.line if row.present}
-
-
 class Turn(NamedTuple):
-    """A step, for the oracle. `asked`, `waits` and `said`: of a claim."""
+    """A step, for the oracle. `asked`, `waits` and `said`: of a claim; `by`: the session that got a response."""
 
+    by: str | None = None
     asked: Wants | None = None
     waits: bool = False
     said: Any = None
     refused: bool = False
 
 
+class World:
+    """A store, opened once for each session and once to look at it."""
+
+    def __init__(self, place: Any, sessions: int, faults: Faults | None) -> None:
+        self.place, self.faults = place, faults
+        self.watch = holdlog.StateStore(place)
+        self.stores: dict[str, Any] = {}
+        self.left: set[str] = set()
+        self.began = time.monotonic()
+        """The step."""
+        self.numbers = self.position = self.changes = self.passed = 0
+        self.calls: dict[int, Call] = {}
+        self.present: set[int] = set()
+        """Those that wait in the queue."""
+        self.waits: list[tuple[str, str, asyncio.Task[Any]]] = []
+        """Calls of `wait`: session, resource."""
+        self.grants: dict[Key, Grant] = {}
+        self.holders: dict[Key, Agent] = {}
+        """Of all grants that ever were, the last one."""
+        self.owed: dict[str, Counter[str]] = {}
+        """What each session has lost and not been told."""
+        for _ in range(sessions):
+            self.open()
+
+    def open(self) -> None:
+        name = f"s{len(self.stores) + len(self.left) + 1}"
+        self.stores[name] = holdlog.AsyncStateStore(self.place, session=name)
+        self.owed[name] = Counter()
+
+    async def close(self) -> None:
+        for task in [*(it.task for it in self.calls.values()), *(it for _, _, it in self.waits)]:
+            await cancel(task)
+        for store in self.stores.values():
+            await store.close()
+        self.watch.close()
+
+    # --- what is to be seen
+
+    async def see(self) -> Seen:
+        """What is, once every call has returned whose turn came, and every other one waits."""
+        end = time.monotonic() + PATIENCE
+        while isinstance(seen := self._look(), str):
+            assert time.monotonic() < end, seen
+            await asyncio.sleep(0.0005)
+        return seen
+
+    def _look(self) -> Seen | str:
+        """Why there is nothing to be seen yet, as a text."""
+        done = [(it, it.task) for it in self.calls.values() if it.task and it.task.done()]
+        began, board, now = time.monotonic(), self.watch.status(), time.monotonic()
+        self._read_log(now)
+        waiting = {int(row.note): row.present for queue in board.queues for row in queue.line}
+        self.present = {number for number, is_present in waiting.items() if is_present}
+        for call, task in done:
+            call.task = None
+            self.take_over(call.wish.agent, call.wish.resources)  # the end of its wait is a call, too
+            self.collect(call, task.result())
+        self.calls = {number: call for number, call in self.calls.items() if number in waiting or call.task}
+        for number, call in self.calls.items():
+            if (call.task is not None) != waiting.get(number, False):
+                return f"{call.wish} waits: {call.task is not None}; is in the queue: {waiting.get(number)}"
+        assert set(waiting) <= set(self.calls), "a call that ended waits"
+        ended = {key for key, it in self.grants.items() if it.deadline and it.deadline[0] <= now}
+        shown = {(it.resource, it.version): (it.mode, it.held_by) for it in board.claims}
+        lives = {
+            key: (it.mode, self.holders[key].name)
+            for key, it in self.grants.items()
+            if key in shown or key not in ended
+        }
+        if shown != lives:
+            return f"the board has {shown}, the log {lives}"
+        late = [key for key in shown if (lease := self.grants[key].deadline) and lease[1] < began - 0.001]
+        assert late == [], "claims outlive their leases"
+        for number, (_, resource, task) in reversed([*enumerate(self.waits)]):
+            if task.done():
+                assert task.result().status == "available"
+                del self.waits[number]
+            elif not any(claim_rule.overlap([resource], [it]) for it, _ in shown):
+                return f"{resource} is free, and somebody waits for it"
+        wants = sorted(call.wish for call in self.calls.values() if call.task)
+        absent = tuple(number for number, present in waiting.items() if not present)
+        return Seen(self.changes, {key: self.grants[key] for key in shown}, tuple(wants), absent)
+
+    def _read_log(self, now: float) -> None:
+        """At each position, no two grants exclude each other, and none ends before its lease."""
+        for event in self.watch.events(after=self.position, limit=1000).events:
+            self.position = event.position
+            self.changes += event.kind != "ClaimExpired"  # which a refusal may record
+            fields = event.fields
+            if event.kind == "ClaimGranted":
+                self.grants.pop((fields["resource"], fields.get("instead_of", 0)), None)
+                key = (fields["resource"], event.version)
+                self.grants[key], self.holders[key] = Grant(fields["mode"]), Agent(event.by, fields["of_session"])
+                new, *others = self.list_held({key: self.grants[key]} | self.grants)
+                rivals = [it for it in others if claim_rule.exclude(it, new)]
+                assert rivals == [], f"{new} was granted although others hold it: {rivals}"
+            elif "grant" in fields:
+                key = (fields["resource"], fields["grant"])
+                if event.kind == "ClaimReleased" and fields["session"] in self.stores:
+                    self.take_over(
+                        by := Agent(event.by, fields["session"]), (key[0],)
+                    )  # which releases what both share
+                    assert self.holders[key] == by, f"{by} released {key} of {self.holders[key]}"
+                deadline = self.grants.pop(key).deadline
+                if event.kind == "ClaimExpired":
+                    assert deadline, f"{key} ended, although its holder lives"
+                    assert deadline[0] <= now, f"{key} ended before its lease"
+                    self.owed[self.holders[key].session][key[0]] += 1
+
+    def list_held(self, grants: dict[Key, Grant]) -> tuple[Has, ...]:
+        return tuple(Has(key[0], it.mode, self.holders[key], key[1]) for key, it in grants.items())
+
+    def scene(self, seen: Seen) -> Scene:
+        return Scene(self.list_held(seen.grants), seen.wants)
+
+    # --- who is who
+
+    def is_left_to(self, agent: Agent, other: Agent) -> bool:
+        return other.name == agent.name and other.session in self.left
+
+    def take_over(self, agent: Agent, resources: tuple[str, ...]) -> bool:
+        """Before a call of an agent: if one of its name left something that overlaps these, its session takes over from
+        that one's family, unless agents would then wait for each other. Returns whether there was anything."""
+        now = time.monotonic()
+        live = {key: it for key, it in self.grants.items() if not it.deadline or it.deadline[0] > now}
+        named = [self.holders[key] for key in live if claim_rule.overlap([key[0]], resources)]
+        named += [it.wish.agent for it in self.calls.values() if claim_rule.overlap(it.wish.resources, resources)]
+        took = False
+        for left in sorted({it for it in named if self.is_left_to(agent, it)}):
+            family = (left.name.split("/")[0], left.session)
+
+            def pass_on(it: Agent, family: tuple[str, str] = family) -> Agent:
+                return it._replace(session=agent.session) if (it.name.split("/")[0], it.session) == family else it
+
+            before = self.holders
+            self.holders = before | {key: pass_on(before[key]) for key in live}
+            wants = tuple(sorted(it.wish for it in self.calls.values() if it.number in self.present))
+            if claim_rule.deadlocked(Scene(self.list_held(live), wants)):
+                self.holders = before
+                continue
+            took = True
+            for call in self.calls.values():
+                call.wish = call.wish._replace(agent=pass_on(call.wish.agent))
+        return took
+
+    async def tick(self, session: str) -> None:
+        """Somebody makes a call, which notices what is due."""
+        self.hear(session, await self.stores[session].release("custom://tick", agent="tick"))
+
+    def namesake(self, agent: Agent, chance: Random) -> Agent:
+        """The agent in its session, or if that has ended, in any."""
+        return agent if agent.session in self.stores else agent._replace(session=chance.choice(sorted(self.stores)))
+
+    # --- what agents do
+
+    async def claim(self, wish: Wants, waits: bool, lease: float | None) -> tuple[Wants, Any]:
+        """The wish with its turn, and the response; None while it waits."""
+        mine = self.places(wish)
+        call = mine[0] if mine else Call(self.numbers, wish)
+        call.lease = lease
+        self.numbers += not mine
+        resource, *also = wish.resources
+        claiming = self.stores[wish.agent.session].claim(
+            resource, agent=wish.agent.name, also=also, mode=wish.mode, note=str(call.number), lease_seconds=lease,
+            wait_seconds=WAIT if waits else 0,
+        )  # fmt: skip
+        asked = wish._replace(turn=call.wish.turn if mine else NEW)
+        if not waits:
+            return asked, self.collect(call, await claiming)
+        call.task = task = asyncio.ensure_future(claiming)
+        self.calls[call.number] = call
+        end = time.monotonic() + PATIENCE
+        while not task.done():
+            board = self.watch.status()
+            if call.number in (int(row.note) for queue in board.queues for row in queue.line if row.present):
+                return asked, None
+            assert time.monotonic() < end, f"{wish} is not in the queue"
+            await asyncio.sleep(0.0005)
+        call.task = None
+        return asked, self.collect(call, task.result())
+
+    def collect(self, call: Call, said: Any) -> Any:
+        """The response to a claim."""
+        now = time.monotonic()
+        self.hear(call.wish.agent.session, said)
+        if said and call.lease is not None:
+            for it in (said, *(said.also or ())):
+                if (key := (it.resource, it.version)) in self.grants:  # else another call of its agent has replaced it
+                    deadline = (self.began + call.lease, now + call.lease)
+                    self.grants[key] = self.grants[key]._replace(deadline=deadline)
+        return said
+
+    def hear(self, session: str, response: Any) -> Any:
+        """Each loss is reported once, to the session of its holder."""
+        self._read_log(time.monotonic())
+        for lost in response.lost or ():
+            assert lost.why == "expired"
+            self.owed[session][lost.resource] -= 1
+            assert self.owed[session][lost.resource] >= 0, f"{lost} was reported to {session} too often"
+        return response
+
+    def places(self, wish: Wants) -> list[Call]:
+        """Calls whose place in the queue it may have: its own, or those that an ended session of its name left."""
+        return [
+            it
+            for it in self.calls.values()
+            if it.wish[1::2] == wish[1::2]
+            and (it.wish.agent == wish.agent or self.is_left_to(wish.agent, it.wish.agent))
+        ]
+
+
+async def cancel(task: asyncio.Task[Any] | None) -> None:
+    if task:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
 # --- steps: each returns a Turn, or None when there is nothing to do it to
 
 
-async def claims(world: World, chance: Random) -> Turn | None:
+async def claims(world: World, seen: Seen, chance: Random) -> Turn | None:
     agent = Agent(chance.choice(AGENTS), chance.choice(sorted(world.stores)))
     resources = tuple(chance.sample(RESOURCES, chance.choice((1, 1, 1, 2, 3))))
     wish = Wants(NEW, chance.choice(("exclusive", "exclusive", "shared")), agent, resources)
-    return await _claim(world, wish, chance.random() < 0.75)
+    lease = chance.choice(LEASES) if world.faults and chance.random() < 0.3 else None
+    return await _claim(world, wish, chance.random() < 0.75, lease)
 
 
-async def _claim(world: World, wish: Wants, waits: bool) -> Turn | None:
+async def _claim(world: World, wish: Wants, waits: bool, lease: float | None = None) -> Turn | None:
     pending = [it.wish for it in world.calls.values() if it.task]
     if any(it.agent == wish.agent and it.resources[0] == wish.resources[0] for it in pending):
         return None  # two calls with one ticket
     if len(world.places(wish)) > 1:
         return None  # either may be continued
-    asked, said = await world.claim(wish, waits)
-    return Turn(asked, waits, said, said is not None and not said)
+    took_over = world.take_over(wish.agent, wish.resources)
+    asked, said = await world.claim(wish, waits, lease)
+    is_refused = said is not None and not said and not took_over
+    return Turn(None if said is None else wish.agent.session, asked, waits, said, is_refused)
 
 
-async def calls_again(world: World, chance: Random) -> Turn | None:
-    wishes = [world.calls[number].wish for number in (await world.see()).absent]
-    wishes = [it for it in wishes if it.agent.session in world.stores]
-    return await _claim(world, chance.choice(wishes), waits=True) if wishes else None
+async def calls_again(world: World, seen: Seen, chance: Random) -> Turn | None:
+    if not seen.absent:
+        return None
+    wish = world.calls[chance.choice(seen.absent)].wish
+    return await _claim(world, wish._replace(turn=NEW, agent=world.namesake(wish.agent, chance)), waits=True)
 
 
-async def gives_up(world: World, chance: Random) -> Turn | None:
+async def gives_up(world: World, seen: Seen, chance: Random) -> Turn | None:
     """A call is cancelled: its ticket stays for a while."""
     pending = [it for it in world.calls.values() if it.task]
     if not pending:
         return None
-    await chance.choice(pending).cancel()
+    call = chance.choice(pending)
+    task, call.task = call.task, None
+    await cancel(task)
     return Turn()
 
 
-async def releases(world: World, chance: Random) -> Turn | None:
+async def releases(world: World, seen: Seen, chance: Random) -> Turn | None:
     """Something that is held or waited for, or everything of its agent."""
-    seen = await world.see()
-    mine: list[Has | Wants] = [*seen.scene.has, *(world.calls[number].wish for number in seen.absent)]
-    mine = [it for it in mine if it.agent.session in world.stores]
+    mine = [(world.holders[key], key[0]) for key in seen.grants]
+    mine += [(it.agent, it.resources[0]) for it in (world.calls[number].wish for number in seen.absent)]
     if not mine:
         return None
-    it = chance.choice(mine)
-    resource = None if chance.random() < 0.25 else it.resources[0]
-    released = await world.stores[it.agent.session].release(resource, agent=it.agent.name)
-    assert released.status == "released"
-    return Turn()
+    agent, resource = chance.choice(mine)
+    agent = world.namesake(agent, chance)
+    releases_all = chance.random() < 0.25
+    world.take_over(agent, RESOURCES if releases_all else (resource,))
+    released = await world.stores[agent.session].release(None if releases_all else resource, agent=agent.name)
+    world.hear(agent.session, released)
+    rest = [world.holders[key] for key in seen.grants] + [world.calls[number].wish.agent for number in seen.absent]
+    assert released.status == "released" or agent not in rest, f"{agent} may not release {resource}"
+    return Turn(agent.session)
 
 
-async def guards(world: World, chance: Random) -> Turn | None:
+async def guards(world: World, seen: Seen, chance: Random) -> Turn | None:
     """A write that relies on a grant, which may have ended."""
-    grants = [it for it in world.owners.items() if it[1].session in world.stores]
-    if not grants:
+    if not world.holders:
         return None
-    (resource, version), agent = chance.choice(grants)
-    held = [it for it in (await world.see()).scene.has if (it.resource, it.version) == (resource, version)]
+    resource, version = key = chance.choice(sorted(world.holders))
+    agent = world.namesake(world.holders[key], chance)
+    holder = world.holders[key]
+    held = key in seen.grants and (holder == agent or world.is_left_to(agent, holder))
     guard = [{"resource": resource, "version": version}]
     try:
-        await world.stores[agent.session].set("n", "k", 1, updated_by=agent.name, guard=guard)
+        response = await world.stores[agent.session].set("n", "k", 1, updated_by=agent.name, guard=guard)
     except holdlog.FencedError:
         assert not held, f"{agent} is fenced although it holds {resource}"
-        return Turn(refused=True)
-    assert held, f"{agent} wrote with a claim of {resource} that ended"
+    else:
+        world.hear(agent.session, response)
+        assert held, f"{agent} wrote with a claim of {resource} that ended"
+    return Turn(agent.session if held else None, refused=not held)
+
+
+async def waits(world: World, seen: Seen, chance: Random) -> Turn | None:
+    """A call that only waits until something is free."""
+    session, resource = chance.choice(sorted(world.stores)), chance.choice(RESOURCES)
+    waiting = asyncio.ensure_future(world.stores[session].wait(resource, timeout_seconds=WAIT))
+    world.waits.append((session, resource, waiting))
     return Turn()
 
 
-async def ends(world: World, chance: Random) -> Turn | None:
-    """A session ends and another one begins. The first one observes and stays."""
-    name = chance.choice(sorted(world.stores)[1:])
-    for call in world.calls.values():
-        if call.wish.agent.session == name:
-            await call.cancel()
-    world.left.add(name)
+async def ends(world: World, seen: Seen, chance: Random) -> Turn | None:
+    """A session ends and another one begins. Its calls end with it, or are cancelled before. A namesake that waits for
+    what it held takes over."""
+    name = chance.choice(sorted(world.stores))
+    mine = [it for it in world.calls.values() if it.task and it.wish.agent.session == name]
+    tasks = [*(it.task for it in mine), *(it for session, _, it in world.waits if session == name)]
+    world.waits = [it for it in world.waits if it[0] != name]
+    for call in mine:
+        call.task = None
+        world.present.discard(call.number)
+    if chance.random() < 0.5:
+        for task in tasks:
+            await cancel(task)
+        await world.see()
     await world.stores.pop(name).close()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    world.left.add(name)
+    for call in sorted(world.calls.values(), key=lambda it: it.wish):
+        if call.task:
+            world.take_over(call.wish.agent, call.wish.resources)
     world.open()
     return Turn()
 
 
-STEPS: list[Any] = [claims, releases, calls_again, gives_up, guards, ends]
+async def passes(world: World, seen: Seen, chance: Random) -> Turn | None:
+    """Some time, after which somebody makes a call."""
+    if world.faults is None or world.passed == STEPS_OF_TIME:
+        return None
+    world.passed += 1
+    world.faults.pass_time(STEP)
+    await world.tick(session := chance.choice(sorted(world.stores)))
+    return Turn(session)
+
+
+STEPS: dict[Any, int] = {
+    claims: 16, releases: 8, calls_again: 3, gives_up: 2, guards: 3, waits: 1, passes: 2, ends: 2,
+}  # fmt: skip
 seeds = st.lists(st.integers(0, 2**32), min_size=25, max_size=50)
 """Of the steps: Hypothesis shrinks a history by leaving out steps."""
 
@@ -232,22 +411,37 @@ seeds = st.lists(st.integers(0, 2**32), min_size=25, max_size=50)
 # --- the oracle
 
 
-async def live(world: World, seeds: list[int], endings: bool) -> None:
-    """Take the steps; after each, all that must always hold holds."""
-    before = await world.see()
-    for seed in seeds:
-        chance = Random(seed)
-        step = chance.choices(STEPS, (8, 4, 1, 1, 1, endings))[0]
-        turn = await step(world, chance)
-        if turn is None:
-            continue
-        after = await world.see()
-        assert claim_rule.violations(after.scene) == [], step
-        assert claim_rule.overtaken(before.scene, after.scene, turn.asked) == [], step
-        assert after == before or not turn.refused, f"a refusal of {turn} changed something"
-        if turn.asked:
-            require_response(before.scene, turn.asked, turn)
-        before = after
+async def live(place: Any, sessions: int, seeds: list[int], faults: Faults | None = None) -> None:
+    """Take the steps; after each, all that must always hold holds. Only three sessions end."""
+    world = World(place, sessions, faults)
+    try:
+        seen = await world.see()
+        for seed in seeds:
+            seen = await take(world, seen, Random(seed))
+        for session in world.stores:
+            await world.tick(session)
+            assert not +world.owed[session], f"{session} was not told of {world.owed[session]}"
+    finally:
+        await world.close()
+
+
+async def take(world: World, seen: Seen, chance: Random) -> Seen:
+    step = chance.choices([*STEPS][: 7 + (len(world.stores) == 3)], [*STEPS.values()][: 7 + (len(world.stores) == 3)])[
+        0
+    ]
+    world.began = time.monotonic()
+    turn = await step(world, seen, chance)
+    if turn is None:
+        return seen
+    after = await world.see()
+    now, then = world.scene(after), world.scene(seen)
+    faults = claim_rule.violations(now) + claim_rule.overtaken(then, now, turn.asked)
+    assert faults == [], f"{faults} after {turn}"
+    assert after == seen or not turn.refused, f"a refusal of {turn} changed something"
+    assert turn.by is None or not +world.owed[turn.by], f"{turn.by} was not told of {world.owed[turn.by]}"
+    if turn.asked:
+        require_response(then, turn.asked, turn)
+    return after
 
 
 def require_response(scene: Scene, wish: Wants, turn: Turn) -> None:

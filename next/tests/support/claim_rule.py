@@ -4,6 +4,7 @@ A resource is the set of points that it covers, a deadlock is a set of agents fo
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
@@ -13,26 +14,18 @@ NEW = float("inf")
 """The turn of a call that is not in the queue yet."""
 
 
-class Rules(NamedTuple):
-    """What the next session of the same name may do with claims of a session that ended. `resumes`: claim that very
-    resource, which is a new grant (0.1). Else it acts as their holder: the grant stays (0.2, design 7)."""
-
-    resumes: bool
-
-
 class Agent(NamedTuple):
     name: str
     session: str
 
 
 class Has(NamedTuple):
-    """A grant. `left`: its session ended."""
+    """A grant."""
 
     resource: str
     mode: str
     agent: Agent
     version: int = 0
-    left: bool = False
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -51,7 +44,6 @@ class Wants(NamedTuple):
 class Scene(NamedTuple):
     has: tuple[Has, ...]
     wants: tuple[Wants, ...]
-    rules: Rules
 
     def without(self, wish: Wants) -> "Scene":
         return self._replace(wants=tuple(it for it in self.wants if it.turn != wish.turn))
@@ -60,35 +52,31 @@ class Scene(NamedTuple):
 # --- what goes together
 
 
-def points(resources: Iterable[str]) -> set[str]:
-    return {
+@lru_cache(None)
+def points(resources: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(
         point
         for it in resources
         for point in POINTS
         if point == it.rstrip("/") or (it.endswith("/") and point.startswith(it))
-    }
+    )
 
 
-def clash(one: Has | Wants, mode: str, resources: Iterable[str]) -> bool:
-    return bool(points(one.resources) & points(resources)) and not (one.mode == mode == "shared")
+def overlap(one: Iterable[str], other: Iterable[str]) -> bool:
+    return not points(tuple(one)).isdisjoint(points(tuple(other)))
+
+
+def clash(one: Has | Wants, mode: str, resources: tuple[str, ...]) -> bool:
+    return not (one.mode == mode == "shared") and overlap(one.resources, resources)
 
 
 def is_family(above: Agent, below: Agent) -> bool:
     return above.session == below.session and below.name.startswith(above.name + "/")
 
 
-def is_same(scene: Scene, one: Has | Wants, agent: Agent) -> bool:
-    acts = not scene.rules.resumes and isinstance(one, Has) and one.left and one.agent.name == agent.name
-    return one.agent == agent or acts
-
-
-def is_other(scene: Scene, one: Has | Wants, agent: Agent) -> bool:
+def is_other(one: Has | Wants, agent: Agent) -> bool:
     """Neither the same agent nor, in one session, its ancestor."""
-    return not is_same(scene, one, agent) and not is_family(one.agent, agent)
-
-
-def is_resumed(scene: Scene, one: Has, wish: Wants) -> bool:
-    return scene.rules.resumes and one.left and one.agent.name == wish.agent.name and one.resource in wish.resources
+    return one.agent != agent and not is_family(one.agent, agent)
 
 
 # --- who is in the way
@@ -96,11 +84,7 @@ def is_resumed(scene: Scene, one: Has, wish: Wants) -> bool:
 
 def rivals(scene: Scene, wish: Wants) -> set[Agent]:
     """Those that hold what excludes it."""
-    return {
-        it.agent
-        for it in scene.has
-        if is_other(scene, it, wish.agent) and clash(it, wish.mode, wish.resources) and not is_resumed(scene, it, wish)
-    }
+    return {it.agent for it in scene.has if is_other(it, wish.agent) and clash(it, wish.mode, wish.resources)}
 
 
 def waits_for(scene: Scene, start: Agent, goal: Agent) -> bool:
@@ -114,23 +98,20 @@ def waits_for(scene: Scene, start: Agent, goal: Agent) -> bool:
 
 
 def _waits_directly(scene: Scene, wish: Wants) -> set[Agent]:
-    return rivals(scene, wish) | {it.agent for it in _earlier(scene, wish, wish.resources)}
+    return rivals(scene, wish) | {it.agent for it in _earlier(scene, wish)}
 
 
-def _earlier(scene: Scene, wish: Wants, resources: Iterable[str]) -> list[Wants]:
+def _earlier(scene: Scene, wish: Wants) -> list[Wants]:
     return [
         it
         for it in scene.wants
-        if it.turn < wish.turn and is_other(scene, it, wish.agent) and clash(it, wish.mode, resources)
+        if it.turn < wish.turn and is_other(it, wish.agent) and clash(it, wish.mode, wish.resources)
     ]
 
 
 def in_front(scene: Scene, wish: Wants) -> list[Wants]:
-    """Earlier waiters that do not wait for it themselves. What is taken back from an ended session is held already."""
-    modes = ("exclusive", wish.mode)
-    back = {it.resource for it in scene.has if is_resumed(scene, it, wish) and it.mode in modes}
-    earlier = _earlier(scene, wish, [it for it in wish.resources if it not in back])
-    return [it for it in earlier if not waits_for(scene, it.agent, wish.agent)]
+    """Earlier waiters that do not wait for it themselves."""
+    return [it for it in _earlier(scene, wish) if not waits_for(scene, it.agent, wish.agent)]
 
 
 # --- the grant rule
@@ -147,24 +128,19 @@ def is_grantable(scene: Scene, wish: Wants) -> bool:
 
 def would_deadlock(scene: Scene, wish: Wants) -> bool:
     given = tuple(Has(resource, wish.mode, wish.agent) for resource in wish.resources)
-    kept = [
-        it
-        for it in scene.has
-        if not (it.resource in wish.resources and is_same(scene, it, wish.agent)) and not is_resumed(scene, it, wish)
-    ]
+    kept = [it for it in scene.has if not (it.resource in wish.resources and it.agent == wish.agent)]
     return bool(deadlocked(scene.without(wish)._replace(has=(*kept, *given))))
 
 
 def holds_all(scene: Scene, wish: Wants) -> bool:
-    own = {it.resource for it in scene.has if is_same(scene, it, wish.agent) and it.mode == wish.mode}
+    own = {it.resource for it in scene.has if it.agent == wish.agent and it.mode == wish.mode}
     return set(wish.resources) <= own
 
 
 def shares_alone(scene: Scene, wish: Wants) -> bool:
     """It shares the resource and wants it alone: it would wait for itself."""
-    return wish.mode == "exclusive" and any(
-        it.resource == wish.resources[0] and it.mode == "shared" and is_same(scene, it, wish.agent) for it in scene.has
-    )
+    own = [it for it in scene.has if it.agent == wish.agent and it.resource == wish.resources[0]]
+    return wish.mode == "exclusive" and any(it.mode == "shared" for it in own)
 
 
 def deadlocked(scene: Scene) -> set[Agent]:
@@ -181,19 +157,16 @@ def deadlocked(scene: Scene) -> set[Agent]:
 # --- what must always hold
 
 
+def exclude(one: Has, other: Has) -> bool:
+    related = is_family(one.agent, other.agent) or is_family(other.agent, one.agent)
+    return one.agent != other.agent and not related and clash(one, other.mode, other.resources)
+
+
 def violations(scene: Scene) -> list[str]:
     found = [f"{wish} waits although it is free" for wish in scene.wants if is_grantable(scene, wish)]
     found += [f"{ring} wait for each other for ever" for ring in [deadlocked(scene)] if ring]
-    for one, other in combinations(scene.has, 2):
-        related = is_family(one.agent, other.agent) or is_family(other.agent, one.agent)
-        if clash(one, other.mode, other.resources) and one.agent != other.agent and not related:
-            found.append(f"{one} and {other} exclude each other")
-    return found
-
-
-def is_taken_back(got: Has, old: Has) -> bool:
-    """Whether another session of the name held it until now: nobody is ahead of it there."""
-    return got.resource == old.resource and got.agent.name == old.agent.name and old.mode in ("exclusive", got.mode)
+    pairs = combinations(scene.has, 2)
+    return found + [f"{one} and {other} exclude each other" for one, other in pairs if exclude(one, other)]
 
 
 def overtaken(then: Scene, now: Scene, asked: Wants | None) -> list[str]:
@@ -205,13 +178,12 @@ def overtaken(then: Scene, now: Scene, asked: Wants | None) -> list[str]:
     for served in gone:
         new = [it for it in now.has if it.agent == served.agent and (it.resource, it.version) not in held]
         got = [it for it in new if it.resource in served.resources]
-        got = [it for it in got if not any(is_taken_back(it, old) for old in then.has if old not in now.has)]
         needless = [it for it in gone if it.agent == served.agent]
         undone = now._replace(
             has=tuple(it for it in now.has if it not in got), wants=tuple(sorted((*now.wants, *needless)))
         )
         for it in then.wants:
-            waits = it in now.wants and it.turn < served.turn and is_other(then, it, served.agent)
+            waits = it in now.wants and it.turn < served.turn and is_other(it, served.agent)
             if waits and any(clash(it, one.mode, one.resources) for one in got):
                 scenes = (undone, then, with_asked)
                 if not any(waits_for(scene, it.agent, served.agent) for scene in scenes):

@@ -54,8 +54,8 @@ _PUT: Final = (
 _REMEMBER: Final = "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?)"
 _PUT_CLAIM: Final = (
     "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (resource, version) DO UPDATE SET"
-    " deadline = excluded.deadline, waits_until = excluded.waits_until, is_offered = excluded.is_offered,"
-    " note = excluded.note"
+    " session = excluded.session, deadline = excluded.deadline, waits_until = excluded.waits_until,"
+    " is_offered = excluded.is_offered, note = excluded.note"
 )
 _END_CLAIM: Final = "DELETE FROM claims WHERE resource = ? AND version = ?"
 _PUT_HOLDER: Final = "INSERT OR REPLACE INTO holders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
