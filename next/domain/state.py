@@ -19,6 +19,7 @@ class Reads(NamedTuple):
     session: bool = False
     board: bool = False
     beats: bool = False
+    queues: bool = False
     receipt: str | None = None
 
 

@@ -44,6 +44,19 @@ def warm_up(store: holdlog.StateStore) -> None:
         CALLS[name](store)
 
 
+def test_claim_reads_nothing_of_queues_elsewhere(statements: list[str], store: holdlog.StateStore, db: Any) -> None:
+    with holdlog.StateStore(db) as other:
+        other.claim("lib/b.py", agent="bob")
+        assert other.claim("lib/b.py", agent="cleo", wait_seconds=0.01).status == "busy"
+        CALLS["claim and release"](store)
+        statements.clear()
+        CALLS["claim and release"](store)
+        alone = [text for text in statements if "FROM claims" in text]
+        statements.clear()
+        assert store.claim("lib/", agent="dora").queue_length == 1
+        assert len([text for text in statements if "FROM claims" in text]) > len(alone) / 2, statements
+
+
 def test_writes_of_a_holder_cost_one_statement_more(statements: list[str], store: holdlog.StateStore) -> None:
     store.claim("src/a.py", agent="ann")
 
@@ -156,7 +169,7 @@ def test_path_of_a_hook_loads_no_slow_module(db: Any) -> None:
 
 
 @pytest.mark.xdist_group("postgres")
-def test_writes_send_two_messages_from_lock_to_commit_and_three_while_somebody_waits(postgres: str) -> None:
+def test_writes_send_two_messages_from_lock_to_commit_and_three_at_what_others_wait_for(postgres: str) -> None:
     """Whatever else is held, also by sub-agents, whose claims nobody names."""
     with ExitStack() as stack:
         proxy = stack.enter_context(closing(Proxy(postgres)))
@@ -187,7 +200,8 @@ def test_writes_send_two_messages_from_lock_to_commit_and_three_while_somebody_w
         assert count_all() == {2}, counts
         waiting = in_thread(waiter.claim, "queued", agent="cleo", also=["a/held.py"], wait_seconds=50)
         until(lambda: other.status("queued").queue_length == 1)
-        assert count_all() == {3}, counts
+        assert count_all() == {2, 3}, counts
+        assert [name for name, messages in counts.items() if messages == 3] == ["busy"]
         other.release(agent="bob")
         assert waiting.result().status == "claimed"
 

@@ -10,7 +10,7 @@ from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.sql import CLAIM_COLUMNS
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.claim import Claim, wants
 from holdlog.domain.claims.holder import Holder, Loss, Who
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.moment import Caller, Moment
@@ -86,16 +86,22 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
 
 
 def needs_whole(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> bool:
-    """Whether commands need all of the board, which is not quiet: somebody waits, so that what they change may grant
-    something; a holder has left, which hands over all that it holds or nothing; one of their session has ended, so that
-    all that it held must end; or has lost something, so that they must say who holds it now."""
-    if any(claim.is_ticket for claim in board.claims.values()) or any(it.has_left for it in board.holders.values()):
-        return True
+    """Whether commands need all of the board, which is not quiet: somebody waits whom they concern; a holder has left,
+    which hands over all that it holds or nothing; one of their session has ended, so that all that it held must end; or
+    has lost something, so that they must say who holds it now. If not, removes the tickets, which concern others."""
     beats = any(read.beats for read, _ in reads)
     sessions = {(caller.session, caller.principal) for read, caller in reads if read.session}
+    tickets = [claim for claim in board.claims.values() if claim.is_ticket]
+    if tickets and (any(read.queues for read, _ in reads) or any(it.who[1:] in sessions for it in tickets)):
+        return True
+    resources = tuple(resource for read, _ in reads for resource in read.resources)
+    if any(wants(ticket, resources) for ticket in tickets) or any(it.has_left for it in board.holders.values()):
+        return True
     for who, holder in board.holders.items():
         if (beats or who[1:] in sessions) and (holder.lost or board.find_end_of(holder) <= board.now):
             return True
+    for ticket in tickets:
+        del board.claims[ticket.key]
     return beats and any(board.find_end(claim) <= board.now for claim in board.claims.values())
 
 

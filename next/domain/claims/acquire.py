@@ -15,8 +15,8 @@ from holdlog.domain.state import Decision, Reads, State
 
 
 def declare_claim(command: Any) -> Reads:
-    resources = (command.resource, *(command.also or ()))
-    return Reads(resources=resources, agent=command.agent, session=True, receipt=command.receipt)
+    resources, queues = (command.resource, *(command.also or ())), command.wait_seconds > 0
+    return Reads(resources=resources, agent=command.agent, session=True, queues=queues, receipt=command.receipt)
 
 
 def declare_release(command: Any) -> Reads:

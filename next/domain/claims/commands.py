@@ -112,7 +112,7 @@ class Beat(NamedTuple):
     renewals: tuple[Renewal, ...] = ()
 
     def reads(self) -> Reads:
-        return Reads(session=True, beats=True)
+        return Reads(session=True, beats=True, queues=True)
 
     def decide(self, state: State, moment: Moment) -> Decision:
         board = state.board
