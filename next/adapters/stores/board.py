@@ -36,8 +36,8 @@ def merge(reads: Sequence[tuple[Reads, Caller]]) -> list[tuple[Reads, Caller]]:
 
 def _join(reads: list[Reads]) -> Reads:
     resources = tuple(resource for read in reads for resource in read.resources)
-    board, beats = any(read.board for read in reads), any(read.beats for read in reads)
-    return Reads(resources=resources, session=True, board=board, beats=beats)
+    board, beats, queues = (any(getattr(read, name) for read in reads) for name in ("board", "beats", "queues"))
+    return Reads(resources=resources, session=True, board=board, beats=beats, queues=queues)
 
 
 def select(read: Reads, caller: Caller, now: int) -> tuple[list[str], dict[str, Any]]:
