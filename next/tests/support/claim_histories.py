@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import holdlog
 from tests.support import claim_rule
 from tests.support.claim_rule import NEW, RESOURCES, Agent, Has, Scene, Wants
-from tests.support.faults import Faults
+from tests.support.faults import Clock, Faults
 
 PATIENCE = 20.0
 """Seconds of a step, by a clock that the history moves by less."""
@@ -67,7 +67,7 @@ class Turn(NamedTuple):
 class World:
     """A store, opened once for each session and once to look at it."""
 
-    def __init__(self, place: Any, sessions: int, faults: Faults | None) -> None:
+    def __init__(self, place: Any, sessions: int, faults: Faults | Clock | None) -> None:
         self.place, self.faults = place, faults
         self.watch = holdlog.StateStore(place)
         self.stores: dict[str, Any] = {}
@@ -210,8 +210,8 @@ class World:
         return took
 
     async def tick(self, session: str) -> None:
-        """Somebody makes a call, which notices what is due."""
-        self.hear(session, await self.stores[session].release("custom://tick", agent="tick"))
+        """Somebody makes a call that reads all of the board, as beats do, and notices what is due."""
+        self.hear(session, await self.stores[session].release(agent="tick"))
 
     def namesake(self, agent: Agent, chance: Random) -> Agent:
         """The agent in its session, or if that has ended, in any."""
@@ -221,7 +221,7 @@ class World:
 
     async def claim(self, wish: Wants, waits: bool, lease: float | None) -> tuple[Wants, Any]:
         """The wish with its turn, and the response; None while it waits."""
-        mine = self.places(wish)
+        mine = [it for it in self.places(wish) if it.wish.agent == wish.agent]
         call = mine[0] if mine else Call(self.numbers, wish)
         call.lease = lease
         self.numbers += not mine
@@ -266,7 +266,7 @@ class World:
         return response
 
     def places(self, wish: Wants) -> list[Call]:
-        """Calls whose place in the queue it may have: its own, or those that an ended session of its name left."""
+        """Calls whose place in the queue it may continue: its own, or those that an ended session of its name left."""
         return [
             it
             for it in self.calls.values()
@@ -397,6 +397,7 @@ async def passes(world: World, seen: Seen, chance: Random) -> Turn | None:
         return None
     world.passed += 1
     world.faults.pass_time(STEP)
+    world.began = time.monotonic()
     await world.tick(session := chance.choice(sorted(world.stores)))
     return Turn(session)
 
@@ -411,7 +412,7 @@ seeds = st.lists(st.integers(0, 2**32), min_size=25, max_size=50)
 # --- the oracle
 
 
-async def live(place: Any, sessions: int, seeds: list[int], faults: Faults | None = None) -> None:
+async def live(place: Any, sessions: int, seeds: list[int], faults: Faults | Clock | None = None) -> None:
     """Take the steps; after each, all that must always hold holds. Only three sessions end."""
     world = World(place, sessions, faults)
     try:

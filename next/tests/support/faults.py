@@ -2,6 +2,7 @@
 
 import functools
 import mmap
+import os
 import random
 import shutil
 import struct
@@ -121,6 +122,21 @@ def pass_time(faults: Faults, other: Any, seconds: int) -> None:
         faults.pass_time(STEP)
         assert other.call("set", "n", "tick", 1, updated_by="tick")["status"] == "ok"
     faults.pass_time(seconds % STEP)
+
+
+class Clock:
+    """The clocks of this process, which runs with the `env` of Faults."""
+
+    def __init__(self) -> None:
+        with open(os.environ["HOLDLOG_TEST_CONTROL"], "r+b") as file:
+            self._control = mmap.mmap(file.fileno(), 0)
+
+    def pass_time(self, seconds: float) -> None:
+        """By all clocks."""
+        for name in ("wall", "steady", "asleep"):
+            place = _FIELDS.index(name) * 8
+            (now,) = struct.unpack_from("q", self._control, place)
+            struct.pack_into("q", self._control, place, now + int(seconds * _SECOND))
 
 
 WROTE, TRUNCATED, SYNCED, CREATED, UNLINKED, RENAMED = range(1, 7)
