@@ -76,7 +76,8 @@ class Claim(
         board = state.board
         assert board is not None
         board.start(moment)
-        if board.find_own(self.resource, Who(self.agent, moment.caller.session, moment.caller.principal)) is None:
+        own = board.find_own(self.resource, Who(self.agent, moment.caller.session, moment.caller.principal))
+        if own is None or own.version != result[1]:
             held = describe_resource(self.resource, None, board)
             return Expired(self.resource, getattr(held, "held_by", None))
         return super().recall(result, state, moment)

@@ -14,6 +14,7 @@ from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.results import Deadlock
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import BusyError, DeadlockError, FencedError
+from holdlog.domain.results import Lost
 
 
 class Block:
@@ -32,10 +33,13 @@ class Block:
         self._engine = engine
         self._grants: tuple[tuple[str, int, int], ...] | None = None
         self._since = LAST
+        self._is_granted = False
         self._call = ExitStack()
         self.resource = self._command.resource
         self.version = 0
         self.position = 0
+        self.lost: list[Lost] | None = None
+        """Claims of the session that ended before without its doing."""
 
     @property
     def guard(self) -> list[dict[str, Any]]:
@@ -82,6 +86,7 @@ class Block:
         if not result:
             self._grants = ()
             raise DeadlockError(result) if isinstance(result, Deadlock) else BusyError(result)
+        self._is_granted, self.lost = True, result.lost
         self._grants = grants = yield self._list_grants()
         own = {resource: (version, position) for resource, version, position in grants}
         self.version, self.position = own.get(command.resource, (result.version, self._since))
@@ -97,7 +102,7 @@ class Block:
         """Release what the block claimed, also if it was interrupted when it entered or left. Raises FencedError if it
         had lost any of it, unless the block failed."""
         self._call.close()
-        if self._grants is None and getattr(error, "in_doubt", True):
+        if self._grants is None and (self._is_granted or getattr(error, "in_doubt", True)):
             self._grants = yield self._list_grants()
         if not self._grants:
             return

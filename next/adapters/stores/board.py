@@ -9,7 +9,7 @@ from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.operating_system.processes import is_alive
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.sql import CLAIM_COLUMNS
-from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.board import LAST, Board
 from holdlog.domain.claims.claim import Claim, wants
 from holdlog.domain.claims.holder import Holder, Loss, Who
 from holdlog.domain.claims.resource import list_covering
@@ -78,6 +78,7 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
         who = who or Who(agent, session, principal or None)
         if holder[0] is None:
             board.adopt(who)
+            board.is_quiet = False
         if is_ticket or (deadline is not None and deadline <= now):
             board.is_quiet = False
         others = tuple(json.loads(also)) if also else ()
@@ -95,6 +96,8 @@ def needs_whole(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> bool:
     if tickets and (any(read.queues for read, _ in reads) or any(it.who[1:] in sessions for it in tickets)):
         return True
     resources = tuple(resource for read, _ in reads for resource in read.resources)
+    if resources:  # what overlaps them may be taken over
+        resources += tuple(claim.resource for claim in board.claims.values() if not claim.is_ticket)
     if any(wants(ticket, resources) for ticket in tickets) or any(it.has_left for it in board.holders.values()):
         return True
     for who, holder in board.holders.items():
@@ -112,12 +115,12 @@ def list_streams(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> str | N
     held = set()
     for claim in board.claims.values():
         also += claim.also
-        if not (claim.is_ticket or claim.is_offered):
-            held.add((claim.resource, *claim.who[:2]))
+        if not (claim.is_ticket or claim.is_offered or claim.mode == "shared"):  # who upgrades learns what others did
+            held.add((claim.resource, *claim.who))
     resources: tuple[str, ...] = ()
     for read, caller in reads:
         for resource in read.resources:
-            if (resource, read.agent, caller.session) not in held:
+            if (resource, read.agent, caller.session, caller.principal) not in held:
                 resources = (*resources, *read.resources)
                 break
     if not also:
@@ -156,7 +159,7 @@ def read_board(reader: Reader, read: Reads) -> Board:
             read_silence(board, view.read(sql.LAST_COMMIT, {}))
         if read.resources:
             add_streams(board, view.read(sql.STREAMS, {"streams": name_overlapping(read.resources)[2]}))
-        board.start(Moment(view.now(), 0, Caller(), 0, board.now))
+        board.start(Moment(view.now(), LAST, Caller(), 0, board.now))  # what is due ends after all that is recorded
     return board
 
 

@@ -278,7 +278,8 @@ class Board:
     def find_last_end(self, names: tuple[str, ...]) -> Ended | None:
         """How the last hold of these resources ended, recorded or not."""
         for claim in () if self.is_quiet else list(self.claims.values()):
-            if claim.resource in names and not claim.is_ticket and self.find_end(claim) <= self.now:
+            is_hold = not (claim.is_ticket or claim.is_offered)
+            if is_hold and claim.resource in names and self.find_end(claim) <= self.now:
                 self.note_expiry(claim)
         last = None
         for name in names:

@@ -76,6 +76,7 @@ def describe_busy(wanted: Wanted, ticket: Claim | None, board: Board) -> Busy:
         None if claim.is_ticket else claim.note,
         ticket.version if ticket is not None else None,
         1 + [it.key for it in queue].index(ticket.key) if ticket is not None else None,
+        ticket.who.session if ticket is not None and board.moment.caller.is_anonymous else None,
     )
 
 

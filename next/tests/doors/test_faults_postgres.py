@@ -119,6 +119,7 @@ def test_claim_calls_happen_exactly_once_whatever_message_is_cut(proxy, postgres
         other.claim("x.md", agent="ben")
         waiting = in_thread(holdlog.StateStore(postgres).claim, "x.md", agent="cleo", wait_seconds=50)
         until(lambda: other.status("x.md").queue_length == 1)
+        store.claim("x.md", agent="zoe", wait_seconds=0.01)  # so that its session reads all of the board
         before = len(require_sound_log(other))
         proxy.cut_in = MESSAGES[message]
 
@@ -146,6 +147,7 @@ def test_claim_whose_connections_are_all_cut_is_unavailable_and_changes_nothing(
         other.claim("x.md", agent="ben")
         in_thread(other.claim, "x.md", agent="cleo", wait_seconds=50)
         until(lambda: other.status("x.md").queue_length == 1)
+        store.claim("x.md", agent="zoe", wait_seconds=0.01)  # so that its session reads all of the board
         before = len(require_sound_log(other))
         proxy.when_committed = lambda: setattr(proxy, "next_cut", "after")
         proxy.cut_in, proxy.next_cut = MESSAGES[message], "after"
