@@ -221,7 +221,7 @@ def test_queries_of_the_board_read_few_pages_of_a_long_log(postgres: str) -> Non
     """Also by plans that were made while the tables were empty."""
     claims, now = 200, "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
     gates = {
-        """claims('s', '', '["a/7","a/","new"]')""": 60,
+        """claims('s', '', '["a/7","a/","new"]', 'ann', 'host')""": 60,
         "subtrees('[\"a/\"]')": 20 * claims,
         """streams('["claim:a/7","claim:a/","claim:new"]')""": 60,
         f"beats('s', '', {now})": 60,

@@ -37,7 +37,8 @@ def merge(reads: Sequence[tuple[Reads, Caller]]) -> list[tuple[Reads, Caller]]:
 def _join(reads: list[Reads]) -> Reads:
     resources = tuple(resource for read in reads for resource in read.resources)
     board, beats, queues = (any(getattr(read, name) for read in reads) for name in ("board", "beats", "queues"))
-    return Reads(resources=resources, session=True, board=board, beats=beats, queues=queues)
+    agent = reads[0].agent  # the calls of others in a batch count for what left to them when they claim it
+    return Reads(resources=resources, agent=agent, session=True, board=board, beats=beats, queues=queues)
 
 
 def select(read: Reads, caller: Caller, now: int) -> tuple[list[str], dict[str, Any]]:
@@ -45,6 +46,7 @@ def select(read: Reads, caller: Caller, now: int) -> tuple[list[str], dict[str, 
     names, subtrees, _ = name_overlapping(read.resources)
     session, principal = caller.session, caller.principal or ""
     parameters = {"names": names, "subtrees": subtrees, "session": session, "principal": principal, "now": now}
+    parameters |= {"agent": read.agent, "host": caller.host or ""}
     if read.board:
         return [sql.BOARD], parameters
     queries = [sql.CLAIMS] if read.resources or not read.beats else []

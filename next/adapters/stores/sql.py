@@ -57,11 +57,16 @@ _NO_CLAIM = ", ".join(["NULL"] * CLAIM_COLUMNS)
 _WITH_HOLDERS = "LEFT JOIN holders AS h ON h.session = c.session AND h.principal = c.principal AND h.agent = c.agent"
 _ROWS = f"SELECT {_CLAIM}, {_HOLDER} FROM claims AS c {_WITH_HOLDERS}"
 _OF_SESSION = f"SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h WHERE h.session = :session AND h.principal = :principal"
+_LEFT_TO_AGENT = (
+    f"SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h"
+    " WHERE h.has_left = 1 AND h.agent = :agent AND h.principal = :principal AND h.host = :host"
+)
 CLAIMS: Final = (
     f"{_ROWS} WHERE c.resource IN (SELECT value FROM json_each(:names))"
-    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {_OF_SESSION}"
+    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {_OF_SESSION} UNION ALL {_LEFT_TO_AGENT}"
 )
-"""The claims that are or contain some resources, all tickets, and a session's holders. An OR would scan all claims."""
+"""The claims that are or contain some resources, all tickets, a session's holders, and those that left to an agent. An
+OR would scan all claims."""
 SUBTREES: Final = (
     f"SELECT {_CLAIM}, {_HOLDER} FROM json_each(:subtrees) AS s JOIN claims AS c"
     f" ON c.resource > s.value AND c.resource < substr(s.value, 1, length(s.value) - 1) || '0' {_WITH_HOLDERS}"

@@ -72,6 +72,17 @@ def test_claim_that_no_thread_can_keep_is_unavailable(open_store):
     take(store, "a")
 
 
+@changes_in_02("a process per call is one holder")
+@both_stores
+def test_every_call_of_a_name_counts_for_what_it_left(open_store):
+    first = open_store(session="one")
+    take(first, "a")
+    first.close()
+    later = open_store(session="two")
+    seen = later.status("a").holder_idle_seconds
+    until(lambda: later.claim("b", agent="ann") and later.status("a").holder_idle_seconds < seen)
+
+
 # --- sub-agents
 
 FAMILIES = {  # who holds it, who claims it, and what that returns in the same session

@@ -27,6 +27,7 @@ CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1;
 CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL, expires_at BIGINT NOT NULL,
     seen_at BIGINT NOT NULL, lease BIGINT NOT NULL, idle_limit BIGINT NOT NULL, beats SMALLINT NOT NULL, host TEXT,
     process TEXT, has_left SMALLINT NOT NULL, open_calls TEXT, lost TEXT, PRIMARY KEY (session, principal, agent));
+CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1;
 CREATE TABLE silence (committed_at BIGINT NOT NULL, began_at BIGINT NOT NULL, ended_at BIGINT NOT NULL);
 INSERT INTO silence VALUES (0, 0, 0);
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -75,7 +76,7 @@ PREPARE put (text[], text[], text[], text[], text[]) AS INSERT INTO current
     exists_now = excluded.exists_now, expires_at = excluded.expires_at;
 PREPARE remember (text[], text[], text[], text[], text[], text[]) AS INSERT INTO requests
     SELECT p, r, n::bigint, a::bigint, f, t FROM unnest($1, $2, $3, $4, $5, $6) AS new (p, r, n, a, f, t);
-PREPARE claims (text, text, text) AS {number(CLAIMS, "session", "principal", "names")};
+PREPARE claims (text, text, text, text, text) AS {number(CLAIMS, "session", "principal", "names", "agent", "host")};
 PREPARE subtrees (text) AS {number(SUBTREES, "subtrees")};
 PREPARE beats (text, text, bigint) AS {number(BEATS, "session", "principal", "now")};
 PREPARE board (text, text) AS {number(BOARD, "session", "principal")};

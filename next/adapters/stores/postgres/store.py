@@ -154,7 +154,7 @@ class PostgresStore:
             text = f"{_append(batch)}NOTIFY {_name_channel(self._target.schema)}; "
         if batch.state.board is not None:
             text += _write_board(batch.state.board)
-        if text and abs(batch.steady - self._marked_at) > MARK_EVERY:
+        if (text or batch.state.board is not None) and abs(batch.steady - self._marked_at) > MARK_EVERY:
             text += f"EXECUTE mark({batch.steady}); "
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]
@@ -318,9 +318,10 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
     for read, caller in reads:
         queries, parameters = boards.select(read, caller, 0)
         session = ", ".join(quote(parameters[name]) for name in ("session", "principal"))
+        agent = ", ".join(quote(parameters[name]) for name in ("names", "agent", "host"))
         executions = {
             sql.BOARD: f"; EXECUTE board({session})",
-            sql.CLAIMS: f"; EXECUTE claims({session}, {quote(parameters['names'])})",
+            sql.CLAIMS: f"; EXECUTE claims({session}, {agent})",
             sql.SUBTREES: f"; EXECUTE subtrees({quote(parameters['subtrees'])})",
             sql.BEATS: f"; EXECUTE beats({session}, {_NOW})",
         }

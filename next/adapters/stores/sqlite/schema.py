@@ -39,6 +39,7 @@ TABLES: Final = (
     expires_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, lease INTEGER NOT NULL, idle_limit INTEGER NOT NULL,
     beats INTEGER NOT NULL, host TEXT, process TEXT, has_left INTEGER NOT NULL, open_calls TEXT, lost TEXT,
     UNIQUE (session, principal, agent))""",
+    "CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1",
     "CREATE TABLE silence (committed_at INTEGER NOT NULL, began_at INTEGER NOT NULL, ended_at INTEGER NOT NULL)",
     "INSERT INTO silence VALUES (0, 0, 0)",
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",

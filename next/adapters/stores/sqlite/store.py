@@ -174,8 +174,9 @@ class SqliteStore:
                 streams = {row[1] for row in batch.rows if row[1].startswith("record:")}
                 many(_PUT, [batch.state.records[stream][:5] for stream in streams])
             board = batch.state.board
-            changes = board is not None and self._write_board(board)
-            if (batch.rows or changes) and batch.steady - self._marked_at > MARK_EVERY:
+            if board is not None:
+                self._write_board(board)
+            if (batch.rows or board is not None) and batch.steady - self._marked_at > MARK_EVERY:
                 execute(sql.MARK, {"now": batch.steady})
                 marked_at = batch.steady
             if batch.remembered:
@@ -252,8 +253,7 @@ class SqliteStore:
             boards.add_streams(board, execute(sql.STREAMS, {"streams": streams}))
         return board
 
-    def _write_board(self, board: Board) -> bool:
-        """Returns whether there is anything to commit."""
+    def _write_board(self, board: Board) -> None:
         if board.changed_claims:
             rows, ended = boards.list_changed_claims(board)
             for key in ended:
@@ -262,7 +262,6 @@ class SqliteStore:
                 self._cursor.execute(_PUT_CLAIM, row)
         if board.changed_holders:
             self._cursor.executemany(_PUT_HOLDER, boards.list_changed_holders(board))
-        return bool(board.changed_claims or board.changed_holders) or board.silence_end > board.now
 
     def _read_head(self, now: int) -> Head:
         if self._lock is not None:
