@@ -198,6 +198,7 @@ def test_suspended_machine_ends_no_claim(path, serve, faults):
 
 
 @pytest.mark.rest
+@changes_in_02("no lease of its own ended then, and calls that waited still counted")
 @pytest.mark.parametrize("shift", [-0.5, 10.0])
 def test_every_claim_has_a_full_life_after_a_reboot(path, worker, faults, shift):
     """The new clock is behind the old one, or far ahead of it. No call that waited does so still."""
