@@ -1,4 +1,4 @@
-"""What commands return, and the details of refusals. What queries return is in query_results.py, which a hook does not
+"""What commands return, and the details of refusals. What queries return is in projections/, which a hook does not
 need: each class of a result takes it 0.1 ms.
 
 A field that has the default None is absent: it is left out of JSON. A field without a default is always there, also if

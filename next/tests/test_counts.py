@@ -22,7 +22,7 @@ from tests.support.waiting import until
 ROOT = Path(__file__).parents[1]
 SLOW = {
     *("pydantic", "pydantic_core", "dataclasses", "inspect", "asyncio", "eventsourcing"),
-    *("holdlog.domain.query_results", "holdlog.domain.claims.status"),
+    *("holdlog.projections.results", "holdlog.projections.board"),
 }
 """Modules that take longer to import than a hook may."""
 CALLS: dict[str, Callable[[holdlog.StateStore], Any]] = {

@@ -12,6 +12,13 @@ from holdlog.adapters.operations import base, claims, log, values
 from holdlog.domain.refusals import HoldlogError
 
 MODULES = (claims, log, values)
+NAMES = {
+    "holdlog.domain.results": "results",
+    "holdlog.domain.claims.results": "claim_results",
+    "holdlog.projections.results": "query_results",
+    "holdlog.projections.board": "board",
+}
+"""Modules of results, as the written files import them."""
 FOLDER = Path(__file__).parents[1] / "adapters" / "python"
 HEAD = '''"""The library {purpose}. Written by `make generate` from the operations; do not edit."""
 
@@ -22,9 +29,10 @@ from typing import Any, Literal
 from holdlog.adapters.operations import {modules}
 from holdlog.adapters.python.base import {base}
 from holdlog.adapters.python.calls import NOT_GIVEN
-from holdlog.domain import query_results, results
+from holdlog.domain import results
 from holdlog.domain.claims import results as claim_results
-from holdlog.domain.claims import status as claim_status
+from holdlog.projections import board
+from holdlog.projections import results as query_results
 
 
 class {name}({base}):
@@ -71,14 +79,11 @@ def show_result(operation: type[base.Operation]) -> str:
     """What a method returns."""
     if operation.returns:
         kind = str(operation.results[0].__annotations__[operation.returns])
-        return "builtins." + kind.replace("holdlog.domain.", "")
+        for module, name in NAMES.items():
+            kind = kind.replace(module, name)
+        return "builtins." + kind
     raised = list_raised(HoldlogError)
-    return " | ".join(f"{find_module(kind)}.{kind.__name__}" for kind in operation.results if kind not in raised)
-
-
-def find_module(kind: type) -> str:
-    """As the written files import it."""
-    return kind.__module__.removeprefix("holdlog.domain.").replace("claims.", "claim_")
+    return " | ".join(f"{NAMES[kind.__module__]}.{kind.__name__}" for kind in operation.results if kind not in raised)
 
 
 def write_method(operation: type[base.Operation], awaits: str) -> str:

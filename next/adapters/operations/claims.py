@@ -37,10 +37,10 @@ from holdlog.domain.claims.results import (
     NotHolder,
     Released,
 )
-from holdlog.domain.claims.status import Available, BoardPage, Held, WaitTimeout, describe_board, describe_resource
 from holdlog.domain.moment import SECOND, Moment
 from holdlog.domain.results import Fenced
 from holdlog.domain.state import Reads, State
+from holdlog.projections.board import Available, BoardPage, Held, WaitTimeout, describe_board, describe_resource
 
 Lease = Annotated[float, Field(ge=1, allow_inf_nan=False, le=10**9), BeforeValidator(refuse_bool)]
 MAX_TOGETHER = 99

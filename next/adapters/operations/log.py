@@ -13,8 +13,8 @@ from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.names import namespace_prefix
-from holdlog.domain.query_results import EventEntry, EventPage
 from holdlog.domain.refusals import InvalidError
+from holdlog.projections.results import EventEntry, EventPage
 
 BOOKMARK_BYTES: Final = 8
 _PLACE: Final = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{2 * BOOKMARK_BYTES}}}))?")

@@ -8,8 +8,8 @@ from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores import sql
 from holdlog.domain import records
 from holdlog.domain.names import end_of_range, split_stream
-from holdlog.domain.query_results import EventEntry, HistoryEntry, StateRecord
 from holdlog.domain.results import NotFound, utc
+from holdlog.projections.results import EventEntry, HistoryEntry, StateRecord
 
 NO_LIMIT: Final = 2**62
 PAGE_CHARACTERS: Final = 500_000

@@ -35,17 +35,6 @@ from holdlog.adapters.operations.rows import (
 from holdlog.adapters.stores import sql
 from holdlog.domain import records
 from holdlog.domain.names import end_of_range, namespace_prefix, split_stream, value_stream
-from holdlog.domain.query_results import (
-    DeletedRecord,
-    Export,
-    ExportedRecord,
-    History,
-    NamespaceCount,
-    NamespacePage,
-    RecordPage,
-    StateRecord,
-    WatchTimeout,
-)
 from holdlog.domain.refusals import NotFoundError
 from holdlog.domain.results import (
     ClearResult,
@@ -57,6 +46,17 @@ from holdlog.domain.results import (
     TransactionResult,
     UpdateResult,
     utc,
+)
+from holdlog.projections.results import (
+    DeletedRecord,
+    Export,
+    ExportedRecord,
+    History,
+    NamespaceCount,
+    NamespacePage,
+    RecordPage,
+    StateRecord,
+    WatchTimeout,
 )
 
 

@@ -30,8 +30,8 @@ from holdlog.adapters.python.calls import (
     wait,
 )
 from holdlog.domain.moment import Caller
-from holdlog.domain.query_results import StateRecord
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, ValueRefusal
+from holdlog.projections.results import StateRecord
 
 _POOL_THREADS: Final = 4
 

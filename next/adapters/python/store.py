@@ -7,9 +7,10 @@ from typing import Any, Literal
 from holdlog.adapters.operations import claims, log, values
 from holdlog.adapters.python.base import BlockingHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
-from holdlog.domain import query_results, results
+from holdlog.domain import results
 from holdlog.domain.claims import results as claim_results
-from holdlog.domain.claims import status as claim_status
+from holdlog.projections import board
+from holdlog.projections import results as query_results
 
 
 class StateStore(BlockingHandle):
@@ -213,14 +214,14 @@ class StateStore(BlockingHandle):
         agent: str | None = None,
         after: str | None = None,
         limit: int = 100,
-    ) -> claim_status.Available | claim_status.Held | claim_status.BoardPage:
+    ) -> board.Available | board.Held | board.BoardPage:
         """Who holds a resource, or how its last hold ended. Without resource, the board: all claims and queues; with
         agent, what that agent and its sub-agents hold and wait for.
 
         version: Is the grant with this version still current?.
         after: The next_after of the page before.
         """
-        result: claim_status.Available | claim_status.Held | claim_status.BoardPage = self._ask(claims.Status, locals())
+        result: board.Available | board.Held | board.BoardPage = self._ask(claims.Status, locals())
         return result
 
     def transact(
@@ -263,10 +264,10 @@ class StateStore(BlockingHandle):
         result: results.UpdateResult = self._update(values.Update, locals())
         return result
 
-    def wait(self, resource: str, timeout_seconds: float = 30) -> claim_status.Available | claim_status.WaitTimeout:
+    def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:
         """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim next,
         or queue with claim and wait_seconds."""
-        result: claim_status.Available | claim_status.WaitTimeout = self._wait(claims.WaitFor, locals())
+        result: board.Available | board.WaitTimeout = self._wait(claims.WaitFor, locals())
         return result
 
     def watch(
