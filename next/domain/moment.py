@@ -13,8 +13,9 @@ class Caller(NamedTuple):
     """Who calls. `principal` is who was authenticated, None for the local user. Repeats of a request have the same
     `request_id`.
 
-    `host` is the program that runs the agent, and `process` what beats for it, as texts that name a machine, too:
-    None if unknown. `is_anonymous`: the session was made up for this call; the result returns it as `receipt`.
+    `host` names the program that runs the agent, None if unknown; `handle` what beats for the caller: an open store of
+    a process. Both name a machine, too (operating_system/processes.py). `is_anonymous`: the session was made up for
+    this call; the result returns it as `receipt`.
     """
 
     session: str = ""
@@ -22,7 +23,7 @@ class Caller(NamedTuple):
     request_id: str | None = None
     correlation_id: str | None = None
     host: str | None = None
-    process: str | None = None
+    handle: str | None = None
     lease: int = LEASE
     idle_limit: int = IDLE_LIMIT
     is_anonymous: bool = False

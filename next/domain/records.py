@@ -62,12 +62,12 @@ ValueEvent = ValueWritten | ValueDeleted | ValueExpired
 
 def declare_key(command: Any) -> Reads:
     streams = (value_stream(command.namespace, command.key),)
-    return Reads(streams) if not command.guard else Reads(streams, resources=list_resources(command), session=True)
+    return Reads(streams, resources=list_resources(command)) if command.guard else Reads(streams)
 
 
 def declare_value(command: Any) -> Reads:
     values = (value_stream(command.namespace, command.key),)
-    return Reads(values=values, resources=list_resources(command), session=bool(command.guard))
+    return Reads(values=values, resources=list_resources(command))
 
 
 def declare_steps(command: Any) -> Reads:
@@ -76,7 +76,6 @@ def declare_steps(command: Any) -> Reads:
         tuple(stream for stream, is_computed in streams if not is_computed),
         tuple(stream for stream, is_computed in streams if is_computed),
         resources=list_resources(command),
-        session=bool(command.guard),
     )
 
 

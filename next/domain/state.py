@@ -1,24 +1,24 @@
 """What deciders read and return."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from holdlog.domain.claims.board import Board
 from holdlog.domain.values import Json
 
 
 class Reads(NamedTuple):
-    """What a command reads: records by stream, records with their values, and all records of a prefix. Of the board:
-    what overlaps `resources`, for an `agent`, and the holders of the caller's `session`, for which a `receipt` stands;
-    all of it if `board`. `beats` reads what the session holds, and all of the board if something is due."""
+    """What a command reads: records by stream, records with their values, and all records of a prefix. Of the board,
+    what overlaps `resources`, and `claims`: "holders" of the caller's session, which are also read with resources; what
+    they hold, their "own" claims; or "all".
+
+    `agent`: also the holders that left to this agent. `queues`: the command may wait, and needs all of the board where
+    agents queue. `receipt` stands for the caller's session."""
 
     streams: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
+    claims: Literal["", "holders", "own", "all"] = ""
     agent: str = ""
-    session: bool = False
-    board: bool = False
-    beats: bool = False
     queues: bool = False
     receipt: str | None = None
 
@@ -40,7 +40,8 @@ class State(NamedTuple):
     has version 0; one that nobody declared in `Reads` is missing."""
 
     records: dict[str, Record]
-    board: Board | None = None
+    board: Any = None
+    """A Board, if a command reads claims."""
 
 
 Decision = tuple[list[Any], Any]

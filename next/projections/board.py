@@ -1,7 +1,7 @@
 """What queries about claims return, and how they see the board."""
 
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim, Mode
@@ -126,23 +126,12 @@ def describe_resource(resource: str, version: int | None, board: Board) -> Held 
         end = board.find_last_end(list_covering(resource))
         return Available(resource, None, *(() if end is None else list_previous(end, resource)))
     claim = next((claim for claim in claims if claim.resource == resource), claims[0])
-    left = board.find_end(claim) - board.now
     return Held(
         resource,
-        claim.who.agent,
-        utc(claim.since),
-        (board.moment.at - claim.since) / SECOND,
-        utc(board.moment.at + left),
-        left / SECOND,
-        claim.version,
-        claim.mode,
-        len(board.list_tickets(resource)),
-        board.is_connected(claim.who),
-        board.count_idle_seconds(claim.who),
-        claim.resource if claim.resource != resource else None,
-        [it.who.agent for it in claims] if len(claims) > 1 else None,
-        claim.note,
-        None if version is None else any(it.version == version and it.resource == resource for it in claims),
+        **_describe_hold(claim, resource, board),
+        covered_by=claim.resource if claim.resource != resource else None,
+        holders=[it.who.agent for it in claims] if len(claims) > 1 else None,
+        current=None if version is None else (resource, version) in [it.key for it in claims],
     )
 
 
@@ -176,22 +165,25 @@ def describe_board(board: Board, agent: str | None, after: str, limit: int) -> B
 
 
 def _describe_claim(claim: Claim, board: Board) -> BoardClaim:
-    left, who = board.find_end(claim) - board.now, claim.who
-    return BoardClaim(
-        claim.resource,
-        who.agent,
-        utc(claim.since),
-        (board.moment.at - claim.since) / SECOND,
-        utc(board.moment.at + left),
-        left / SECOND,
-        claim.version,
-        claim.mode,
-        len(board.list_tickets(claim.resource)),
-        board.is_connected(who),
-        board.count_idle_seconds(who),
-        claim.note,
-        who.principal,
-    )
+    return BoardClaim(claim.resource, **_describe_hold(claim, claim.resource, board), principal=claim.who.principal)
+
+
+def _describe_hold(claim: Claim, resource: str, board: Board) -> dict[str, Any]:
+    """The fields that Held and BoardClaim share."""
+    left = board.find_end(claim) - board.now
+    return {
+        "held_by": claim.who.agent,
+        "claimed_at": utc(claim.since),
+        "held_for_seconds": (board.moment.at - claim.since) / SECOND,
+        "expires_at": utc(board.moment.at + left),
+        "expires_in_seconds": left / SECOND,
+        "version": claim.version,
+        "mode": claim.mode,
+        "queue_length": len(board.list_tickets(resource)),
+        "holder_connected": board.is_connected(claim.who),
+        "holder_idle_seconds": board.count_idle_seconds(claim.who),
+        "holder_note": claim.note,
+    }
 
 
 def _describe_waiter(ticket: Claim, board: Board) -> BoardWaiter:

@@ -40,7 +40,7 @@ class Story:
         for name in names:
             board.versions[f"claim:{name}"] = self.versions.setdefault(f"claim:{name}", 0)
         self.events = []
-        caller = Caller(self.session, process="p")
+        caller = Caller(self.session, handle="p")
         board.start(Moment(self.now, self.position, caller, 0, self.now))
         settle(board)
         self._append(board.events)

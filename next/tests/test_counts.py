@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import holdlog
+from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.postgres.connection import connect, parse_url
 from holdlog.adapters.stores.postgres.schema import PREPARE
 from tests.support.library import in_thread
@@ -217,21 +219,32 @@ def test_batch_of_claims_reads_the_board_with_one_query(postgres: str) -> None:
 
 
 @pytest.mark.xdist_group("postgres")
+def test_commands_of_a_holder_scan_neither_claims_nor_holders(db: Any) -> None:
+    holdlog.StateStore(db).close()
+    with closing(sqlite3.connect(db)) as connection:
+        for query in (sql.SESSION, sql.CLAIMS, sql.SUBTREES):
+            steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", defaultdict(str))]
+            assert [
+                step for step in steps if step[:6] in ("SCAN c", "SCAN h", "SCAN o") and "tickets" not in step
+            ] == [], steps
+
+
 def test_queries_of_the_board_read_few_pages_of_a_long_log(postgres: str) -> None:
     """Also by plans that were made while the tables were empty."""
     claims, now = 200, "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
     gates = {
-        """claims('s', '', '["a/7","a/","new"]', 'ann', 'host')""": 60,
+        f"""claims('s', '', {now}, '["a/7","a/","new"]', 'ann', 'host')""": 60,
+        f"session('s', '', {now})": 60,
         "subtrees('[\"a/\"]')": 20 * claims,
         """streams('["claim:a/7","claim:a/","claim:new"]')""": 60,
-        f"beats('s', '', {now})": 60,
-        "board('', '')": 20 * claims,
+        f"beats('s', '', {now})": 100,
+        "board('', '', 0)": 20 * claims,
     }
     with holdlog.StateStore(postgres), connect(parse_url(postgres), PREPARE) as connection:
         for query in gates:
             connection.execute(f"EXECUTE {query}", prepare=False)
         connection.execute(
-            f"INSERT INTO holders SELECT n, '', 'ann', {now} + 60000000, {now}, 1, 1, 1, NULL, NULL, 0, NULL, NULL"
+            f"INSERT INTO holders SELECT n, '', 'ann', {now} + 60000000, {now}, 1, 1, NULL, '', 0, NULL, NULL"
             f" FROM generate_series(1, 20) AS n; INSERT INTO claims SELECT 'a/' || n, n, 0, 'exclusive', 'ann',"
             f" n % 20 + 1, '', n, n, NULL, NULL, 0, 0, NULL FROM generate_series(1, {claims}) AS n;"
             " INSERT INTO events SELECT n, 'claim:a/' || n % 300, n, 'ClaimReleased', n, '{}', '{}', NULL, NULL, ''"

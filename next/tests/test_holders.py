@@ -9,9 +9,11 @@ import pytest
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.operations.claims import Claim
 from holdlog.adapters.operations.values import SetValue
 from holdlog.domain.claims.commands import Acquire, Call, Release
 from holdlog.domain.moment import SECOND, Caller
+from holdlog.domain.refusals import FencedError
 
 ANN, BEN = Caller("s-ann"), Caller("s-ben")
 STEP = 20
@@ -88,7 +90,7 @@ def test_open_call_keeps_a_holder_without_a_process_until_its_end(opened, clock)
 
 def test_open_call_does_not_keep_the_holder_of_a_process_that_stopped_beating(opened, clock):
     engine = opened()
-    engine.run(Acquire("a.md", "ann"), ANN._replace(process="elsewhere/1/1"))
+    engine.run(Acquire("a.md", "ann"), ANN._replace(handle="elsewhere/1/1#1"))
     engine.run(Call("ann", begins="c-1", lasts=1800 * SECOND), ANN)
     engine.run(Call("ann", ends="c-2"), ANN)
     for _ in range(4):
@@ -113,6 +115,30 @@ def test_receipt_stands_for_the_session_of_its_holder(opened, clock):
     assert (again.receipt, [loss.resource for loss in again.lost]) == ("made-up-1", ["a.md", "b.md"])
     assert is_free(engine)  # not revived
     assert engine.run(Release("ann", receipt=first.receipt), second).status == "released"
+
+
+def test_caller_without_a_session_writes_and_releases_by_name_and_version(opened):
+    engine, later = opened(), Caller("receipt-2", is_anonymous=True)
+    version = engine.run(Acquire("a.md", "ann"), Caller("receipt-1", is_anonymous=True)).version
+    engine.run(Acquire("b.md", "ann"), ANN)
+    guarded = {"namespace": "n", "key": "k", "value": 1, "updated_by": "ann"}
+    assert engine.run(SetValue.parse(guarded | {"guard": [{"resource": "a.md", "version": version}]}), later)
+    with pytest.raises(FencedError):
+        engine.run(SetValue.parse(guarded | {"guard": [{"resource": "b.md", "version": 1}]}), later)
+    for who, resource, caller in (("ben", "a.md", later), ("ann", "a.md", BEN), ("ann", "b.md", later)):
+        assert engine.run(Release(who, resource), caller).status == "not_holder"
+    assert engine.run(Release("ann", "a.md"), later).status == "released"
+
+
+def test_repeated_claim_of_a_caller_without_a_session_is_its_first(opened):
+    engine = opened()
+    command = Claim.parse({"resource": "a.md", "agent": "ann", "also": ["b.md"]})
+    callers = [Caller(f"receipt-{number}", request_id="r", is_anonymous=True) for number in (1, 2, 3)]
+    first, second = (engine.run(command, caller) for caller in callers[:2])
+    assert (second.receipt, second.version, second.also) == (first.receipt, first.version, first.also)
+    assert second.expires_in_seconds < first.expires_in_seconds
+    engine.run(Release("ann", "b.md", receipt=first.receipt), callers[2]._replace(request_id=None))
+    assert (engine.run(command, callers[2]).status, engine.run(command, callers[2]).resource) == ("expired", "b.md")
 
 
 def test_holders_that_ended_and_hold_nothing_are_forgotten(opened, clock):

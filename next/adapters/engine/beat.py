@@ -1,4 +1,5 @@
-"""Keeps the holders of this process alive, and ends what is due: one thread, from the first claim to the last."""
+"""Keeps the holders of this process alive, and ends what is due: one thread, from the first claim to the end of the
+store."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdlog.domain.claims.commands import Beat, Leave, Renewal
 from holdlog.domain.claims.holder import BEAT_PART, Who
-from holdlog.domain.moment import SECOND, Caller
+from holdlog.domain.moment import LEASE, SECOND, Caller
 from holdlog.domain.refusals import UnavailableError
 
 if TYPE_CHECKING:
@@ -29,14 +30,26 @@ class Beats:
         """Those that may hold something, with their last caller."""
         self._calls: dict[object, tuple[Who, tuple[Renewal, ...]]] = {}
         """Those that are open."""
-        self._thread: threading.Thread | None = None
+        self._shortest = LEASE
+        """The lease after a part of which the next beat comes."""
+        self.is_running = False
         self._wake = threading.Event()
         self._is_stopped = False
 
+    def start(self) -> None:
+        """Start the thread, before there is anything that it must keep. Raises UnavailableError."""
+        with self._lock:
+            if self.is_running:
+                return
+            try:
+                threading.Thread(target=self._run, name="holdlog-beat", daemon=True).start()
+            except RuntimeError as error:
+                raise UnavailableError("this process cannot start a thread that keeps claims; try again") from error
+            self.is_running = True
+
     def follow(self, who: Who, caller: Caller) -> None:
-        """Beat for a holder that gets something in the transaction that runs, until it holds nothing. Raises
-        UnavailableError."""
-        if caller.process is None:
+        """Beat for a holder that gets something in the transaction that runs, until it holds nothing."""
+        if caller.handle is None:
             return
         self._recent.add(who)
         if caller.request_id is not None:
@@ -44,14 +57,9 @@ class Beats:
         if self.holders.get(who) == caller:
             return
         with self._lock:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="holdlog-beat", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:
-                    raise UnavailableError("this process cannot start a thread that keeps claims; try again") from error
-                self._thread = thread
             self.holders[who] = caller
+        if caller.lease < self._shortest:
+            self._wake.set()
 
     @contextmanager
     def open_call(self, who: Who, renewals: tuple[Renewal, ...] = ()) -> Iterator[None]:
@@ -88,9 +96,9 @@ class Beats:
     def _count_seconds(self) -> float:
         """Until the next beat: a part of the shortest lease."""
         with self._lock:
-            leases = [caller.lease / BEAT_PART for caller in self.holders.values()]
-        leases += [renewal.lease / 3 for _, renewals in list(self._calls.values()) for renewal in renewals]
-        return min(leases, default=20 * SECOND) / SECOND
+            self._shortest = min((caller.lease for caller in self.holders.values()), default=LEASE)
+        pauses = [renewal.lease / 3 for _, renewals in list(self._calls.values()) for renewal in renewals]
+        return min(*pauses, self._shortest / BEAT_PART, LEASE) / SECOND
 
     def _beat(self) -> None:
         with self._lock:

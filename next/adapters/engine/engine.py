@@ -283,8 +283,10 @@ class Engine:
             read = job.command.reads()
             if read.receipt is not None:
                 job.caller = job.caller._replace(session=read.receipt)
-            if (holds or job.caller.process is None) and not read.session:  # also to count the call
-                read = read._replace(session=True, beats=True)
+            if read.resources and job.caller.handle is not None and not self.beats.is_running:
+                self.beats.start()
+            if (holds or job.caller.handle is None) and not (read.claims or read.resources):
+                read = read._replace(claims="holders")  # to count the call
             reads.append((read, job.caller))
         batch = self.store.begin(reads)
         try:
@@ -330,7 +332,7 @@ class Engine:
                 self.beats.follow(who, caller)
             board.entered = []
             if not board.is_quiet and getattr(result, "lost", events) is None:
-                result = result._replace(lost=board.take_losses(caller) or None)
+                result = result._replace(lost=board.take_losses() or None)
         if job.result is not None:
             result = _keep_reported(job.result, result)
         if key is not None and result:
@@ -342,7 +344,6 @@ class Engine:
     def _settle(self, batch: Batch, reads: Sequence[tuple[Reads, Caller]]) -> None:
         """End what is due, and grant what is free, before any command."""
         board, caller = batch.state.board, Caller()
-        assert board is not None
         board.start(Moment(batch.at, batch.head.position, caller, 0, batch.steady))
         settle(board, tuple(resource for read, _ in reads for resource in read.resources))
         for event, version in zip(board.events, board.event_versions, strict=True):

@@ -48,6 +48,11 @@ def identify_process(pid: int) -> str | None:
     return None if machine is None or start is None else f"{machine}/{pid}/{start[2]}"
 
 
+def name_handle() -> str:
+    """A text that names an open store of this process for ever."""
+    return f"{identify_process(os.getpid()) or f'unknown/{os.getpid()}/'}#{os.urandom(3).hex()}"
+
+
 def identify_host() -> str | None:
     """The program that runs the agent: the nearest ancestor that is neither a shell nor a starter."""
     pid = os.getppid()
@@ -57,10 +62,10 @@ def identify_host() -> str | None:
 
 
 def is_alive(process: str | None) -> bool | None:
-    """Whether a process lives; None if that cannot be known here."""
+    """Whether a process lives, or that of a handle; None if that cannot be known here."""
     if process is None:
         return None
-    machine, _, rest = process.rpartition("/")
+    machine, _, rest = process.partition("#")[0].rpartition("/")
     machine, _, pid = machine.rpartition("/")
     if machine != identify_machine():
         return None

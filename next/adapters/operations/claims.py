@@ -23,6 +23,7 @@ from holdlog.adapters.operations.base import (
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.board import read_board
 from holdlog.domain.claims import acquire
+from holdlog.domain.claims.board import LAST, Board
 from holdlog.domain.claims.claim import Mode, Outcome, read_end
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.resource import list_covering
@@ -38,7 +39,7 @@ from holdlog.domain.claims.results import (
     Released,
 )
 from holdlog.domain.moment import SECOND, Moment
-from holdlog.domain.results import Fenced
+from holdlog.domain.results import Fenced, utc
 from holdlog.domain.state import Reads, State
 from holdlog.projections.board import Available, BoardPage, Held, WaitTimeout, describe_board, describe_resource
 
@@ -72,15 +73,21 @@ class Claim(
     note: Note | None = Field(default=None, description="For others: what you do, how long it takes")
 
     def recall(self, result: Any, state: State, moment: Moment) -> Any:
-        """A grant that has ended meanwhile is not claimed any more."""
-        board = state.board
-        assert board is not None
+        """A claim that has ended meanwhile is not claimed any more."""
+        board: Board = state.board
         board.start(moment)
-        own = board.find_own(self.resource, Who(self.agent, moment.caller.session, moment.caller.principal))
-        if own is None or own.version != result[1]:
-            held = describe_resource(self.resource, None, board)
-            return Expired(self.resource, getattr(held, "held_by", None))
-        return super().recall(result, state, moment)
+        claimed = super().recall(result, state, moment)
+        receipt = getattr(claimed, "receipt", None)
+        who = Who(self.agent, receipt or moment.caller.session, moment.caller.principal)
+        end = LAST
+        for resource, version in [(claimed.resource, claimed.version), *(claimed.also or ())]:
+            own = board.find_own(resource, who)
+            if own is None or own.version != version:
+                held = describe_resource(resource, None, board)
+                return Expired(resource, getattr(held, "held_by", None))
+            end = min(end, board.find_end(own))
+        left = end - board.now
+        return claimed._replace(expires_at=utc(moment.at + left), expires_in_seconds=left / SECOND)
 
 
 class Release(
@@ -137,7 +144,7 @@ class Status(Query, name="status", group="claims", route="GET /claims/{resource}
         if self.resource is not None:
             board = read_board(reader, Reads(resources=(self.resource,)))
             return describe_resource(self.resource, self.version, board)
-        return describe_board(read_board(reader, Reads(board=True)), self.agent, self.after or "", self.limit)
+        return describe_board(read_board(reader, Reads(claims="all")), self.agent, self.after or "", self.limit)
 
 
 class TimeInQueue(Query):

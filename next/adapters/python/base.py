@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.operating_system.processes import identify_host, identify_process
+from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.base import BlockingQuery, Command, Query
 from holdlog.adapters.operations.claims import Claim
 from holdlog.adapters.python.block import Block
@@ -48,8 +48,7 @@ class Handle:
         session = secrets.token_hex(8) if session is None else require_label("session", session)
         if correlation_id is not None:
             correlation_id = require_label("correlation_id", correlation_id)
-        process = identify_process(os.getpid()) or f"unknown/{os.getpid()}/{secrets.token_hex(4)}"
-        self._caller = Caller(session, None, None, correlation_id, identify_host(), process)
+        self._caller = Caller(session, None, None, correlation_id, identify_host(), name_handle())
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # type: ignore[redundant-expr]
             raise InvalidError("path: must be a path, `:memory:` or a URL")
         self._engine = open_engine(path)

@@ -29,48 +29,49 @@ def merge(reads: Sequence[tuple[Reads, Caller]]) -> list[tuple[Reads, Caller]]:
     """What a batch reads of the board: one read of each session, as each returns all of its holders."""
     merged: dict[tuple[str, str | None], list[tuple[Reads, Caller]]] = {}
     for read, caller in reads:
-        if read.session:
+        if read.claims or read.resources:
             merged.setdefault((caller.session, caller.principal), []).append((read, caller))
     return [(_join([read for read, _ in group]), group[0][1]) for group in merged.values()]
 
 
 def _join(reads: list[Reads]) -> Reads:
     resources = tuple(resource for read in reads for resource in read.resources)
-    board, beats, queues = (any(getattr(read, name) for read in reads) for name in ("board", "beats", "queues"))
+    claims = min((read.claims for read in reads), key=("all", "own", "holders", "").index)
     agent = reads[0].agent  # the calls of others in a batch count for what left to them when they claim it
-    return Reads(resources=resources, agent=agent, session=True, board=board, beats=beats, queues=queues)
+    return Reads(resources=resources, claims=claims, agent=agent, queues=any(read.queues for read in reads))
 
 
 def select(read: Reads, caller: Caller, now: int) -> tuple[list[str], dict[str, Any]]:
     """The queries that read the board for a command, and their parameters."""
     names, subtrees, _ = name_overlapping(read.resources)
-    session, principal = caller.session, caller.principal or ""
-    parameters = {"names": names, "subtrees": subtrees, "session": session, "principal": principal, "now": now}
-    parameters |= {"agent": read.agent, "host": caller.host or ""}
-    if read.board:
+    parameters = {"session": caller.session, "principal": caller.principal or "", "now": now, "names": names}
+    parameters |= {"agent": read.agent, "host": caller.host or "", "subtrees": subtrees}
+    if read.claims == "all":
         return [sql.BOARD], parameters
-    queries = [sql.CLAIMS] if read.resources or not read.beats else []
+    queries = [sql.BEATS] if read.claims == "own" else []
+    if read.resources:
+        queries.append(sql.CLAIMS)
+    elif read.claims == "holders":
+        queries.append(sql.SESSION)
     if subtrees != "[]":
         queries.append(sql.SUBTREES)
-    if read.beats:
-        queries.append(sql.BEATS)
     return queries, parameters
 
 
 def add_rows(board: Board, rows: Iterable[Any]) -> None:
-    """Put rows of CLAIMS, SUBTREES, BEATS or BOARD on the board."""
+    """Put rows of CLAIMS, SUBTREES, SESSION, BEATS or BOARD on the board."""
     claims, holders, now = board.claims, board.holders, board.now
     for row in rows:
         claim, holder = row[:CLAIM_COLUMNS], row[CLAIM_COLUMNS:]
         who: Who | None = None
         if holder[0] is not None:
-            agent, session, principal, expires, seen, lease, idle, beats, host, process, left, calls, lost = holder
+            agent, session, principal, expires, seen, lease, idle, host, handles, left, calls, lost = holder
             if (agent, session, principal or None) not in holders:
                 who = Who(agent, session, principal or None)
                 open_calls = tuple(json.loads(calls).items()) if calls else ()
                 losses = tuple(Loss(*it) for it in json.loads(lost)) if lost else ()
-                times = (expires, seen, lease, idle, bool(beats))
-                holders[who] = Holder(who, *times, host, process, bool(left), open_calls, losses)
+                facts = (expires, seen, lease, idle, host, tuple(handles.split()) if handles else ())
+                holders[who] = Holder(who, *facts, bool(left), open_calls, losses)
                 if lost or left or expires <= now:
                     board.is_quiet = False
         resource, version, is_ticket, mode, agent, session, principal, position, since, also, *rest = claim
@@ -92,22 +93,23 @@ def needs_whole(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> bool:
     """Whether commands need all of the board, which is not quiet: somebody waits whom they concern; a holder has left,
     which hands over all that it holds or nothing; one of their session has ended, so that all that it held must end; or
     has lost something, so that they must say who holds it now. If not, removes the tickets, which concern others."""
-    beats = any(read.beats for read, _ in reads)
-    sessions = {(caller.session, caller.principal) for read, caller in reads if read.session}
+    is_beat = any(read.claims == "own" for read, _ in reads)
+    sessions = {(caller.session, caller.principal) for read, caller in reads if read.claims or read.resources}
     tickets = [claim for claim in board.claims.values() if claim.is_ticket]
     if tickets and (any(read.queues for read, _ in reads) or any(it.who[1:] in sessions for it in tickets)):
         return True
     resources = tuple(resource for read, _ in reads for resource in read.resources)
     if resources:  # what overlaps them may be taken over
         resources += tuple(claim.resource for claim in board.claims.values() if not claim.is_ticket)
-    if any(wants(ticket, resources) for ticket in tickets) or any(it.has_left for it in board.holders.values()):
-        return True
+        if any(wants(ticket, resources) for ticket in tickets) or any(it.has_left for it in board.holders.values()):
+            return True
     for who, holder in board.holders.items():
-        if (beats or who[1:] in sessions) and (holder.lost or board.find_end_of(holder) <= board.now):
+        if (is_beat or who[1:] in sessions) and (holder.lost or board.find_end_of(holder) <= board.now):
             return True
     for ticket in tickets:
         del board.claims[ticket.key]
-    return beats and any(board.find_end(claim) <= board.now for claim in board.claims.values())
+    due = (claim for claim in board.claims.values() if board.find_end(claim) <= board.now)
+    return any(is_beat or claim.who[1:] in sessions for claim in due)
 
 
 def list_streams(board: Board, reads: Sequence[tuple[Reads, Caller]]) -> str | None:
@@ -185,8 +187,8 @@ def list_changed_holders(board: Board) -> list[Any]:
     """Rows to write."""
     rows = []
     for who in board.changed_holders:
-        _, expires, seen, lease, idle, beats, host, process, left, calls, lost = board.holders[who]
+        _, expires, seen, lease, idle, host, handles, left, calls, lost = board.holders[who]
         texts = (json.dumps(dict(calls)) if calls else None, json.dumps(lost) if lost else None)
-        facts = (expires, seen, lease, idle, int(beats), host, process, int(left), *texts)
+        facts = (expires, seen, lease, idle, host, " ".join(handles), int(left), *texts)
         rows.append((who.session, who.principal or "", who.agent, *facts))
     return rows

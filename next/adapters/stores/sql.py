@@ -49,21 +49,32 @@ _CLAIM = (
     " (SELECT MAX(version) FROM events WHERE stream = 'claim:' || c.resource)"
 )
 _HOLDER = (
-    "h.agent, h.session, h.principal, h.expires_at, h.seen_at, h.lease, h.idle_limit, h.beats, h.host, h.process,"
+    "h.agent, h.session, h.principal, h.expires_at, h.seen_at, h.lease, h.idle_limit, h.host, h.handles,"
     " h.has_left, h.open_calls, h.lost"
 )
 CLAIM_COLUMNS: Final = 15
 _NO_CLAIM = ", ".join(["NULL"] * CLAIM_COLUMNS)
 _WITH_HOLDERS = "LEFT JOIN holders AS h ON h.session = c.session AND h.principal = c.principal AND h.agent = c.agent"
 _ROWS = f"SELECT {_CLAIM}, {_HOLDER} FROM claims AS c {_WITH_HOLDERS}"
-_OF_SESSION = f"SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h WHERE h.session = :session AND h.principal = :principal"
+_MATTERS = (
+    "(h.lost IS NOT NULL OR EXISTS (SELECT 1 FROM claims AS o"
+    " WHERE o.session = h.session AND o.principal = h.principal AND o.agent = h.agent))"
+)
+_HOLDERS = (
+    f"SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h"
+    f" WHERE h.session = :session AND h.principal = :principal AND (h.expires_at > :now OR {_MATTERS})"
+)
 _LEFT_TO_AGENT = (
     f"SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h"
-    " WHERE h.has_left = 1 AND h.agent = :agent AND h.principal = :principal AND h.host = :host"
+    f" WHERE h.has_left = 1 AND h.agent = :agent AND h.principal = :principal AND h.host = :host AND {_MATTERS}"
 )
+SESSION: Final = (
+    f"{_HOLDERS} UNION ALL {_ROWS} WHERE c.session = :session AND c.principal = :principal AND c.deadline <= :now"
+)
+"""The holders of a session, and its claims that are due before their holders."""
 CLAIMS: Final = (
     f"{_ROWS} WHERE c.resource IN (SELECT value FROM json_each(:names))"
-    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {_OF_SESSION} UNION ALL {_LEFT_TO_AGENT}"
+    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {_HOLDERS} UNION ALL {_LEFT_TO_AGENT}"
 )
 """The claims that are or contain some resources, all tickets, a session's holders, and those that left to an agent. An
 OR would scan all claims."""
@@ -72,10 +83,10 @@ SUBTREES: Final = (
     f" ON c.resource > s.value AND c.resource < substr(s.value, 1, length(s.value) - 1) || '0' {_WITH_HOLDERS}"
 )
 """The claims within some subtrees."""
-BOARD: Final = f"{_ROWS} UNION ALL {_OF_SESSION}"
+BOARD: Final = f"{_ROWS} UNION ALL {_HOLDERS}"
 """All claims and tickets, and the holders of a session."""
 BEATS: Final = (
-    f"{_ROWS} WHERE c.session = :session AND c.principal = :principal UNION ALL {_OF_SESSION}"
+    f"{_ROWS} WHERE c.session = :session AND c.principal = :principal UNION ALL {_HOLDERS}"
     f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL SELECT * FROM ({_ROWS} WHERE c.deadline <= :now"
     " OR NOT EXISTS (SELECT 1 FROM holders AS a WHERE a.session = c.session AND a.principal = c.principal"
     " AND a.agent = c.agent AND a.expires_at > :now) LIMIT 1) AS due"

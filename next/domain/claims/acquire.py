@@ -3,7 +3,7 @@ a refusal, too."""
 
 from typing import Any
 
-from holdlog.domain.claims.board import Board, Wanted
+from holdlog.domain.claims.board import Board, Request
 from holdlog.domain.claims.claim import ABSENCE, Claim, ClaimQueued, ClaimReleased, OfferExpired, Outcome
 from holdlog.domain.claims.describe import describe_busy, describe_grant, describe_renewal, refuse_release
 from holdlog.domain.claims.holder import Who
@@ -16,40 +16,39 @@ from holdlog.domain.state import Decision, Reads, State
 
 def declare_claim(command: Any) -> Reads:
     resources, queues = (command.resource, *(command.also or ())), command.wait_seconds > 0
-    return Reads(resources=resources, agent=command.agent, session=True, queues=queues, receipt=command.receipt)
+    return Reads(resources=resources, agent=command.agent, queues=queues, receipt=command.receipt)
 
 
 def declare_release(command: Any) -> Reads:
     if command.resource is None:
-        return Reads(session=True, board=True, receipt=command.receipt)
+        return Reads(claims="all", receipt=command.receipt)
     resources = (command.resource, *(command.also or ()))
-    return Reads(resources=resources, agent=command.agent, session=True, receipt=command.receipt)
+    return Reads(resources=resources, agent=command.agent, receipt=command.receipt)
 
 
 def acquire(command: Any, state: State, moment: Moment) -> Decision:
     """Claim the resource with all of `also`, or take a place in the queue if `wait_seconds` is positive."""
-    board = state.board
-    assert board is not None
+    board: Board = state.board
     resources: tuple[str, ...] = (command.resource,)
     if command.also:
         resources = tuple(dict.fromkeys((command.resource, *command.also)))
     who = board.start(moment, command.agent)
     if not board.is_quiet and take_over(who, moment.caller.host, resources, board):
         grant_waiting(board)  # what it took over may have been in its own way
-    wanted = Wanted(who, command.mode, resources)
-    ticket = _find_ticket(wanted, board) if board.claims else None
+    request = Request(who, command.mode, resources)
+    ticket = _find_ticket(request, board) if board.claims else None
     if ticket is not None:
-        wanted = wanted._replace(position=ticket.position)
-    if board.claims and _holds_all(wanted, board):
-        return board.events, _renew(command, wanted, board)
-    if board.claims and not board.is_free(wanted):
-        return board.events, _queue_or_refuse(command, wanted, ticket, board)
-    if board.claims and (cycle := find_cycle_of_grant(wanted, ticket, board)):
+        request = request._replace(position=ticket.position)
+    if board.claims and _holds_all(request, board):
+        return board.events, _renew(command, request, board)
+    if board.claims and not board.is_free(request):
+        return board.events, _queue_or_refuse(command, request, ticket, board)
+    if board.claims and (cycle := find_cycle_of_grant(request, ticket, board)):
         return board.events, Deadlock(command.resource, cycle)
     board.entered.append(who)
     if (holder := board.holders.get(who)) is None or holder.expires_at <= board.now:
         board.enter(who)
-    claims = grant(wanted, None, board)
+    claims = grant(request, None, board)
     if ticket is not None and ticket.key in board.claims:
         remove_ticket(ticket, "granted", board)
     if command.lease_seconds is not None or command.note is not None:
@@ -61,8 +60,7 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
 
 def release(command: Any, state: State, moment: Moment) -> Decision:
     """Release the resource and `also`, or without a resource all that the agent holds or waits for in this session."""
-    board = state.board
-    assert board is not None
+    board: Board = state.board
     resources: tuple[str, ...] = (command.resource, *(command.also or ()))
     if command.resource is None:
         resources = tuple(claim.resource for claim in board.claims.values())
@@ -73,8 +71,11 @@ def release(command: Any, state: State, moment: Moment) -> Decision:
         resources = tuple(sorted({claim.resource for claim in board.claims.values() if claim.who == who}))
     own = {}
     for resource in resources:
-        own[resource] = board.find_own(resource, who)
-        if own[resource] is None and (refusal := refuse_release(resource, who, board)) is not None:
+        claim = board.find_own(resource, who)
+        if claim is None and moment.caller.is_anonymous:
+            claim = board.find_receipt(resource, who)
+        own[resource] = claim
+        if claim is None and (refusal := refuse_release(resource, who, board)) is not None:
             return board.events, refusal
     ended: list[Granted] = []
     for resource, claim in own.items():
@@ -82,9 +83,9 @@ def release(command: Any, state: State, moment: Moment) -> Decision:
     if not ended:
         return board.events, AlreadyFree(command.resource)
     granted_to = None
-    for resource, heir in grant_waiting(board) if board.claims else ():
+    for resource, holder in grant_waiting(board) if board.claims else ():
         if granted_to is None and any(overlap(resource, name) for name in resources):
-            granted_to = heir.agent
+            granted_to = holder.agent
     several = ended if command.resource is None or len(ended) > 1 else None
     return board.events, Released(ended[0].resource, ended[0].version, command.outcome, granted_to, several)
 
@@ -92,8 +93,7 @@ def release(command: Any, state: State, moment: Moment) -> Decision:
 def give_up(command: Any, state: State, moment: Moment) -> Decision:
     """End a claim that waited: its place stays for two minutes, or is given up if it `leaves`. What was granted to it
     and not collected goes to the next."""
-    board = state.board
-    assert board is not None
+    board: Board = state.board
     who = board.start(moment, command.agent)
     resources = tuple(dict.fromkeys((command.resource, *(command.also or ()))))
     for claim in list(board.claims.values()):
@@ -111,18 +111,18 @@ def give_up(command: Any, state: State, moment: Moment) -> Decision:
 
 
 def leave(command: Any, state: State, moment: Moment) -> Decision:
-    """The process of a session's holders ends cleanly, and with it their calls that wait. Namesakes that wait for what
-    they hold take over."""
-    board = state.board
-    assert board is not None
+    """A handle of a session's holders is closed. Those that have no other leave, and their calls that wait end.
+    Namesakes that wait for what they hold take over."""
+    board: Board = state.board
     board.start(moment)
-    session, process = moment.caller[:2], moment.caller.process
     for holder in list(board.holders.values()):
-        if holder.who[1:] == session and holder.process in (process, None):
-            board.keep_holder(holder.leave())
-            for claim in list(board.claims.values()):
-                if claim.who == holder.who:
-                    _end_wait(claim, board)
+        if holder.who[1:] != moment.caller[:2]:
+            continue
+        others = [it for it in holder.handles if it != moment.caller.handle and board.is_alive(it) is not False]
+        board.keep_holder(holder.leave(tuple(others)))
+        for claim in list(board.claims.values()) if not others else ():
+            if claim.who == holder.who:
+                _end_wait(claim, board)
     for ticket in board.list_waiters():
         take_over(ticket.who, board.holders[ticket.who].host, ticket.resources, board)
     grant_waiting(board)
@@ -131,8 +131,7 @@ def leave(command: Any, state: State, moment: Moment) -> Decision:
 
 def finish(command: Any, state: State, moment: Moment) -> Decision:
     """End a block: release those of its `grants` that it still holds. Returns the others."""
-    board = state.board
-    assert board is not None
+    board: Board = state.board
     who = board.start(moment, command.agent)
     missing = []
     for resource, version in command.grants:
@@ -156,15 +155,15 @@ def _end_wait(claim: Claim, board: Board) -> None:
         board.record(OfferExpired(f"claim:{claim.resource}", claim.who.agent, claim.version))
 
 
-def _find_ticket(wanted: Wanted, board: Board) -> Claim | None:
+def _find_ticket(request: Request, board: Board) -> Claim | None:
     """The caller's place for the same request."""
-    tickets = (it for it in board.list_tickets(wanted.resources[0]) if it.who == wanted.who)
-    return next((it for it in tickets if (it.resources, it.mode) == (wanted.resources, wanted.mode)), None)
+    tickets = (it for it in board.list_tickets(request.resources[0]) if it.who == request.who)
+    return next((it for it in tickets if (it.resources, it.mode) == (request.resources, request.mode)), None)
 
 
-def _holds_all(wanted: Wanted, board: Board) -> bool:
-    own = [board.find_own(resource, wanted.who) for resource in wanted.resources]
-    return all(claim is not None and claim.mode == wanted.mode for claim in own)
+def _holds_all(request: Request, board: Board) -> bool:
+    own = [board.find_own(resource, request.who) for resource in request.resources]
+    return all(claim is not None and claim.mode == request.mode for claim in own)
 
 
 def _set_facts(command: Any, claim: Claim, board: Board) -> Claim:
@@ -177,32 +176,32 @@ def _set_facts(command: Any, claim: Claim, board: Board) -> Claim:
     return claim
 
 
-def _renew(command: Any, wanted: Wanted, board: Board) -> Any:
+def _renew(command: Any, request: Request, board: Board) -> Any:
     """What the caller holds already. An offer of the queue is collected: that is a grant."""
-    own = [claim for resource in wanted.resources if (claim := board.find_own(resource, wanted.who)) is not None]
+    own = [claim for resource in request.resources if (claim := board.find_own(resource, request.who)) is not None]
     kept = [_set_facts(command, claim, board) for claim in own]
-    board.enter(wanted.who)
+    board.enter(request.who)
     if any(claim.is_offered for claim in own):
-        return describe_grant(kept, wanted.resources, board)
+        return describe_grant(kept, request.resources, board)
     return describe_renewal(kept, board)
 
 
-def _queue_or_refuse(command: Any, wanted: Wanted, ticket: Claim | None, board: Board) -> Any:
-    own = board.find_own(wanted.resources[0], wanted.who)
-    waits = command.wait_seconds > 0 and (own is None or wanted.mode in (own.mode, "shared"))  # else for itself
-    cycle = find_cycle(board, wanted) if waits else []
+def _queue_or_refuse(command: Any, request: Request, ticket: Claim | None, board: Board) -> Any:
+    own = board.find_own(request.resources[0], request.who)
+    waits = command.wait_seconds > 0 and (own is None or request.mode in (own.mode, "shared"))  # else for itself
+    cycle = find_cycle(board, request) if waits else []
     is_back = False
     if waits and not cycle:
-        until, who = board.now + round(command.wait_seconds * SECOND), wanted.who
+        until, who = board.now + round(command.wait_seconds * SECOND), request.who
         board.enter(who)
         if ticket is None:
-            for other in board.list_tickets(wanted.resources[0]):  # a place for another request here is given up
-                if other.resource == wanted.resources[0] and other.who == who:
+            for other in board.list_tickets(request.resources[0]):  # a place for another request here is given up
+                if other.resource == request.resources[0] and other.who == who:
                     remove_ticket(other, "left", board)
-            request = (wanted.mode, wanted.resources[1:], command.note)
-            stream = f"claim:{wanted.resources[0]}"
-            version = board.record(ClaimQueued(stream, who.agent, who.session, who.principal, *request))
-            ticket = board.claims[wanted.resources[0], version]
+            facts = (request.mode, request.resources[1:], command.note)
+            stream = f"claim:{request.resources[0]}"
+            version = board.record(ClaimQueued(stream, who.agent, who.session, who.principal, *facts))
+            ticket = board.claims[request.resources[0], version]
         is_back = ticket.waits_until <= board.now
         if abs(until - ticket.waits_until) > SECOND // 10:  # a waiter that looks again changes nothing
             ticket = ticket._replace(waits_until=until, deadline=None, note=command.note or ticket.note)
@@ -210,12 +209,12 @@ def _queue_or_refuse(command: Any, wanted: Wanted, ticket: Claim | None, board: 
     if board.events or is_back:  # a place given up may free something, and so may a taken one: who waits is overtaken
         grant_waiting(board)
     if ticket is not None and ticket.key not in board.claims:
-        return _renew(command, wanted, board)
+        return _renew(command, request, board)
     if cycle:
-        return Deadlock(wanted.resources[0], cycle)
+        return Deadlock(request.resources[0], cycle)
     if command.wait_seconds and ticket is not None and ticket.waits_until > board.now:
-        return describe_busy(wanted, ticket, board)._replace(lost=[])  # losses are reported when its call ends
-    return describe_busy(wanted, None if command.wait_seconds else ticket, board)
+        return describe_busy(request, ticket, board)._replace(lost=[])  # losses are reported when its call ends
+    return describe_busy(request, None if command.wait_seconds else ticket, board)
 
 
 def _end(resource: str, claim: Claim | None, command: Any, who: Who, board: Board) -> list[Granted]:

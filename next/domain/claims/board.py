@@ -34,7 +34,7 @@ from holdlog.domain.claims.holder import (
     list_ancestors,
 )
 from holdlog.domain.claims.resource import overlap
-from holdlog.domain.moment import LEASE, SECOND, Caller, Moment
+from holdlog.domain.moment import LEASE, SECOND, Moment
 from holdlog.domain.results import Lost
 
 LAST: Final = 2**62
@@ -42,7 +42,7 @@ LAST: Final = 2**62
 _by_position: Final = attrgetter("position")
 
 
-class Wanted(NamedTuple):
+class Request(NamedTuple):
     """What an agent asks for: all resources, or none."""
 
     who: Who
@@ -51,8 +51,8 @@ class Wanted(NamedTuple):
     position: int = LAST
 
 
-def want(ticket: Claim) -> Wanted:
-    return Wanted(ticket.who, ticket.mode, ticket.resources, ticket.position)
+def request_of(ticket: Claim) -> Request:
+    return Request(ticket.who, ticket.mode, ticket.resources, ticket.position)
 
 
 class Board:
@@ -66,6 +66,7 @@ class Board:
     def __init__(self, now: int, is_alive: Callable[[str | None], bool | None] = lambda process: None) -> None:
         self.now = now
         self.is_alive = is_alive
+        self._alive: dict[str | None, bool | None] = {}
         self.claims: Claims = {}
         self.holders: Holders = {}
         self.versions: dict[str, int] = {}
@@ -77,6 +78,7 @@ class Board:
         self.changed_claims: set[tuple[str, int]] = set()
         self.changed_holders: set[Who] = set()
         self.moment: Moment
+        self.who: Who
         self.events: list[Any] = []
         self.event_versions: list[int] = []
         self.entered: list[Who] = []
@@ -85,7 +87,7 @@ class Board:
     def start(self, moment: Moment, agent: str = "") -> Who:
         """Begin a command. Returns who calls, for whom it counts as a call."""
         self.moment, self.events, self.event_versions, self.entered = moment, [], [], []
-        who = Who(agent, moment.caller.session, moment.caller.principal)
+        self.who = who = Who(agent, moment.caller.session, moment.caller.principal)
         if agent and self.holders:
             self._hear(who)
         return who
@@ -153,9 +155,10 @@ class Board:
             if is_left:
                 self.keep_holder(holder._replace(seen_at=now, expires_at=now + holder.lease))
                 continue
-            is_back = holder.who == who and (holder.has_left or holder.process != (caller.process or holder.process))
+            is_new = caller.handle is not None and caller.handle not in holder.handles
+            is_back = holder.who == who and (holder.has_left or is_new)
             if is_back:
-                self.entered.append(who)  # its process beats from now on
+                self.entered.append(who)  # its handle beats from now on
             if is_back or now - holder.seen_at >= holder.life // HEARD_PART:
                 self.keep_holder(holder.hear(caller, now))
 
@@ -172,7 +175,7 @@ class Board:
                     self.enter(who)
                 elif who not in self.holders:
                     end = self.now + holder.lease
-                    self.keep_holder(holder._replace(who=who, expires_at=end, process=None, has_left=False, lost=()))
+                    self.keep_holder(holder._replace(who=who, expires_at=end, handles=(), has_left=False, lost=()))
                 if not claim.is_ticket and self.find_own(claim.resource, who) is not None:  # both share it
                     self.record(ClaimReleased(f"claim:{claim.resource}", who.agent, claim.version))
                 else:
@@ -184,25 +187,27 @@ class Board:
         lost = (*holder.lost, Loss(claim.resource, claim.version, why, reason))
         self.keep_holder(holder._replace(lost=lost[-MAX_LOSSES:]))
 
-    def take_losses(self, caller: Caller) -> list[Lost]:
-        """What agents of the caller's session have lost, which is then reported."""
-        losses = []
+    def take_losses(self) -> list[Lost]:
+        """What agents of the caller's session, and those that left to the caller, have lost, which is then reported."""
+        losses, caller = [], self.moment.caller
         for holder in list(self.holders.values()):
-            if holder.lost and (holder.who.session, holder.who.principal) == (caller.session, caller.principal):
+            if holder.lost and (holder.who[1:] == caller[:2] or holder.is_left_to(self.who, caller.host)):
                 self.keep_holder(holder._replace(lost=()))
                 for resource, _, why, reason in holder.lost:
                     grants = (claim for claim in self.list_grants(resource) if claim.resource == resource)
-                    heir = next(grants, None)
-                    losses.append(Lost(resource, why, None if heir is None else heir.who.agent, reason))
+                    grant = next(grants, None)
+                    losses.append(Lost(resource, why, None if grant is None else grant.who.agent, reason))
         return losses
 
     # --- holders
 
     def is_held_by(self, claim: Claim, who: Who) -> bool:
-        """Whether it is a live grant of the caller, or of a namesake that left: same principal, below the same host."""
+        """Whether it is a live grant of the caller, or of a namesake that left (same principal, below the same host) or
+        has no session."""
         if claim.is_ticket or self.find_end(claim) <= self.now:
             return False
-        return claim.who == who or self.holders[claim.who].is_left_to(who, self.moment.caller.host)
+        is_left = self.holders[claim.who].is_left_to(who, self.moment.caller.host)
+        return claim.who == who or is_left or claim.who.is_receipt_of(who)
 
     def lets_in(self, claim: Claim, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within a session."""
@@ -230,14 +235,22 @@ class Board:
 
     def find_end_of(self, holder: Holder) -> int:
         """When a holder ends. After a silence, each live process has time to beat: once, as silences may recur."""
-        if holder.beats and self.silence_start <= holder.expires_at < self.silence_end:
-            return holder.expires_at if self.is_alive(holder.process) is False else self.silence_end
+        if holder.handles and self.silence_start <= holder.expires_at < self.silence_end:
+            return holder.expires_at if self._lives(*holder.handles) is False else self.silence_end
         return holder.expires_at
 
     def is_connected(self, who: Who) -> bool | None:
         """Whether the holder's process lives, or else the program that runs the agent; None if it cannot be known."""
         holder = self.holders.get(who)
-        return None if holder is None else not holder.has_left and self.is_alive(holder.process or holder.host)
+        return None if holder is None else not holder.has_left and self._lives(*(holder.handles or (holder.host,)))
+
+    def _lives(self, *processes: str | None) -> bool | None:
+        """Whether one of them lives, None if it cannot be known."""
+        for process in processes:
+            if process not in self._alive:
+                self._alive[process] = self.is_alive(process)
+        answers = {self._alive[process] for process in processes}
+        return True if True in answers else None if None in answers else False
 
     def count_idle_seconds(self, who: Who) -> float | None:
         holder = self.holders.get(who)
@@ -266,11 +279,16 @@ class Board:
                 return claim
         return None
 
-    def list_obstacles(self, wanted: Wanted) -> Iterator[Claim]:
+    def find_receipt(self, resource: str, who: Who) -> Claim | None:
+        """The grant of exactly this resource of a caller of that name without a session."""
+        grants = (it for it in self.list_grants(resource) if it.resource == resource)
+        return next((it for it in grants if it.who.is_receipt_of(who)), None)
+
+    def list_obstacles(self, request: Request) -> Iterator[Claim]:
         """The grants of others that exclude it."""
-        for claim in self.list_grants(*wanted.resources):
-            who = wanted.who
-            if wanted.mode == "shared" == claim.mode or claim.who == who or self.lets_in(claim, who):
+        for claim in self.list_grants(*request.resources):
+            who = request.who
+            if request.mode == "shared" == claim.mode or claim.who == who or self.lets_in(claim, who):
                 continue
             if not self.is_abandoned_to(claim, who):
                 yield claim
@@ -316,15 +334,15 @@ class Board:
         waiters = [claim for claim in self.claims.values() if claim.is_ticket and claim.waits_until > self.now]
         return sorted((it for it in waiters if self.find_ticket_end(it) > self.now), key=_by_position)
 
-    def list_earlier(self, wanted: Wanted) -> list[Claim]:
+    def list_earlier(self, request: Request) -> list[Claim]:
         """The waiters that came earlier and exclude it, except those that wait for the caller."""
         waiters = self.list_waiters()
         earlier = [
             ticket
             for ticket in waiters
-            if ticket.position < wanted.position and ticket.who != wanted.who and self._excludes(ticket, wanted)
+            if ticket.position < request.position and ticket.who != request.who and self._excludes(ticket, request)
         ]
-        return [ticket for ticket in earlier if not self.waits_for(ticket.who, wanted.who, waiters)]
+        return [ticket for ticket in earlier if not self.waits_for(ticket.who, request.who, waiters)]
 
     def waits_for(self, start: Who, goal: Who, waiters: list[Claim]) -> bool:
         """Whether one agent waits for another, directly or through others."""
@@ -334,19 +352,19 @@ class Board:
             for number, ticket in enumerate(waiters):
                 if ticket.who != who:
                     continue
-                wanted = want(ticket)
-                others = {claim.who for claim in self.list_obstacles(wanted)}
-                others |= {earlier.who for earlier in waiters[:number] if self._excludes(earlier, wanted)}
+                request = request_of(ticket)
+                others = {claim.who for claim in self.list_obstacles(request)}
+                others |= {earlier.who for earlier in waiters[:number] if self._excludes(earlier, request)}
                 if goal in others:
                     return True
                 rest += others - reached
                 reached |= others
         return False
 
-    def is_free(self, wanted: Wanted) -> bool:
-        return next(self.list_obstacles(wanted), None) is None and not self.list_earlier(wanted)
+    def is_free(self, request: Request) -> bool:
+        return next(self.list_obstacles(request), None) is None and not self.list_earlier(request)
 
-    def _excludes(self, earlier: Claim, wanted: Wanted) -> bool:
-        if wanted.mode == "shared" == earlier.mode or self.lets_in(earlier, wanted.who):
+    def _excludes(self, earlier: Claim, request: Request) -> bool:
+        if request.mode == "shared" == earlier.mode or self.lets_in(earlier, request.who):
             return False
-        return wants(earlier, wanted.resources)
+        return wants(earlier, request.resources)

@@ -203,14 +203,14 @@ def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> 
     resource = event.stream[_PREFIX:]
     kind = type(event)
     if kind is ClaimGranted:
-        who, note = Who(event.by, event.of_session, event.of_principal), event.note
+        who, note, deadline = Who(event.by, event.of_session, event.of_principal), event.note, None
         keys: Keys = ((resource, version),)
         for before in (event.instead_of, event.ticket):
-            if before is not None:
-                old = claims.pop((resource, before), None)
-                note = note or (old.note if old is not None else None)
+            if before is not None and (old := claims.pop((resource, before), None)) is not None:
+                note = note or old.note
+                deadline = old.deadline if before == event.instead_of and not old.is_offered else deadline
                 keys = (*keys, (resource, before))
-        claims[keys[0]] = Claim(resource, version, False, event.mode, who, position, at, (), None, 0, False, note)
+        claims[keys[0]] = Claim(resource, version, False, event.mode, who, position, at, (), deadline, 0, False, note)
         return keys
     if kind is ClaimQueued:
         who = Who(event.by, event.of_session, event.of_principal)

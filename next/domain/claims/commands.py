@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, leave, release
+from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Mode, Outcome
 from holdlog.domain.claims.holder import Who, list_ancestors
 from holdlog.domain.moment import Moment
@@ -56,7 +57,7 @@ class GiveUp(NamedTuple):
         return give_up(self, state, moment)
 
     def reads(self) -> Reads:
-        return Reads(resources=(self.resource, *(self.also or ())), session=True, board=True, receipt=self.receipt)
+        return Reads(claims="all", receipt=self.receipt)
 
 
 class ListGrants(NamedTuple):
@@ -67,11 +68,10 @@ class ListGrants(NamedTuple):
     receipt: str | None = None
 
     def reads(self) -> Reads:
-        return Reads(resources=self.resources, session=True, receipt=self.receipt)
+        return Reads(resources=self.resources, receipt=self.receipt)
 
     def decide(self, state: State, moment: Moment) -> Decision:
-        board = state.board
-        assert board is not None
+        board: Board = state.board
         who = board.start(moment, self.agent)
         own = [claim for resource in self.resources if (claim := board.find_own(resource, who)) is not None]
         return [], tuple((claim.resource, claim.version, claim.position) for claim in own)
@@ -92,7 +92,7 @@ class Finish(NamedTuple):
         return finish(self, state, moment)
 
     def reads(self) -> Reads:
-        return Reads(resources=tuple(name for name, _ in self.grants), session=True, receipt=self.receipt)
+        return Reads(resources=tuple(name for name, _ in self.grants), receipt=self.receipt)
 
 
 class Renewal(NamedTuple):
@@ -112,17 +112,16 @@ class Beat(NamedTuple):
     renewals: tuple[Renewal, ...] = ()
 
     def reads(self) -> Reads:
-        return Reads(session=True, beats=True, queues=True)
+        return Reads(claims="own", queues=True)
 
     def decide(self, state: State, moment: Moment) -> Decision:
-        board = state.board
-        assert board is not None
+        board: Board = state.board
         board.start(moment)
         in_calls = {*self.open_calls, *(ancestor for who in self.open_calls for ancestor in list_ancestors(who))}
         for who in self.holders:
             holder = board.holders.get(who)
             if holder is not None and board.find_end_of(holder) > board.now:
-                board.keep_holder(holder.beat(moment.caller.process, board.now, who in in_calls))
+                board.keep_holder(holder.beat(moment.caller.handle, board.now, who in in_calls))
         for resource, version, lease in self.renewals:
             claim = board.claims.get((resource, version))
             if claim is not None and board.find_end(claim) > board.now:
@@ -132,10 +131,10 @@ class Beat(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """The process of a session ends: callers of the same names below the same host may take over from its holders."""
+    """The caller's handle is closed: callers of the same names below the same host may take over from its holders."""
 
     def reads(self) -> Reads:
-        return Reads(session=True, board=True)
+        return Reads(claims="all")
 
     def decide(self, state: State, moment: Moment) -> Decision:
         return leave(self, state, moment)
@@ -151,11 +150,10 @@ class Call(NamedTuple):
     ends: str | None = None
 
     def reads(self) -> Reads:
-        return Reads(session=True, receipt=self.receipt)
+        return Reads(claims="holders", receipt=self.receipt)
 
     def decide(self, state: State, moment: Moment) -> Decision:
-        board = state.board
-        assert board is not None
+        board: Board = state.board
         who = board.start(moment, self.agent)
         holder = board.holders.get(who)
         if holder is None or board.find_end_of(holder) <= board.now:

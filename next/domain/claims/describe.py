@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdlog.domain.claims.board import Board, Wanted
+from holdlog.domain.claims.board import Board, Request
 from holdlog.domain.claims.claim import Claim, Ended
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.resource import list_covering, overlap
@@ -34,7 +34,7 @@ def describe_grant(claims: list[Claim], resources: tuple[str, ...], board: Board
         left / SECOND,
         also,
         holder.who.session if caller.is_anonymous else None,
-        None if holder.beats else "by your calls only",
+        None if holder.handles else "by your calls only",
         *(() if end is None else list_previous(end, first.resource)),
     )
 
@@ -51,12 +51,12 @@ def describe_renewal(claims: list[Claim], board: Board) -> AlreadyClaimed:
     return AlreadyClaimed(claim.resource, claim.version, *facts, also or None, waiters or None)
 
 
-def describe_busy(wanted: Wanted, ticket: Claim | None, board: Board) -> Busy:
-    obstacles = list(board.list_obstacles(wanted))
+def describe_busy(request: Request, ticket: Claim | None, board: Board) -> Busy:
+    obstacles = list(board.list_obstacles(request))
     # With neither, it would close a cycle with what its agent waits for elsewhere.
-    claim = (obstacles or board.list_earlier(wanted) or board.list_waiters())[0]
-    overlapping = (name for name in wanted.resources if any(overlap(name, other) for other in claim.resources))
-    resource = next(overlapping, wanted.resources[0])
+    claim = (obstacles or board.list_earlier(request) or board.list_waiters())[0]
+    overlapping = (name for name in request.resources if any(overlap(name, other) for other in claim.resources))
+    resource = next(overlapping, request.resources[0])
     queue = board.list_tickets(resource)
     end = claim.waits_until if claim.is_ticket else board.find_end(claim)
     holders = [obstacle.who.agent for obstacle in obstacles if overlap(obstacle.resource, resource)]
@@ -68,7 +68,7 @@ def describe_busy(wanted: Wanted, ticket: Claim | None, board: Board) -> Busy:
         max(0, end - board.now) / SECOND,
         claim.version,
         len(queue),
-        claim.who.agent == wanted.who.agent or None,
+        claim.who.agent == request.who.agent or None,
         board.is_connected(claim.who),
         board.count_idle_seconds(claim.who),
         claim.resource if claim.resource != resource and not claim.is_ticket else None,

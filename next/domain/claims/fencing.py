@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Moment
 from holdlog.domain.refusals import FencedError
 from holdlog.domain.results import Fenced
@@ -16,10 +17,9 @@ def list_resources(command: Any) -> tuple[str, ...]:
 def require_guard(command: Any, by: str, state: State, moment: Moment) -> list[dict[str, Any]] | None:
     """Count the call of a holder, and require that it holds the claims that the command names. Returns them as events
     record them. Raises FencedError."""
-    board = state.board
-    if board is None:
-        assert not command.guard
+    if state.board is None:
         return None
+    board: Board = state.board
     who = board.start(moment, by)
     for condition in command.guard or ():
         claim = board.claims.get((condition.resource, condition.version))

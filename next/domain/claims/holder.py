@@ -19,6 +19,9 @@ SILENCE: Final = LEASE // 10
 """If nobody committed for so long, all holders with a process have so long to beat again."""
 MAX_LOSSES: Final = 100
 MAX_CALLS: Final = 100
+MAX_HANDLES: Final = 8
+RECEIPT: Final = "receipt-"
+"""How the sessions begin that are made up for callers without one."""
 
 
 class Who(NamedTuple):
@@ -27,6 +30,10 @@ class Who(NamedTuple):
     agent: str
     session: str
     principal: str | None = None
+
+    def is_receipt_of(self, who: "Who") -> bool:
+        """Whether it is the holder of a session that was made up for a caller of the same name."""
+        return self.session.startswith(RECEIPT) and (self.agent, self.principal) == (who.agent, who.principal)
 
 
 class Loss(NamedTuple):
@@ -39,9 +46,9 @@ class Loss(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A row of the table `holders`. `lease`, `idle_limit`: as of its last caller; `beats`: a process keeps it alive,
-    and `process` names it; `host`: the program that runs the agent, as far as it is known; `has_left`: the process
-    ended cleanly; `open_calls`: ids of calls that have not ended, with the time after which they count as ended;
+    """A row of the table `holders`. `lease`, `idle_limit`: as of its first caller; `handles`: what beats for it, open
+    stores of processes; `host`: the program that runs the agent, as far as it is known; `has_left`: its last handle
+    was closed; `open_calls`: ids of calls that have not ended, with the time after which they count as ended;
     `lost`: what it has lost and not been told."""
 
     who: Who
@@ -49,16 +56,15 @@ class Holder(NamedTuple):
     seen_at: int
     lease: int = LEASE
     idle_limit: int = LEASE
-    beats: bool = False
     host: str | None = None
-    process: str | None = None
+    handles: tuple[str, ...] = ()
     has_left: bool = False
     open_calls: tuple[tuple[str, int], ...] = ()
     lost: tuple[Loss, ...] = ()
 
     @property
     def life(self) -> int:
-        return self.lease // BEATEN_PART if self.beats else self.lease
+        return self.lease // BEATEN_PART if self.handles else self.lease
 
     def is_left_to(self, who: Who, host: str | None) -> bool:
         """Whether a caller of the same name below the same host takes over from this holder, which left."""
@@ -74,41 +80,47 @@ class Holder(NamedTuple):
 
     def hear(self, caller: Caller, now: int) -> "Holder":
         """The holder after a call of its session. Its life never becomes shorter."""
-        beats = self.beats or caller.process is not None
-        life = self.lease // BEATEN_PART if beats else self.lease
+        handles = self._add(caller.handle)
+        life = self.lease // BEATEN_PART if handles else self.lease
         return self._replace(
             seen_at=now,
             expires_at=max(self.expires_at, now + life),
-            beats=beats,
-            process=caller.process or self.process,
             host=self.host or caller.host,
+            handles=handles,
             has_left=False,
         )
 
     def begin_call(self, call: str, end: int) -> "Holder":
         """The holder in a call, which counts as ended after `end`. A process that beats also beats while it runs."""
         calls = (*(it for it in self.open_calls if it[0] != call), (call, end))
-        expires_at = self.expires_at if self.beats else max(self.expires_at, end)
+        expires_at = self.expires_at if self.handles else max(self.expires_at, end)
         return self._replace(open_calls=calls[-MAX_CALLS:], expires_at=expires_at)
 
     def end_call(self, call: str, now: int) -> "Holder":
         """The holder after a call: its life counts from now."""
         calls = tuple(it for it in self.open_calls if it[0] != call and it[1] > now)
-        ends = () if self.beats else (end for _, end in calls)
+        ends = () if self.handles else (end for _, end in calls)
         return self._replace(open_calls=calls, expires_at=max(now + self.life, 0, *ends))
 
-    def leave(self) -> "Holder":
-        """The holder after its process ended cleanly: it lives as one without a process."""
+    def leave(self, handles: tuple[str, ...]) -> "Holder":
+        """The holder after a handle was closed, which left these. With none it lives as one without a process."""
+        if handles:
+            return self._replace(handles=handles)
         end = max(self.expires_at, self.seen_at + self.lease)
-        return self._replace(expires_at=end, beats=False, has_left=True, open_calls=())
+        return self._replace(expires_at=end, handles=(), has_left=True, open_calls=())
 
-    def beat(self, process: str | None, now: int, is_open: bool) -> "Holder":
-        """The holder after a beat of a process that serves it, in which `is_open` says whether a call of it runs. A
-        beat does not count if the holder was not heard for too long."""
+    def beat(self, handle: str | None, now: int, is_open: bool) -> "Holder":
+        """The holder after a beat of a handle that serves it, in which `is_open` says whether a call of it runs. A beat
+        does not count if the holder was not heard for too long."""
         if not (is_open or self.is_in_call(now) or self.seen_at + self.idle_limit > now):
             return self
         seen, end = now if is_open else self.seen_at, max(self.expires_at, now + self.lease // BEATEN_PART)
-        return self._replace(seen_at=seen, expires_at=end, beats=True, process=process, has_left=False)
+        return self._replace(seen_at=seen, expires_at=end, handles=self._add(handle), has_left=False)
+
+    def _add(self, handle: str | None) -> tuple[str, ...]:
+        if handle is None or handle in self.handles:
+            return self.handles
+        return (*self.handles, handle)[-MAX_HANDLES:]
 
 
 Holders = dict[Who, Holder]
@@ -116,10 +128,10 @@ Holders = dict[Who, Holder]
 
 def enter(who: Who, caller: Caller, now: int, lost: tuple[Loss, ...]) -> Holder:
     """A new holder, at its first grant or ticket."""
-    beats = caller.process is not None
     idle_limit = min(caller.idle_limit, caller.lease) if "/" in who.agent else caller.idle_limit
-    life = caller.lease // BEATEN_PART if beats else caller.lease
-    return Holder(who, now + life, now, caller.lease, idle_limit, beats, caller.host, caller.process, lost=lost)
+    handles = (caller.handle,) if caller.handle is not None else ()
+    life = caller.lease // BEATEN_PART if handles else caller.lease
+    return Holder(who, now + life, now, caller.lease, idle_limit, caller.host, handles, lost=lost)
 
 
 def list_ancestors(who: Who) -> Iterator[Who]:

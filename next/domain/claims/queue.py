@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdlog.domain.claims.board import Board, Wanted, want
+from holdlog.domain.claims.board import Board, Request, request_of
 from holdlog.domain.claims.claim import (
     ABSENCE,
     OFFER,
@@ -72,20 +72,20 @@ def grant_waiting(board: Board) -> list[tuple[str, Who]]:
         for ticket in board.list_waiters():
             if ticket.key not in board.claims:
                 continue  # another grant of this round made it needless
-            wanted = want(ticket)
-            if is_content(wanted, board):
+            request = request_of(ticket)
+            if is_content(request, board):
                 remove_ticket(ticket, "granted", board)
-            elif board.is_free(wanted) and not find_cycle_of_grant(wanted, ticket, board):
-                grant(wanted, ticket, board)
+            elif board.is_free(request) and not find_cycle_of_grant(request, ticket, board):
+                grant(request, ticket, board)
                 granted += [(resource, ticket.who) for resource in ticket.resources]
     return granted
 
 
-def grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Claim]:
+def grant(request: Request, ticket: Claim | None, board: Board) -> list[Claim]:
     """Grant all resources, except what is held already. To a waiter it is an offer, until its call collects it. Returns
     the claims of all resources."""
-    who, mode, granted = wanted.who, wanted.mode, []
-    for resource in wanted.resources:
+    who, mode, granted = request.who, request.mode, []
+    for resource in request.resources:
         own = board.find_own(resource, who) if board.claims else None
         if own is not None and own.mode == mode:
             granted.append(own)
@@ -102,18 +102,18 @@ def grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Claim]:
         granted.append(board.claims[resource, board.record(event)])
         if ticket is not None:
             board.keep(granted[-1]._replace(is_offered=True, deadline=board.now + OFFER))
-    for other in board.list_tickets(*wanted.resources) if len(board.claims) > len(granted) else ():
-        if other.who == who and is_content(want(other), board):
+    for other in board.list_tickets(*request.resources) if len(board.claims) > len(granted) else ():
+        if other.who == who and is_content(request_of(other), board):
             remove_ticket(other, "granted", board)
     return granted
 
 
-def is_content(wanted: Wanted, board: Board) -> bool:
+def is_content(request: Request, board: Board) -> bool:
     """Whether a waiter holds what it wants, or got more since: alone what it would share."""
-    own = [board.find_own(resource, wanted.who) for resource in wanted.resources]
+    own = [board.find_own(resource, request.who) for resource in request.resources]
     return all(
         claim is not None
-        and (claim.mode == wanted.mode or (claim.mode == "exclusive" and claim.position > wanted.position))
+        and (claim.mode == request.mode or (claim.mode == "exclusive" and claim.position > request.position))
         for claim in own
     )
 
@@ -140,38 +140,38 @@ def remove_ticket(ticket: Claim, why: str, board: Board) -> int:
 # --- deadlocks
 
 
-def find_cycle(board: Board, also: Wanted | None = None) -> list[Link]:
+def find_cycle(board: Board, also: Request | None = None) -> list[Link]:
     """The agents that wait for each other, so that none of them would ever get what it wants; with `also`, if that
     claim waited, too. Empty if there is none. The order of the queue does not matter: a waiter is overtaken by the
     agent that it waits for."""
-    wishes = [*([also] if also is not None else ()), *map(want, board.list_waiters())]
-    blockers = {wanted: {claim.who for claim in board.list_obstacles(wanted)} for wanted in wishes}
-    stuck = {wanted.who for wanted in wishes}
+    requests = [*([also] if also is not None else ()), *map(request_of, board.list_waiters())]
+    blockers = {request: {claim.who for claim in board.list_obstacles(request)} for request in requests}
+    stuck = {request.who for request in requests}
     while True:
-        still = {wanted.who for wanted, others in blockers.items() if others & stuck}
+        still = {request.who for request, others in blockers.items() if others & stuck}
         if still == stuck:
             break
         stuck = still
-    starts = [also] if also is not None else wishes
-    first = next((wanted for wanted in starts if blockers[wanted] & stuck), None)
+    starts = [also] if also is not None else requests
+    first = next((request for request in starts if blockers[request] & stuck), None)
     return [] if first is None else _describe_cycle(first, stuck, blockers, board)
 
 
-def _describe_cycle(wanted: Wanted, stuck: set[Who], blockers: dict[Wanted, set[Who]], board: Board) -> list[Link]:
+def _describe_cycle(request: Request, stuck: set[Who], blockers: dict[Request, set[Who]], board: Board) -> list[Link]:
     path: list[tuple[Who, str]] = []  # an agent, and what it waits for
-    while wanted.who not in (who for who, _ in path):
-        obstacle = next(claim for claim in board.list_obstacles(wanted) if claim.who in stuck)
-        path.append((wanted.who, obstacle.resource))
-        wanted = next(it for it, others in blockers.items() if it.who == obstacle.who and others & stuck)
-    cycle = path[[who for who, _ in path].index(wanted.who) :]
+    while request.who not in (who for who, _ in path):
+        obstacle = next(claim for claim in board.list_obstacles(request) if claim.who in stuck)
+        path.append((request.who, obstacle.resource))
+        request = next(it for it, others in blockers.items() if it.who == obstacle.who and others & stuck)
+    cycle = path[[who for who, _ in path].index(request.who) :]
     return [Link(who.agent, cycle[number - 1][1], waited) for number, (who, waited) in enumerate(cycle)]
 
 
-def find_cycle_of_grant(wanted: Wanted, ticket: Claim | None, board: Board) -> list[Link]:
+def find_cycle_of_grant(request: Request, ticket: Claim | None, board: Board) -> list[Link]:
     """The cycle that a grant would close, as its agent also waits elsewhere."""
-    waiters = [waiter for waiter in board.list_waiters() if waiter.who == wanted.who]
+    waiters = [waiter for waiter in board.list_waiters() if waiter.who == request.who]
     if all(ticket is not None and waiter.key == ticket.key for waiter in waiters):
         return []
     trial = board.copy()
-    grant(wanted, ticket, trial)
+    grant(request, ticket, trial)
     return find_cycle(trial)

@@ -44,6 +44,15 @@ def test_processes_of_one_session_are_one_holder_as_long_as_any_lives(open_store
     assert statuses(other, "a", "ann") == ["busy"]
 
 
+@both_stores
+def test_closed_store_leaves_nothing_that_another_of_its_session_keeps(open_store):
+    first, second, other = open_store(session="job"), open_store(session="job"), open_store(session="other")
+    take(second, "b")
+    take(first, "a")
+    first.close()
+    assert statuses(other, "a", "ann") == statuses(other, "b", "ann") == ["busy"]
+
+
 @changes_in_02("what a process left is held on by the next caller of that name below the same host; `resumed` goes")
 @both_stores
 def test_caller_acts_as_the_holder_that_a_closed_store_of_its_name_left(open_store):
@@ -81,6 +90,19 @@ def test_every_call_of_a_name_counts_for_what_it_left(open_store):
     later = open_store(session="two")
     seen = later.status("a").holder_idle_seconds
     until(lambda: later.claim("b", agent="ann") and later.status("a").holder_idle_seconds < seen)
+
+
+@changes_in_02("a process per call is one holder")
+@both_stores
+def test_caller_learns_what_was_lost_by_the_holder_that_left_to_it(open_store):
+    first = open_store(session="one")
+    take(first, "a", lease_seconds=1)
+    take(first, "b")
+    first.close()
+    later = open_store(session="two")
+    assert later.wait("a", LONG)
+    assert losses(later.claim("c", agent="ann")) == [("a", "expired")]
+    assert losses(later.claim("c", agent="ann")) == []
 
 
 # --- sub-agents
@@ -158,6 +180,13 @@ def test_repeated_claim_extends_its_deadline(store):
     again = store.claim("a", agent="ann", lease_seconds=200)
     assert (again.status, 150 < again.expires_in_seconds <= 200) == ("already_claimed", True)
     assert 150 < store.status("a").expires_in_seconds <= 200
+
+
+@changes_in_02("a deadline stays until a claim names another")
+def test_claim_in_another_mode_keeps_its_deadline(store):
+    take(store, "a", lease_seconds=100)
+    take(store, "a", mode="shared")
+    assert 50 < store.status("a").expires_in_seconds <= 100
 
 
 # --- a loss is reported once

@@ -154,9 +154,11 @@ class World:
             self.changes += event.kind != "ClaimExpired"  # which a refusal may record
             fields = event.fields
             if event.kind == "ClaimGranted":
-                self.grants.pop((fields["resource"], fields.get("instead_of", 0)), None)
+                old = self.grants.pop((fields["resource"], fields.get("instead_of", 0)), None)
+                deadline = old.deadline if old is not None and "ticket" not in fields else None
                 key = (fields["resource"], event.version)
-                self.grants[key], self.holders[key] = Grant(fields["mode"]), Agent(event.by, fields["of_session"])
+                self.grants[key] = Grant(fields["mode"], deadline)
+                self.holders[key] = Agent(event.by, fields["of_session"])
                 new, *others = self.list_held({key: self.grants[key]} | self.grants)
                 rivals = [it for it in others if claim_rule.exclude(it, new)]
                 assert rivals == [], f"{new} was granted although others hold it: {rivals}"

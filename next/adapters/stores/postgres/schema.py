@@ -8,7 +8,7 @@ from typing import Any, Final
 from psycopg import sql
 
 from holdlog.adapters.stores.postgres.connection import Connection
-from holdlog.adapters.stores.sql import BEATS, BOARD, CLAIMS, LAST_COMMIT, MARK, SCHEMA, STREAMS, SUBTREES
+from holdlog.adapters.stores.sql import BEATS, BOARD, CLAIMS, LAST_COMMIT, MARK, SCHEMA, SESSION, STREAMS, SUBTREES
 from holdlog.domain.refusals import StoreError
 
 _TABLES: Final = """
@@ -24,9 +24,11 @@ CREATE TABLE claims (resource TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL
     since BIGINT NOT NULL, also TEXT, deadline BIGINT, waits_until BIGINT NOT NULL, is_offered SMALLINT NOT NULL,
     note TEXT, PRIMARY KEY (resource, version));
 CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1;
+CREATE INDEX own_claims ON claims (session, principal, agent);
 CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL, expires_at BIGINT NOT NULL,
-    seen_at BIGINT NOT NULL, lease BIGINT NOT NULL, idle_limit BIGINT NOT NULL, beats SMALLINT NOT NULL, host TEXT,
-    process TEXT, has_left SMALLINT NOT NULL, open_calls TEXT, lost TEXT, PRIMARY KEY (session, principal, agent));
+    seen_at BIGINT NOT NULL, lease BIGINT NOT NULL, idle_limit BIGINT NOT NULL, host TEXT,
+    handles TEXT NOT NULL, has_left SMALLINT NOT NULL, open_calls TEXT, lost TEXT,
+    PRIMARY KEY (session, principal, agent));
 CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1;
 CREATE TABLE silence (committed_at BIGINT NOT NULL, began_at BIGINT NOT NULL, ended_at BIGINT NOT NULL);
 INSERT INTO silence VALUES (0, 0, 0);
@@ -53,6 +55,7 @@ def translate(query: str) -> str:
 
 
 _RECORD: Final = "json_build_array(c.stream, c.version, c.position, c.exists_now, c.expires_at"
+_SESSION: Final = ("session", "principal", "now")
 PREPARE: Final = f"""
 PREPARE load (text[], text[], text[], text[], text[], text[]) AS SELECT
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, head.position, head.digest, head.at,
@@ -76,10 +79,11 @@ PREPARE put (text[], text[], text[], text[], text[]) AS INSERT INTO current
     exists_now = excluded.exists_now, expires_at = excluded.expires_at;
 PREPARE remember (text[], text[], text[], text[], text[], text[]) AS INSERT INTO requests
     SELECT p, r, n::bigint, a::bigint, f, t FROM unnest($1, $2, $3, $4, $5, $6) AS new (p, r, n, a, f, t);
-PREPARE claims (text, text, text, text, text) AS {number(CLAIMS, "session", "principal", "names", "agent", "host")};
+PREPARE claims (text, text, bigint, text, text, text) AS {number(CLAIMS, *_SESSION, "names", "agent", "host")};
+PREPARE session (text, text, bigint) AS {number(SESSION, *_SESSION)};
 PREPARE subtrees (text) AS {number(SUBTREES, "subtrees")};
-PREPARE beats (text, text, bigint) AS {number(BEATS, "session", "principal", "now")};
-PREPARE board (text, text) AS {number(BOARD, "session", "principal")};
+PREPARE beats (text, text, bigint) AS {number(BEATS, *_SESSION)};
+PREPARE board (text, text, bigint) AS {number(BOARD, *_SESSION)};
 PREPARE streams (text) AS {number(STREAMS, "streams")};
 PREPARE silence AS {LAST_COMMIT};
 PREPARE mark (bigint) AS {number(MARK, "now")};
@@ -91,13 +95,13 @@ PREPARE put_claims ({", ".join(["text[]"] * 14)}) AS INSERT INTO claims
     is_offered = excluded.is_offered, note = excluded.note;
 PREPARE end_claims (text[], text[]) AS DELETE FROM claims AS c USING unnest($1, $2) AS old (r, v)
     WHERE c.resource = old.r AND c.version = old.v::bigint;
-PREPARE put_holders ({", ".join(["text[]"] * 13)}) AS INSERT INTO holders
-    SELECT s, p, a, e::bigint, n::bigint, l::bigint, i::bigint, b::smallint, h, r, t::smallint, o, x
-    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-    AS new (s, p, a, e, n, l, i, b, h, r, t, o, x) ON CONFLICT (session, principal, agent) DO UPDATE SET
-    (expires_at, seen_at, lease, idle_limit, beats, host, process, has_left, open_calls, lost) =
-    (excluded.expires_at, excluded.seen_at, excluded.lease, excluded.idle_limit, excluded.beats, excluded.host,
-    excluded.process, excluded.has_left, excluded.open_calls, excluded.lost)
+PREPARE put_holders ({", ".join(["text[]"] * 12)}) AS INSERT INTO holders
+    SELECT s, p, a, e::bigint, n::bigint, l::bigint, i::bigint, h, r, t::smallint, o, x
+    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    AS new (s, p, a, e, n, l, i, h, r, t, o, x) ON CONFLICT (session, principal, agent) DO UPDATE SET
+    (expires_at, seen_at, lease, idle_limit, host, handles, has_left, open_calls, lost) =
+    (excluded.expires_at, excluded.seen_at, excluded.lease, excluded.idle_limit, excluded.host,
+    excluded.handles, excluded.has_left, excluded.open_calls, excluded.lost)
 """
 
 

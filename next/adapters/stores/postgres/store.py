@@ -120,7 +120,7 @@ class PostgresStore:
         self._set_clock(clock, at)
         head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
         loaded = _records(reads, records or (), values or (), ranges or ())
-        board = self._make_board(clock, sessions, board_rows) if sessions else None
+        board: Any = self._make_board(clock, sessions, board_rows) if sessions else None
         batch = Batch(head, clock, clock, State(loaded, board))
         for principal, request_id, *rest in remembered or ():
             batch.requests[principal, request_id] = Request(*rest)
@@ -135,13 +135,13 @@ class PostgresStore:
             boards.add_rows(board, result)
         boards.read_silence(board, silence)
         boards.add_streams(board, streams)
-        is_whole = any(read.board for read, _ in reads)
+        is_whole = any(read.claims == "all" for read, _ in reads)
         board.is_quiet = board.is_quiet and not is_whole
         needs_rest = not (is_whole or board.is_quiet) and boards.needs_whole(board, reads)
         missing = boards.list_unread(board)
         if needs_rest or missing:
             assert self._writer is not None  # and no new one, which has no lock
-            text = "EXECUTE board('', ''); " if needs_rest else ""
+            text = "EXECUTE board('', '', 0); " if needs_rest else ""
             *rows, streams = _fetch_all(self._writer.execute(f"{text}EXECUTE streams({quote(json.dumps(missing))})"))
             for result in rows:
                 boards.add_rows(board, result)
@@ -317,13 +317,14 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
     texts = []
     for read, caller in reads:
         queries, parameters = boards.select(read, caller, 0)
-        session = ", ".join(quote(parameters[name]) for name in ("session", "principal"))
+        session = f"{quote(parameters['session'])}, {quote(parameters['principal'])}, {_NOW}"
         agent = ", ".join(quote(parameters[name]) for name in ("names", "agent", "host"))
         executions = {
             sql.BOARD: f"; EXECUTE board({session})",
             sql.CLAIMS: f"; EXECUTE claims({session}, {agent})",
             sql.SUBTREES: f"; EXECUTE subtrees({quote(parameters['subtrees'])})",
-            sql.BEATS: f"; EXECUTE beats({session}, {_NOW})",
+            sql.SESSION: f"; EXECUTE session({session})",
+            sql.BEATS: f"; EXECUTE beats({session})",
         }
         texts += [executions[query] for query in queries]
     if texts:

@@ -40,21 +40,21 @@ class Listener:
         self._wake = wake
         self._is_closed = False
         self._receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._thread = threading.Thread(target=self._run, name="holdlog-listener", daemon=True)
         try:
             self._receiver.bind((_LOOPBACK, 0))
             self._receiver.setblocking(False)
             lock.enter(self._receiver.getsockname()[1])
-            self._thread = threading.Thread(target=self._run, name="holdlog-listener", daemon=True)
             self._thread.start()
-        except BaseException:
-            self._receiver.close()
-            connection.close()
+        except BaseException:  # an interrupt may come after the start
+            self.close()
             raise
 
     def close(self) -> None:
         self._is_closed = True
-        send_datagrams([self._receiver.getsockname()[1]])
-        self._thread.join()
+        if self._thread.is_alive():
+            send_datagrams([self._receiver.getsockname()[1]])
+            self._thread.join()
         self._lock.leave()
         self._receiver.close()
         self._connection.close()

@@ -35,9 +35,10 @@ TABLES: Final = (
     since INTEGER NOT NULL, also TEXT, deadline INTEGER, waits_until INTEGER NOT NULL, is_offered INTEGER NOT NULL,
     note TEXT, UNIQUE (resource, version))""",
     "CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1",
+    "CREATE INDEX own_claims ON claims (session, principal, agent)",
     """CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL,
     expires_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, lease INTEGER NOT NULL, idle_limit INTEGER NOT NULL,
-    beats INTEGER NOT NULL, host TEXT, process TEXT, has_left INTEGER NOT NULL, open_calls TEXT, lost TEXT,
+    host TEXT, handles TEXT NOT NULL, has_left INTEGER NOT NULL, open_calls TEXT, lost TEXT,
     UNIQUE (session, principal, agent))""",
     "CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1",
     "CREATE TABLE silence (committed_at INTEGER NOT NULL, began_at INTEGER NOT NULL, ended_at INTEGER NOT NULL)",
@@ -52,7 +53,7 @@ TABLES: Final = (
 _BOOTS: Final = "SELECT (SELECT value FROM meta WHERE name = 'boots'), committed_at FROM silence"
 _NEW_BOOT: Final = (
     f"""UPDATE holders SET seen_at = :now, open_calls = NULL,
-    expires_at = :now + CASE beats WHEN 1 THEN lease / {BEATEN_PART} ELSE lease END""",
+    expires_at = :now + CASE handles WHEN '' THEN lease ELSE lease / {BEATEN_PART} END""",
     f"""UPDATE claims SET waits_until = 0, deadline = CASE WHEN is_ticket = 1 THEN :now + {ABSENCE}
     WHEN is_offered = 1 THEN :now + {OFFER} ELSE deadline + :now - (SELECT committed_at FROM silence) END
     WHERE is_ticket = 1 OR deadline IS NOT NULL""",

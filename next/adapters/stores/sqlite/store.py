@@ -51,6 +51,7 @@ _PUT: Final = (
     "INSERT INTO current VALUES (?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET version = excluded.version,"
     " position = excluded.position, exists_now = excluded.exists_now, expires_at = excluded.expires_at"
 )
+_NOBODY: Final = {"session": "", "principal": "", "now": 0}
 _REMEMBER: Final = "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?)"
 _PUT_CLAIM: Final = (
     "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (resource, version) DO UPDATE SET"
@@ -58,7 +59,7 @@ _PUT_CLAIM: Final = (
     " is_offered = excluded.is_offered, note = excluded.note"
 )
 _END_CLAIM: Final = "DELETE FROM claims WHERE resource = ? AND version = ?"
-_PUT_HOLDER: Final = "INSERT OR REPLACE INTO holders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_HOLDER: Final = "INSERT OR REPLACE INTO holders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqliteStore:
@@ -140,11 +141,11 @@ class SqliteStore:
             if self._head is None:
                 self._head = self._read_head(steady)
             records: dict[str, Record] = {}
-            board: Board | None = None
+            board: Any = None
             for read, _ in reads:
                 if read.streams or read.values or read.prefixes:
                     self._load(read, records)
-                if read.session and board is None:
+                if board is None and (read.claims or read.resources):
                     board = self._load_board(reads, steady)
             batch = Batch(self._head, time.time_ns() // 1000, steady, State(records, board))
             for _, caller in reads:
@@ -239,16 +240,15 @@ class SqliteStore:
         board, execute = Board(now, is_alive), self._cursor.execute
         is_whole = False
         for read, caller in reads if len(reads) == 1 else boards.merge(reads):
-            if read.session:
-                queries, parameters = boards.select(read, caller, now)
-                for query in queries:
-                    boards.add_rows(board, execute(query, parameters))
-                is_whole |= read.board
+            queries, parameters = boards.select(read, caller, now)
+            for query in queries:
+                boards.add_rows(board, execute(query, parameters))
+            is_whole |= read.claims == "all"
         board.is_quiet = board.is_quiet and not is_whole
         if not board.is_quiet:
             boards.read_silence(board, execute(sql.LAST_COMMIT))
             if not is_whole and boards.needs_whole(board, reads):
-                boards.add_rows(board, execute(sql.BOARD, {"session": "", "principal": ""}))
+                boards.add_rows(board, execute(sql.BOARD, _NOBODY))
         if (streams := boards.list_streams(board, reads)) is not None:
             boards.add_streams(board, execute(sql.STREAMS, {"streams": streams}))
         return board
