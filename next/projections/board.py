@@ -9,27 +9,29 @@ from holdlog.domain.claims.describe import list_previous
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.moment import SECOND
 from holdlog.domain.results import Lost, utc
+from holdlog.projections.results import AsOf
 
 
 class Held(NamedTuple):
     """Who holds a resource, or something that overlaps it (`covered_by`). `current`: whether the version that was asked
-    for is that of a grant of exactly this resource."""
+    for is that of a grant of exactly this resource. The past has no lease and no connection."""
 
     resource: str
     held_by: str
     claimed_at: datetime
     held_for_seconds: float
-    expires_at: datetime
-    expires_in_seconds: float
     version: int
     mode: Mode
     queue_length: int
+    expires_at: datetime | None = None
+    expires_in_seconds: float | None = None
     holder_connected: bool | None = None
     holder_idle_seconds: float | None = None
     covered_by: str | None = None
     holders: list[str] | None = None
     holder_note: str | None = None
     current: bool | None = None
+    as_of: AsOf | None = None
     lost: list[Lost] | None = None
     status: Literal["claimed"] = "claimed"
 
@@ -45,6 +47,7 @@ class Available(NamedTuple):
     previous_outcome_at: datetime | None = None
     previous_note: str | None = None
     moved_to: str | None = None
+    as_of: AsOf | None = None
     lost: list[Lost] | None = None
     status: Literal["available"] = "available"
 
@@ -71,11 +74,11 @@ class BoardClaim(NamedTuple):
     held_by: str
     claimed_at: datetime
     held_for_seconds: float
-    expires_at: datetime
-    expires_in_seconds: float
     version: int
     mode: Mode
     queue_length: int
+    expires_at: datetime | None = None
+    expires_in_seconds: float | None = None
     holder_connected: bool | None = None
     holder_idle_seconds: float | None = None
     holder_note: str | None = None
@@ -88,7 +91,7 @@ class BoardWaiter(NamedTuple):
     agent: str
     mode: Mode
     since_seconds: float
-    present: bool
+    present: bool | None = None
     note: str | None = None
     also: list[str] | None = None
     principal: str | None = None
@@ -116,6 +119,7 @@ class BoardPage(NamedTuple):
     queues: list[Queue]
     agents: list[BoardAgent]
     next_after: str | None = None
+    as_of: AsOf | None = None
     status: Literal["ok"] = "ok"
 
 

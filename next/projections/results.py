@@ -4,8 +4,15 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 
+class AsOf(NamedTuple):
+    """The moment of a result about the past: after the event at `position`; `at`: its time, or the one asked for."""
+
+    position: int
+    at: datetime
+
+
 class StateRecord(NamedTuple):
-    """A current value."""
+    """A value. `redacted`: it was removed from the log."""
 
     namespace: str
     key: str
@@ -16,6 +23,8 @@ class StateRecord(NamedTuple):
     expires_at: datetime | None = None
     expires_in_seconds: float | None = None
     principal: str | None = None
+    redacted: bool | None = None
+    as_of: AsOf | None = None
     status: Literal["ok"] = "ok"
 
 
@@ -27,6 +36,7 @@ class RecordPage(NamedTuple):
     records: list[StateRecord]
     position: int
     next_after: str | None = None
+    as_of: AsOf | None = None
     status: Literal["ok"] = "ok"
 
 

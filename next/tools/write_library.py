@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from holdlog.adapters.operations import base, claims, log, values
+from holdlog.adapters.operations import base, claims, log, past, values
 from holdlog.domain.refusals import HoldlogError
 
-MODULES = (claims, log, values)
+MODULES = (claims, log, past, values)
 NAMES = {
     "holdlog.domain.results": "results",
     "holdlog.domain.claims.results": "claim_results",
@@ -24,6 +24,7 @@ HEAD = '''"""The library {purpose}. Written by `make generate` from the operatio
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from holdlog.adapters.operations import {modules}

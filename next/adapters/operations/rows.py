@@ -27,7 +27,8 @@ def show_record(row: Any, now: int) -> StateRecord:
     namespace, key = split_stream(stream)
     by, principal = about.get("by"), about.get("principal")
     ends, left = (utc(expires_at), max(0, expires_at - now) / 1_000_000) if expires_at is not None else (None, None)
-    return StateRecord(namespace, key, value, version, by, utc(at), ends, left, principal)
+    redacted = True if payload is None else None
+    return StateRecord(namespace, key, value, version, by, utc(at), ends, left, principal, redacted)
 
 
 def is_live(row: Any, now: int) -> bool:

@@ -2,9 +2,10 @@
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
-from holdlog.adapters.operations import claims, log, values
+from holdlog.adapters.operations import claims, log, past, values
 from holdlog.adapters.python.base import BlockingHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
@@ -20,6 +21,32 @@ class StateStore(BlockingHandle):
     Each method raises InvalidError for an invalid argument, UnavailableError if the store cannot handle the call now,
     and StoreError if it is closed.
     """
+
+    def at(
+        self,
+        moment: int | str | datetime,
+        namespace: str | None = None,
+        key: str | None = None,
+        *,
+        resource: str | None = None,
+        prefix: str = "",
+        agent: str | None = None,
+        limit: int = 100,
+        after_key: str | None = None,
+        after: str | None = None,
+    ) -> query_results.StateRecord | query_results.RecordPage | board.Held | board.Available | board.BoardPage:
+        """Read the past: a value, the list of a namespace, a resource, or without any the board, as get, list and
+        status returned it then. moment is a position of the log, a version of the key such as v3, or a time.
+
+        prefix: Of the keys of a namespace.
+        agent: Of the board: what it and its sub-agents held.
+        after_key: The next_after of the page before of a namespace.
+        after: The next_after of the page before of the board.
+        """
+        result: (
+            query_results.StateRecord | query_results.RecordPage | board.Held | board.Available | board.BoardPage
+        ) = self._ask(past.At, locals())
+        return result
 
     def claim(
         self,

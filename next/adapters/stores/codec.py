@@ -9,6 +9,7 @@ from typing import Any, Final
 from holdlog.domain.claims import claim
 from holdlog.domain.moment import Caller
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
+from holdlog.domain.refusals import StoreError
 from holdlog.domain.state import Record
 from holdlog.domain.values import Json, encode
 
@@ -30,7 +31,9 @@ CONTENT: Final[dict[Any, tuple[str, ...]]] = {
 }
 """All kinds of events (an unknown one is an error, never an import), and their fields that people write texts into:
 only these can be redacted."""
+TYPES: Final = {kind.__name__: kind for kind in CONTENT}
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_parse: Final[Any] = vars(json.JSONDecoder())["scan_once"]
 _ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
 
 
@@ -53,6 +56,20 @@ def encode_event(event: Any, caller: Caller) -> tuple[str, str]:
         else:
             meta += f',"{name}":{text}'
     return f"{{{meta[1:]}}}", f"{{{payload[1:]}}}"
+
+
+def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any:
+    """The event of a row of the log, without the texts that were redacted. Not for values, which are texts in an event.
+    Raises StoreError for an unknown kind."""
+    kind = TYPES.get(topic)
+    if kind is None:
+        raise StoreError(f"the log has events of an unknown kind ({topic}); update holdlog")
+    fields = _parse(meta, 0)[0]
+    if payload is not None and payload != "{}":
+        fields |= _parse(payload, 0)[0]
+    if "also" in fields:
+        fields["also"] = tuple(fields["also"])
+    return kind(stream, *[fields.get(name, kind._field_defaults.get(name)) for name in kind._fields[1:]])
 
 
 @lru_cache(256)

@@ -30,6 +30,39 @@ EVENTS: Final = (
     "SELECT position, stream, version, topic, at, meta, payload, digest FROM events"
     " WHERE position > :after ORDER BY position LIMIT :limit"
 )
+TIME: Final = "SELECT position, at FROM events WHERE position = :position"
+TIME_OF_VERSION: Final = "SELECT position, at FROM events WHERE stream = :stream AND version = :version"
+_SEARCH = (
+    "WITH RECURSIVE search (low, high) AS (SELECT CAST(0 AS BIGINT), (SELECT MAX({0}) FROM events{2}) UNION ALL"
+    " SELECT CASE WHEN {1} THEN e.{0} ELSE low END, CASE WHEN {1} THEN high ELSE e.{0} - 1 END"
+    " FROM search JOIN events AS e ON e.{0} = (low + high + 1) / 2{3} WHERE low < high)"
+)
+"""Finds the last position or version that a condition holds for: bisects, as times and positions never decrease."""
+POSITION_AT: Final = (
+    f"{_SEARCH.format('position', 'e.at <= :at', '', '')} SELECT low FROM search WHERE low = high"
+)
+_PAST_RECORD = "e.stream, e.version, e.at, e.meta, e.payload, e.topic"
+RECORD_AT: Final = (
+    _SEARCH.format("version", "e.position <= :position", " WHERE stream = :stream", " AND e.stream = :stream")
+    + f" SELECT {_PAST_RECORD} FROM search JOIN events AS e ON e.stream = :stream AND e.version = low WHERE low = high"
+)
+"""The last event of a stream until a position."""
+RECORDS_AT: Final = (
+    f"SELECT {_PAST_RECORD} FROM (SELECT stream, MAX(version) AS version FROM events WHERE stream > :after"
+    " AND stream >= :first AND stream < :end AND position <= :position GROUP BY stream ORDER BY stream LIMIT :limit)"
+    " AS c JOIN events AS e ON e.stream = c.stream AND e.version = c.version ORDER BY e.stream"
+)
+"""The same of each stream of a range."""
+CLAIMS_AT: Final = (
+    "SELECT stream, version, position, topic, at, meta, payload FROM events WHERE (stream, version) > (:after, :version)"
+    " AND stream < 'claim;' AND position <= :position ORDER BY stream, version LIMIT :limit"
+)
+"""The events of claims until a position, stream by stream."""
+EXPIRIES: Final = (
+    "SELECT e.stream, e.version, e.position, e.topic, e.at, e.meta, e.payload FROM json_each(:streams) AS n"
+    " JOIN events AS e ON e.stream = n.value WHERE e.position > :position AND e.topic = 'ClaimExpired'"
+)
+"""What was noticed after a position."""
 STREAMS_SINCE: Final = "SELECT position, stream FROM events WHERE position > :after ORDER BY position"
 DIGEST: Final = "SELECT digest FROM events WHERE position = :position"
 HEAD: Final = "SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1"

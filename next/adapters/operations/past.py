@@ -1,0 +1,134 @@
+"""The past: values, lists, claims and the board as they were."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pydantic import Field, model_validator
+from pydantic_core import from_json
+
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.operations.base import Agent, Limit, Name, Prefix, Query, Resource
+from holdlog.adapters.operations.moments import Point, find_instant
+from holdlog.adapters.operations.rows import PAGE_CHARACTERS, describe_deletion, is_live, show_record
+from holdlog.adapters.stores import sql
+from holdlog.adapters.stores.codec import decode_event
+from holdlog.domain.claims.board import Board
+from holdlog.domain.names import end_of_range, namespace_prefix, value_stream
+from holdlog.domain.refusals import NotFoundError
+from holdlog.domain.results import NotFound
+from holdlog.projections.board import Available, BoardPage, Held
+from holdlog.projections.past import Instant, begin_board, describe_past_board, describe_past_resource, fold
+from holdlog.projections.results import RecordPage, StateRecord
+
+BLOCK: Final = 5_000
+"""Events that are folded at once."""
+
+
+class At(Query, name="at", group="power", route="GET /at", words="moment namespace key"):
+    """Read the past: a value, the list of a namespace, a resource, or without any the board, as get, list and status
+    returned it then. moment is a position of the log, a version of the key such as v3, or a time."""
+
+    results = (StateRecord, NotFound, RecordPage, Held, Available, BoardPage)
+    moment: Point
+    namespace: Name | None = None
+    key: Name | None = None
+    resource: Resource | None = None
+    prefix: Prefix = Field(default="", description="Of the keys of a namespace")
+    agent: Agent | None = Field(default=None, description="Of the board: what it and its sub-agents held")
+    limit: Limit = 100
+    after_key: Prefix | None = Field(default=None, description="The next_after of the page before of a namespace")
+    after: Resource | None = Field(default=None, description="The next_after of the page before of the board")
+
+    @model_validator(mode="after")
+    def _require_one_kind(self) -> "At":
+        if self.key is not None and self.namespace is None:
+            raise ValueError("key: needs a namespace")
+        if self.resource is not None and self.namespace is not None:
+            raise ValueError("resource: goes without a namespace")
+        return self
+
+    def read(self, reader: Reader) -> StateRecord | RecordPage | Held | Available | BoardPage:
+        if self.namespace is not None and self.key is not None:
+            instant = find_instant(reader, self.moment, "moment", value_stream(self.namespace, self.key))
+            return read_value_at(reader, self.namespace, self.key, instant)
+        instant = find_instant(reader, self.moment, "moment")
+        if self.namespace is not None:
+            first = namespace_prefix(self.namespace)
+            after = first + (self.after_key or "")
+            page, more = read_values_at(reader, first + self.prefix, after, self.limit, instant)
+            next_after = page[-1].key if more else None
+            return RecordPage(self.namespace, len(page), page, instant.position, next_after, instant.as_of)
+        board = read_board_at(reader, instant)
+        if self.resource is not None:
+            return describe_past_resource(self.resource, None, board, instant)
+        return describe_past_board(board, self.agent, self.after or "", self.limit, instant)
+
+
+def read_value_at(reader: Reader, namespace: str, key: str, instant: Instant) -> StateRecord:
+    """The value of a key. Raises NotFoundError."""
+    stream = value_stream(namespace, key)
+    rows = reader.read(sql.RECORD_AT, {"stream": stream, "position": instant.position})
+    if not rows:
+        raise NotFoundError(NotFound(namespace, key))
+    row = _as_row(rows[0])
+    if not _is_live_at(row, instant):
+        raise NotFoundError(describe_deletion(namespace, key, row))
+    return show_record(row, instant.at)._replace(as_of=instant.as_of)
+
+
+def read_values_at(
+    reader: Reader, prefix: str, after: str, limit: int, instant: Instant
+) -> tuple[list[StateRecord], bool]:
+    """A page of the values whose streams start with a prefix, and whether there are more."""
+    page: list[StateRecord] = []
+    size = 0
+    parameters: dict[str, Any] = {"first": prefix, "end": end_of_range(prefix), "position": instant.position}
+    while rows := reader.read(sql.RECORDS_AT, parameters | {"after": after, "limit": limit + 1}):
+        for row in map(_as_row, rows):
+            if not _is_live_at(row, instant):
+                continue
+            size += len(row[4] or "")
+            if page and (len(page) == limit or size > PAGE_CHARACTERS):
+                return page, True
+            page.append(show_record(row, instant.at))
+        after = rows[-1][0]
+    return page, False
+
+
+def read_board_at(reader: Reader, instant: Instant) -> Board:
+    """The claims and tickets, and how the last holds had ended."""
+    board = begin_board(instant)
+    fold(board, map(_decode, _read_claims(reader, instant.position)))
+    if instant.is_time and board.claims:
+        streams = json.dumps([*{f"claim:{claim.resource}" for claim in board.claims.values()}])
+        rows = reader.read(sql.EXPIRIES, {"streams": streams, "position": instant.position})
+        fold(board, [row for row in map(_decode, rows) if row[0].due <= instant.at])
+    return board
+
+
+def _read_claims(reader: Reader, position: int) -> Iterator[Any]:
+    after, version, rows = "claim:", 0, []
+    while len(rows) in (0, BLOCK):
+        parameters = {"after": after, "version": version, "position": position, "limit": BLOCK}
+        if not (rows := reader.read(sql.CLAIMS_AT, parameters)):
+            return
+        yield from rows
+        after, version = rows[-1][:2]
+
+
+def _decode(row: Any) -> tuple[Any, int, int, int]:
+    stream, version, position, topic, at, meta, payload = row
+    return decode_event(stream, topic, meta, payload), version, position, at
+
+
+def _as_row(row: Any) -> Any:
+    """The row of a value then, as it was in the view of current ones."""
+    *start, topic = row
+    exists = topic == "ValueWritten"
+    return (*start, from_json(row[3]).get("expires_at") if exists else None, exists)
+
+
+def _is_live_at(row: Any, instant: Instant) -> bool:
+    """Whether a value existed. At a position, one that had expired unrecorded did, as in a replay."""
+    return is_live(row, instant.at if instant.is_time else 0)
