@@ -1,22 +1,35 @@
 """The log: events."""
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
+from pydantic_core import from_json
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.engine.waiting import Wait
-from holdlog.adapters.operations.base import Agent, BlockingQuery, Limit, Name, Prefix, Resource, Seconds, refuse_bool
+from holdlog.adapters.operations.base import (
+    Agent,
+    BlockingQuery,
+    Limit,
+    Name,
+    Prefix,
+    Query,
+    Resource,
+    Seconds,
+    refuse_bool,
+)
 from holdlog.adapters.operations.rows import read_transactions, show_event
 from holdlog.adapters.stores import sql
-from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.adapters.stores.codec import FIRST_DIGEST, TYPES
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.names import namespace_prefix
 from holdlog.domain.refusals import InvalidError
 from holdlog.projections.results import EventEntry, EventPage
 
 BOOKMARK_BYTES: Final = 8
+GROUPS: Final = ("record", "claim")
+"""What streams start with: all kinds of events about values, and about claims."""
 _PLACE: Final = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{2 * BOOKMARK_BYTES}}}))?")
 
 
@@ -28,17 +41,49 @@ def check_place(after: int | str) -> int | str:
     return after
 
 
-class Events(BlockingQuery, name="events", group="power", route="GET /events", words="after"):
+def check_kind(kind: str) -> str:
+    """Raises ValueError for what is no kind of events, and no group of kinds."""
+    if kind not in GROUPS and kind not in TYPES:
+        raise ValueError(f"must be of {', '.join(GROUPS)}, or an event such as ValueWritten")
+    return kind
+
+
+Kind = Annotated[str, Strict(), AfterValidator(check_kind)]
+
+
+class Choice(Query):
+    """Filters of events."""
+
+    namespace: Name | None = Field(default=None, description="Values of this namespace")
+    prefix: Prefix | None = Field(default=None, description="Of keys; needs a namespace")
+    kinds: list[Kind] | None = Field(default=None, max_length=20, description="claim, record, or ValueWritten …")
+    resource: Resource | None = Field(default=None, description="Claims that overlap it")
+    agent: Agent | None = Field(default=None, description="Events of this agent and its sub-agents")
+
+    @model_validator(mode="after")
+    def _require_namespace(self) -> Self:
+        if self.prefix is not None and self.namespace is None:
+            raise ValueError("prefix: needs a namespace")
+        return self
+
+    def selects(self, stream: str, topic: str, meta: str) -> bool:
+        if self.kinds is not None and topic not in self.kinds and stream.partition(":")[0] not in self.kinds:
+            return False
+        if self.namespace is not None and not stream.startswith(namespace_prefix(self.namespace) + (self.prefix or "")):
+            return False
+        if self.resource is not None:
+            kind, _, resource = stream.partition(":")
+            if kind != "claim" or not overlap(resource, self.resource):
+                return False
+        return self.agent is None or f"{from_json(meta).get('by')}/".startswith(f"{self.agent}/")
+
+
+class Events(Choice, BlockingQuery, name="events", group="power", route="GET /events", words="after"):
     """Read the log: all events after a position or bookmark, in order. A page without events whose next_position moved
     leads on."""
 
     results = (EventPage,)
     after: Annotated[int | str, BeforeValidator(refuse_bool), AfterValidator(check_place)] = 0
-    namespace: Name | None = None
-    prefix: Prefix | None = Field(default=None, description="Of keys; needs a namespace")
-    kinds: list[str] | None = Field(default=None, max_length=20)
-    resource: Resource | None = Field(default=None, description="Claims that overlap it")
-    agent: Agent | None = None
     limit: Limit = 100
     wait_seconds: Seconds = Field(default=0, description="Wait so long for the first event")
 
@@ -63,16 +108,9 @@ class Events(BlockingQuery, name="events", group="power", route="GET /events", w
             if len(events) >= self.limit and row[4] != last_at:
                 break
             position, digest, last_at = row[0], row[7], row[4]
-            if self._selects(row[1], row[3]) and ((event := show_event(row)).by == (self.agent or event.by)):
-                events.append(event)
+            if self.selects(row[1], row[3], row[5]):
+                events.append(show_event(row))
         return EventPage(events, position, f"{position}.{digest[:BOOKMARK_BYTES].hex()}"), is_last
-
-    def _selects(self, stream: str, topic: str) -> bool:
-        if self.kinds is not None and topic not in self.kinds:
-            return False
-        if self.resource is not None:
-            return stream.startswith("claim:") and overlap(stream.removeprefix("claim:"), self.resource)
-        return self.namespace is None or stream.startswith(namespace_prefix(self.namespace) + (self.prefix or ""))
 
     def _find_place(self, view: Reader) -> tuple[int, bytes]:
         """Position and digest of the event before the page. Raises InvalidError."""

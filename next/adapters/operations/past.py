@@ -108,12 +108,12 @@ def read_board_at(reader: Reader, instant: Instant) -> Board:
 
 
 def _read_claims(reader: Reader, position: int) -> Iterator[Any]:
-    after, version, rows = "claim:", 0, []
-    while len(rows) in (0, BLOCK):
+    after, version = "claim:", 0
+    while True:
         parameters = {"after": after, "version": version, "position": position, "limit": BLOCK}
-        if not (rows := reader.read(sql.CLAIMS_AT, parameters)):
+        yield from (rows := reader.read(sql.CLAIMS_AT, parameters))
+        if len(rows) < BLOCK:
             return
-        yield from rows
         after, version = rows[-1][:2]
 
 

@@ -95,8 +95,8 @@ def show_event(row: Any) -> EventEntry:
     if stream.startswith("record:"):
         namespace, key = split_stream(stream)
         fields |= {"namespace": namespace, "key": key}
-    else:
-        fields["resource"] = stream.removeprefix("claim:")
+    elif stream.startswith("claim:"):
+        fields |= {"resource": stream.removeprefix("claim:"), "agent": fields.get("by")}
     return EventEntry(position, f"{stream}@{version}", stream, version, topic, utc(at), fields.pop("by", None), fields)
 
 

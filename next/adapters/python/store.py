@@ -124,8 +124,11 @@ class StateStore(BlockingHandle):
         """Read the log: all events after a position or bookmark, in order. A page without events whose next_position
         moved leads on.
 
+        namespace: Values of this namespace.
         prefix: Of keys; needs a namespace.
+        kinds: claim, record, or ValueWritten ….
         resource: Claims that overlap it.
+        agent: Events of this agent and its sub-agents.
         wait_seconds: Wait so long for the first event.
         """
         result: query_results.EventPage = self._wait(log.Events, locals())

@@ -38,9 +38,7 @@ _SEARCH = (
     " FROM search JOIN events AS e ON e.{0} = (low + high + 1) / 2{3} WHERE low < high)"
 )
 """Finds the last position or version that a condition holds for: bisects, as times and positions never decrease."""
-POSITION_AT: Final = (
-    f"{_SEARCH.format('position', 'e.at <= :at', '', '')} SELECT low FROM search WHERE low = high"
-)
+POSITION_AT: Final = f"{_SEARCH.format('position', 'e.at <= :at', '', '')} SELECT low FROM search WHERE low = high"
 _PAST_RECORD = "e.stream, e.version, e.at, e.meta, e.payload, e.topic"
 RECORD_AT: Final = (
     _SEARCH.format("version", "e.position <= :position", " WHERE stream = :stream", " AND e.stream = :stream")
@@ -54,8 +52,8 @@ RECORDS_AT: Final = (
 )
 """The same of each stream of a range."""
 CLAIMS_AT: Final = (
-    "SELECT stream, version, position, topic, at, meta, payload FROM events WHERE (stream, version) > (:after, :version)"
-    " AND stream < 'claim;' AND position <= :position ORDER BY stream, version LIMIT :limit"
+    "SELECT stream, version, position, topic, at, meta, payload FROM events"
+    " WHERE (stream, version) > (:after, :version) AND stream < 'claim;' AND position <= :position ORDER BY stream, version LIMIT :limit"
 )
 """The events of claims until a position, stream by stream."""
 EXPIRIES: Final = (
