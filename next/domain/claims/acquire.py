@@ -48,7 +48,7 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
     board.entered.append(who)
     if (holder := board.holders.get(who)) is None or holder.expires_at <= board.now:
         board.enter(who)
-    claims = grant(request, None, board)
+    claims = grant(request, None, board, command.note)
     if ticket is not None and ticket.key in board.claims:
         remove_ticket(ticket, "granted", board)
     if command.lease_seconds is not None or command.note is not None:

@@ -81,7 +81,7 @@ def grant_waiting(board: Board) -> list[tuple[str, Who]]:
     return granted
 
 
-def grant(request: Request, ticket: Claim | None, board: Board) -> list[Claim]:
+def grant(request: Request, ticket: Claim | None, board: Board, note: str | None = None) -> list[Claim]:
     """Grant all resources, except what is held already. To a waiter it is an offer, until its call collects it. Returns
     the claims of all resources."""
     who, mode, granted = request.who, request.mode, []
@@ -95,7 +95,7 @@ def grant(request: Request, ticket: Claim | None, board: Board) -> list[Claim]:
                 board.record(ClaimReleased(f"claim:{claim.resource}", claim.who.agent, claim.version))
         fulfilled = ticket.version if ticket is not None and resource == ticket.resource else None
         replaced = own.version if own is not None else None
-        note = ticket.note if ticket is not None else None
+        note = ticket.note if ticket is not None else note
         event = ClaimGranted(
             f"claim:{resource}", who.agent, who.session, who.principal, mode, fulfilled, replaced, note
         )
