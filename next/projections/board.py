@@ -9,7 +9,7 @@ from holdlog.domain.claims.describe import list_previous
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.moment import SECOND
 from holdlog.domain.results import Lost, utc
-from holdlog.projections.results import AsOf
+from holdlog.projections.results import AsOf, EventEntry, StateRecord
 
 
 class Held(NamedTuple):
@@ -120,6 +120,20 @@ class BoardPage(NamedTuple):
     agents: list[BoardAgent]
     next_after: str | None = None
     as_of: AsOf | None = None
+    status: Literal["ok"] = "ok"
+
+
+class Replayed(NamedTuple):
+    """Events of a range, and the state at its end. `next_start`: pass it as `start` to get more events; `is_cut`: the
+    state has more values or claims, which `at` returns in pages."""
+
+    events: list[EventEntry]
+    values: list[StateRecord]
+    claims: list[BoardClaim]
+    queues: list[Queue]
+    as_of: AsOf
+    next_start: int | None = None
+    is_cut: bool | None = None
     status: Literal["ok"] = "ok"
 
 

@@ -152,3 +152,29 @@ class EventPage(NamedTuple):
     next_position: int
     bookmark: str
     status: Literal["ok"] = "ok"
+
+
+class RefusalEntry(NamedTuple):
+    """A refused command, after the event at a position: who wanted to change what, and why not. Never a value."""
+
+    after: int
+    code: str
+    at: datetime
+    by: str | None = None
+    namespace: str | None = None
+    key: str | None = None
+    resource: str | None = None
+    message: str | None = None
+    session: str | None = None
+    principal: str | None = None
+    request_id: str | None = None
+    correlation_id: str | None = None
+
+
+class LogPage(NamedTuple):
+    """Events of a range, and refusals among them. Pass `next_after` as `after` to get the next page, which may also
+    follow a page without entries."""
+
+    entries: list[EventEntry | RefusalEntry]
+    next_after: int | None = None
+    status: Literal["ok"] = "ok"

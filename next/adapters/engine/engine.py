@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from holdlog.adapters.engine.beat import Beats
 from holdlog.adapters.engine.port import COMMIT_SECONDS, Batch, Request, Store, key_of
 from holdlog.adapters.engine.waiting import Wait, Waiters
-from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event, hash_payload
+from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event, encode_refusal, hash_payload
 from holdlog.adapters.stores.sql import EVENT
 from holdlog.domain.claims.queue import settle
 from holdlog.domain.moment import Caller, Moment
@@ -36,6 +36,8 @@ ATTEMPTS: Final = 5
 MAX_VALUE_BYTES: Final = 262_144
 _LINGER: Final = 0.15
 """Part of the last batch's duration that the writer waits for the callers whose commands it has just committed."""
+MAX_REFUSALS: Final = 1_000
+"""Those that a process has not recorded yet."""
 _SALTS: Final = 256 * SALT_BYTES
 
 
@@ -80,6 +82,8 @@ class Engine:
         self._closed: StoreError | None = None
         self._process = os.getpid()
         self._salts = b""
+        self._refusals: list[Any] = []
+        """Rows that the next transaction records which writes something: a refusal alone must not cost a write."""
 
     # --- for callers
 
@@ -162,11 +166,20 @@ class Engine:
         try:
             for command, caller in leaving if is_free else ():  # if one fails, they end as if the process was killed
                 self._commit_or_fail([Job(command, caller)])
+            self._record_refusals()
         finally:
             self.waiters.close()
             if is_free:
                 self.store.close()
                 self._busy.release()
+
+    def _record_refusals(self) -> None:
+        """Record the last ones, as this process writes nothing more."""
+        if self._refusals:
+            with suppress(HoldlogError):
+                batch = self.store.begin(())
+                batch.refusals = self._refusals
+                self.store.commit(batch)
 
     # --- queue
 
@@ -298,6 +311,9 @@ class Engine:
         except BaseException:
             self.store.abort()
             raise
+        refusals, board = self._refusals + batch.refusals, batch.state.board
+        writes = batch.rows or (board is not None and (board.changed_claims or board.changed_holders))
+        batch.refusals = refusals if writes else []
         try:
             self.store.commit(batch)
         except LostError:
@@ -305,6 +321,7 @@ class Engine:
                 raise
             time.sleep(0.02 * attempt)
             return self._commit(jobs, attempt + 1)
+        self._refusals = [] if writes else refusals[-MAX_REFUSALS:]
         return batch
 
     def _decide(self, job: Job, batch: Batch) -> None:
@@ -319,7 +336,14 @@ class Engine:
             events, result = command.decide(batch.state, moment)
         except HoldlogError as refusal:
             job.error = refusal
+            batch.refusals.append(encode_refusal(command, refusal, position, batch.at, caller))
             return
+        if (
+            not result
+            and hasattr(result, "status")
+            and not (result.status == "busy" and getattr(command, "wait_seconds", 0))
+        ):
+            batch.refusals.append(encode_refusal(command, result, position, batch.at, caller))
         board = batch.state.board
         if board is not None and events is board.events:  # the board has evolved with them
             for event, version in zip(events, board.event_versions, strict=True):

@@ -39,7 +39,7 @@ class Batch:
     """A transaction between `begin` and `commit`: what its commands read, and what they add. Pure Python. `steady`: the
     clock of leases."""
 
-    __slots__ = ("at", "head", "remembered", "requests", "rows", "state", "steady")
+    __slots__ = ("at", "head", "refusals", "remembered", "requests", "rows", "state", "steady")
 
     def __init__(self, head: Head, at: int, steady: int, state: State) -> None:
         self.head = head
@@ -50,6 +50,8 @@ class Batch:
         """By principal and request id."""
         self.remembered: list[tuple[str, str]] = []
         """Keys of `requests` that this transaction adds."""
+        self.refusals: list[Any] = []
+        """New rows of the table `refusals`."""
         self.rows: list[Any] = []
         """New rows of the table `events`."""
 

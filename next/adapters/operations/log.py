@@ -1,7 +1,7 @@
-"""The log: events."""
+"""The log: events and refusals."""
 
 import re
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 from pydantic_core import from_json
@@ -17,15 +17,17 @@ from holdlog.adapters.operations.base import (
     Query,
     Resource,
     Seconds,
+    Version,
     refuse_bool,
 )
-from holdlog.adapters.operations.rows import read_transactions, show_event
+from holdlog.adapters.operations.moments import Point, find_instant, find_start
+from holdlog.adapters.operations.rows import NO_LIMIT, PAGE_EVENTS, read_transactions, show_event, show_refusal
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import FIRST_DIGEST, TYPES
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.names import namespace_prefix
 from holdlog.domain.refusals import InvalidError
-from holdlog.projections.results import EventEntry, EventPage
+from holdlog.projections.results import EventEntry, EventPage, LogPage, RefusalEntry
 
 BOOKMARK_BYTES: Final = 8
 GROUPS: Final = ("record", "claim")
@@ -124,3 +126,46 @@ class Events(Choice, BlockingQuery, name="events", group="power", route="GET /ev
         if part and bytes(rows[0][0])[:BOOKMARK_BYTES].hex() != part:
             raise InvalidError("after: this bookmark belongs to another history")
         return position, bytes(rows[0][0])
+
+
+class Log(Choice, name="log"):
+    """List the events of a range, the oldest first; with refusals, refused commands among them, without values. A store
+    keeps the last 10,000 refusals, which a process records with its next write."""
+
+    results = (LogPage,)
+    start: Point | None = Field(default=None, description="The first event, or a time")
+    end: Point | None = Field(default=None, description="The last event, or a time")
+    after: Version | None = Field(default=None, description="The next_after of the page before")
+    refusals: bool = False
+    limit: Limit = 100
+
+    def read(self, reader: Reader) -> LogPage:
+        after, since = (0, 0) if self.start is None else find_start(reader, self.start, "start")
+        first = after + 1 if self.start is not None and not since else after
+        if self.after is not None:
+            first = after = max(after, self.after)
+        with reader.snapshot() as view:
+            end = find_instant(view, "now" if self.end is None else self.end, "end")
+            if end.position < after:
+                raise InvalidError("end: lies before start")
+            last, rows = self._read_events(view, after, end.position)
+            entries: list[EventEntry | RefusalEntry] = [show_event(row) for row in rows]
+            is_last = last == end.position
+            if self.refusals:
+                until = end.at if end.is_time else NO_LIMIT
+                parameters = {"first": first, "last": last - (not (is_last and end.is_time)), "since": since}
+                refused = view.read(sql.REFUSALS, parameters | {"until": until})
+                entries += [show_refusal(row) for row in refused if self.selects(row[3], row[2], row[4])]
+        entries.sort(key=lambda entry: entry[0])  # a refusal comes after the event at its position
+        return LogPage(entries, None if is_last else last)
+
+    def _read_events(self, view: Reader, after: int, end: int) -> tuple[int, list[Any]]:
+        """The rows of a page, and the position up to which it reads."""
+        selected: list[Any] = []
+        stop = min(end, after + PAGE_EVENTS)
+        for row in view.read(sql.EVENTS, {"after": after, "limit": stop - after}) if stop > after else ():
+            if self.selects(row[1], row[3], row[5]):
+                selected.append(row)
+                if len(selected) == self.limit:
+                    return row[0], selected
+        return stop, selected

@@ -94,3 +94,14 @@ def find_instant(reader: Reader, point: int | str | datetime, argument: str, str
     if not rows:
         raise InvalidError(f"{argument}: the log has no such {'version of this key' if stream else 'position'}")
     return Instant(rows[0][0], rows[0][1], False)
+
+
+def find_start(reader: Reader, point: int | str | datetime, argument: str) -> tuple[int, int]:
+    """The position before the first event of a range, and the time that it begins at: 0, if it begins with an event.
+    Raises InvalidError."""
+    if isinstance(point, datetime):
+        at = (point - utc(0)) // timedelta(microseconds=1)
+        rows = reader.read(sql.POSITION_AT, {"at": at - 1})
+        return rows[0][0] if rows else 0, at
+    instant = find_instant(reader, point, argument)
+    return (instant.position, instant.at) if instant.is_time else (instant.position - 1, 0)

@@ -9,15 +9,15 @@ from pydantic_core import from_json
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.operations.base import Agent, Limit, Name, Prefix, Query, Resource
-from holdlog.adapters.operations.moments import Point, find_instant
-from holdlog.adapters.operations.rows import PAGE_CHARACTERS, describe_deletion, is_live, show_record
+from holdlog.adapters.operations.moments import Point, find_instant, find_start
+from holdlog.adapters.operations.rows import PAGE_CHARACTERS, describe_deletion, is_live, show_event, show_record
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import decode_event
 from holdlog.domain.claims.board import Board
 from holdlog.domain.names import end_of_range, namespace_prefix, value_stream
-from holdlog.domain.refusals import NotFoundError
+from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.results import NotFound
-from holdlog.projections.board import Available, BoardPage, Held
+from holdlog.projections.board import Available, BoardPage, Held, Replayed
 from holdlog.projections.past import Instant, begin_board, describe_past_board, describe_past_resource, fold
 from holdlog.projections.results import RecordPage, StateRecord
 
@@ -63,6 +63,29 @@ class At(Query, name="at", group="power", route="GET /at", words="moment namespa
         if self.resource is not None:
             return describe_past_resource(self.resource, None, board, instant)
         return describe_past_board(board, self.agent, self.after or "", self.limit, instant)
+
+
+class Replay(Query, name="replay", words="start end"):
+    """List the events from one moment to another, and the state then: values, claims and queues."""
+
+    results = (Replayed,)
+    start: Point
+    end: Point = "now"
+    limit: Limit = Field(default=1000, description="Of each list")
+
+    def read(self, reader: Reader) -> Replayed:
+        after, _ = find_start(reader, self.start, "start")
+        instant = find_instant(reader, self.end, "end")
+        if instant.position < after:
+            raise InvalidError("end: lies before start")
+        last = min(instant.position, after + self.limit)
+        rows = reader.read(sql.EVENTS, {"after": after, "limit": last - after}) if last > after else []
+        values, has_more = read_values_at(reader, "record:", "", self.limit, instant)
+        board = describe_past_board(read_board_at(reader, instant), None, "", self.limit, instant)
+        next_start = last + 1 if last < instant.position else None
+        is_cut = True if has_more or board.next_after is not None else None
+        events = [show_event(row) for row in rows]
+        return Replayed(events, values, board.claims, board.queues, instant.as_of, next_start, is_cut)
 
 
 def read_value_at(reader: Reader, namespace: str, key: str, instant: Instant) -> StateRecord:

@@ -9,7 +9,7 @@ from holdlog.adapters.stores import sql
 from holdlog.domain import records
 from holdlog.domain.names import end_of_range, split_stream
 from holdlog.domain.results import NotFound, utc
-from holdlog.projections.results import EventEntry, HistoryEntry, StateRecord
+from holdlog.projections.results import EventEntry, HistoryEntry, RefusalEntry, StateRecord
 
 NO_LIMIT: Final = 2**62
 PAGE_CHARACTERS: Final = 500_000
@@ -88,16 +88,27 @@ def read_position(reader: Reader) -> int:
 def show_event(row: Any) -> EventEntry:
     position, stream, version, topic, at, meta, payload = row[:7]
     fields = from_json(meta) | (from_json(payload) if payload is not None else {})
+    fields |= _name_subject(stream)
+    if "resource" in fields:
+        fields["agent"] = fields.get("by")
     if "expires_at" in fields:
         fields["expires_at"] = utc(fields["expires_at"])
     if "due" in fields:
         fields["due"] = utc(fields["due"])
-    if stream.startswith("record:"):
-        namespace, key = split_stream(stream)
-        fields |= {"namespace": namespace, "key": key}
-    elif stream.startswith("claim:"):
-        fields |= {"resource": stream.removeprefix("claim:"), "agent": fields.get("by")}
     return EventEntry(position, f"{stream}@{version}", stream, version, topic, utc(at), fields.pop("by", None), fields)
+
+
+def show_refusal(row: Any) -> RefusalEntry:
+    position, at, code, stream, meta = row
+    return RefusalEntry(position, code, utc(at), **from_json(meta), **_name_subject(stream))
+
+
+def _name_subject(stream: str) -> dict[str, str]:
+    """What an event or refusal is about."""
+    kind, _, name = stream.partition(":")
+    if kind == "record":
+        return dict(zip(("namespace", "key"), split_stream(stream), strict=True))
+    return {"resource": name} if kind == "claim" else {}
 
 
 def read_transactions(view: Reader, after: int) -> tuple[list[Any], bool]:

@@ -179,6 +179,35 @@ class AsyncStateStore(AwaitableHandle):
         result: query_results.RecordPage | query_results.NamespacePage = await self._ask(values.List, locals())
         return result
 
+    async def log(
+        self,
+        *,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        agent: str | None = None,
+        start: int | str | datetime | None = None,
+        end: int | str | datetime | None = None,
+        after: int | None = None,
+        refusals: bool = False,
+        limit: int = 100,
+    ) -> query_results.LogPage:
+        """List the events of a range, the oldest first; with refusals, refused commands among them, without values. A
+        store keeps the last 10,000 refusals, which a process records with its next write.
+
+        namespace: Values of this namespace.
+        prefix: Of keys; needs a namespace.
+        kinds: claim, record, or ValueWritten ….
+        resource: Claims that overlap it.
+        agent: Events of this agent and its sub-agents.
+        start: The first event, or a time.
+        end: The last event, or a time.
+        after: The next_after of the page before.
+        """
+        result: query_results.LogPage = await self._ask(log.Log, locals())
+        return result
+
     async def release(
         self,
         resource: str | None = None,
@@ -210,6 +239,16 @@ class AsyncStateStore(AwaitableHandle):
             | claim_results.NotHolder
             | claim_results.Expired
         ) = await self._run(claims.Release, locals())
+        return result
+
+    async def replay(
+        self, start: int | str | datetime, end: int | str | datetime = "now", *, limit: int = 1000
+    ) -> board.Replayed:
+        """List the events from one moment to another, and the state then: values, claims and queues.
+
+        limit: Of each list.
+        """
+        result: board.Replayed = await self._ask(past.Replay, locals())
         return result
 
     async def set(

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from holdlog.domain.claims import claim
 from holdlog.domain.moment import Caller
+from holdlog.domain.names import value_stream
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
-from holdlog.domain.refusals import StoreError
+from holdlog.domain.refusals import HoldlogError, StoreError
 from holdlog.domain.state import Record
 from holdlog.domain.values import Json, encode
 
@@ -31,6 +32,7 @@ CONTENT: Final[dict[Any, tuple[str, ...]]] = {
 }
 """All kinds of events (an unknown one is an error, never an import), and their fields that people write texts into:
 only these can be redacted."""
+_LONGEST_MESSAGE: Final = 500
 TYPES: Final = {kind.__name__: kind for kind in CONTENT}
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _parse: Final[Any] = vars(json.JSONDecoder())["scan_once"]
@@ -70,6 +72,23 @@ def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any
     if "also" in fields:
         fields["also"] = tuple(fields["also"])
     return kind(stream, *[fields.get(name, kind._field_defaults.get(name)) for name in kind._fields[1:]])
+
+
+def encode_refusal(
+    command: Any, refusal: Any, position: int, at: int, caller: Caller
+) -> tuple[int, int, str, str, str]:
+    """The row of a refused command, from the error or the result: names, and no value."""
+    about = refusal.detail if isinstance(refusal, HoldlogError) else refusal
+    subject = command if hasattr(command, "key") or hasattr(command, "resource") else about
+    key, resource = getattr(subject, "key", None), getattr(subject, "resource", None)
+    stream = value_stream(subject.namespace, key) if key is not None else f"claim:{resource}" if resource else ""
+    authors = (getattr(command, name, None) for name in ("updated_by", "deleted_by", "agent"))
+    by, message = next(filter(None, authors), ""), str(refusal)[:_LONGEST_MESSAGE]
+    if not isinstance(refusal, HoldlogError):
+        message = f"held by {about.held_by}" if getattr(about, "held_by", None) else ""
+    texts = "".join(f',"{name}":{quote(text)}' for name, text in (("by", by), ("message", message)) if text)
+    code = refusal.code if isinstance(refusal, HoldlogError) else refusal.status
+    return position, at, code, stream, f"{{{(_describe(caller) + texts)[1:]}}}"
 
 
 @lru_cache(256)

@@ -53,7 +53,8 @@ RECORDS_AT: Final = (
 """The same of each stream of a range."""
 CLAIMS_AT: Final = (
     "SELECT stream, version, position, topic, at, meta, payload FROM events"
-    " WHERE (stream, version) > (:after, :version) AND stream < 'claim;' AND position <= :position ORDER BY stream, version LIMIT :limit"
+    " WHERE (stream, version) > (:after, :version) AND stream < 'claim;' AND position <= :position"
+    " ORDER BY stream, version LIMIT :limit"
 )
 """The events of claims until a position, stream by stream."""
 EXPIRIES: Final = (
@@ -68,6 +69,13 @@ REMEMBER_FOR: Final = 24 * 3600 * 1_000_000
 """Microseconds that a request id is remembered at least."""
 FORGET_EVERY: Final = 256
 """Positions after which old requests and holders are deleted: a scan in each transaction costs more than the write."""
+MAX_REFUSALS: Final = 10_000
+"""The last ones, which a store keeps."""
+FORGET_REFUSALS: Final = f"DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - {MAX_REFUSALS}"
+REFUSALS: Final = (
+    "SELECT position, at, code, stream, meta FROM refusals WHERE position >= :first AND position <= :last"
+    " AND at >= :since AND at <= :until ORDER BY position, id"
+)
 FORGET_REQUESTS: Final = (
     "DELETE FROM requests WHERE at < :oldest AND position < (SELECT MAX(position) FROM events) - 10000"
 )

@@ -19,6 +19,8 @@ CREATE TABLE current (stream TEXT COLLATE "C" PRIMARY KEY, version BIGINT NOT NU
     exists_now SMALLINT NOT NULL, expires_at BIGINT);
 CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position BIGINT NOT NULL,
     at BIGINT NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (principal, request_id));
+CREATE TABLE refusals (id BIGSERIAL PRIMARY KEY, position BIGINT NOT NULL, at BIGINT NOT NULL, code TEXT NOT NULL,
+    stream TEXT COLLATE "C" NOT NULL, meta TEXT NOT NULL);
 CREATE TABLE claims (resource TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL, is_ticket SMALLINT NOT NULL,
     mode TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, principal TEXT NOT NULL, position BIGINT NOT NULL,
     since BIGINT NOT NULL, also TEXT, deadline BIGINT, waits_until BIGINT NOT NULL, is_offered SMALLINT NOT NULL,
@@ -79,6 +81,8 @@ PREPARE put (text[], text[], text[], text[], text[]) AS INSERT INTO current
     exists_now = excluded.exists_now, expires_at = excluded.expires_at;
 PREPARE remember (text[], text[], text[], text[], text[], text[]) AS INSERT INTO requests
     SELECT p, r, n::bigint, a::bigint, f, t FROM unnest($1, $2, $3, $4, $5, $6) AS new (p, r, n, a, f, t);
+PREPARE refuse (text[], text[], text[], text[], text[]) AS INSERT INTO refusals (position, at, code, stream, meta)
+    SELECT p::bigint, a::bigint, c, s, m FROM unnest($1, $2, $3, $4, $5) AS new (p, a, c, s, m);
 PREPARE claims (text, text, bigint, text, text, text) AS {number(CLAIMS, *_SESSION, "names", "agent", "host")};
 PREPARE session (text, text, bigint) AS {number(SESSION, *_SESSION)};
 PREPARE subtrees (text) AS {number(SUBTREES, "subtrees")};

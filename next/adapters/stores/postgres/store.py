@@ -159,8 +159,12 @@ class PostgresStore:
         if batch.remembered:
             requests = [(*key, *batch.requests[key]) for key in batch.remembered]
             text += f"EXECUTE remember({_quote_columns(requests)}); "
+        if batch.refusals:
+            text += f"EXECUTE refuse({_quote_columns(batch.refusals)}); "
         if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
-            forget = f"{FORGET_REQUESTS}; {FORGET_HOLDERS}; ".replace(":oldest", str(batch.at - REMEMBER_FOR))
+            forget = f"{sql.FORGET_REFUSALS}; {FORGET_REQUESTS}; {FORGET_HOLDERS}; ".replace(
+                ":oldest", str(batch.at - REMEMBER_FOR)
+            )
             text += forget.replace(":now", str(batch.steady))
         assert self._writer is not None  # and no new one: it would commit outside of the transaction
         try:

@@ -30,6 +30,8 @@ TABLES: Final = (
     exists_now INTEGER NOT NULL, expires_at INTEGER) WITHOUT ROWID""",
     """CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position INTEGER NOT NULL,
     at INTEGER NOT NULL, fingerprint TEXT NOT NULL, result TEXT NOT NULL, UNIQUE (principal, request_id))""",
+    """CREATE TABLE refusals (id INTEGER PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL,
+    code TEXT NOT NULL, stream TEXT NOT NULL, meta TEXT NOT NULL)""",
     """CREATE TABLE claims (resource TEXT NOT NULL, version INTEGER NOT NULL, is_ticket INTEGER NOT NULL,
     mode TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, principal TEXT NOT NULL, position INTEGER NOT NULL,
     since INTEGER NOT NULL, also TEXT, deadline INTEGER, waits_until INTEGER NOT NULL, is_offered INTEGER NOT NULL,

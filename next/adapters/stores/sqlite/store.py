@@ -53,6 +53,7 @@ _PUT: Final = (
 )
 _NOBODY: Final = {"session": "", "principal": "", "now": 0}
 _REMEMBER: Final = "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?)"
+_REFUSE: Final = "INSERT INTO refusals (position, at, code, stream, meta) VALUES (?, ?, ?, ?, ?)"
 _PUT_CLAIM: Final = (
     "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (resource, version) DO UPDATE SET"
     " session = excluded.session, deadline = excluded.deadline, waits_until = excluded.waits_until,"
@@ -182,7 +183,10 @@ class SqliteStore:
                 marked_at = batch.steady
             if batch.remembered:
                 many(_REMEMBER, [(*key, *batch.requests[key]) for key in batch.remembered])
+            if batch.refusals:
+                many(_REFUSE, batch.refusals)
             if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
+                execute(sql.FORGET_REFUSALS)
                 execute(FORGET_REQUESTS, {"oldest": batch.at - REMEMBER_FOR})
                 execute(sql.FORGET_HOLDERS, {"now": batch.steady, "oldest": batch.steady - REMEMBER_FOR})
             sure = False
