@@ -1,7 +1,10 @@
 """The past: values, lists, claims and the board as they were."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from pydantic import Field, model_validator
@@ -14,6 +17,7 @@ from holdlog.adapters.operations.rows import PAGE_CHARACTERS, describe_deletion,
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import decode_event
 from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.claim import ENDS
 from holdlog.domain.names import end_of_range, namespace_prefix, value_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.results import NotFound
@@ -22,7 +26,14 @@ from holdlog.projections.past import Instant, begin_board, describe_past_board, 
 from holdlog.projections.results import RecordPage, StateRecord
 
 BLOCK: Final = 5_000
-"""Events that are folded at once."""
+"""Events that are read at once."""
+_ENDINGS: Final = {
+    "ClaimReleased": "grant",
+    "ClaimExpired": "grant",
+    "OfferExpired": "grant",
+    "ClaimUnqueued": "ticket",
+}
+"""Events that end a grant or ticket, and which field has its version."""
 
 
 class At(Query, name="at", group="power", route="GET /at", words="moment namespace key"):
@@ -50,8 +61,7 @@ class At(Query, name="at", group="power", route="GET /at", words="moment namespa
 
     def read(self, reader: Reader) -> StateRecord | RecordPage | Held | Available | BoardPage:
         if self.namespace is not None and self.key is not None:
-            instant = find_instant(reader, self.moment, "moment", value_stream(self.namespace, self.key))
-            return read_value_at(reader, self.namespace, self.key, instant)
+            return read_value_at(reader, self.namespace, self.key, self.moment, "moment")
         instant = find_instant(reader, self.moment, "moment")
         if self.namespace is not None:
             first = namespace_prefix(self.namespace)
@@ -88,13 +98,17 @@ class Replay(Query, name="replay", words="start end"):
         return Replayed(events, values, board.claims, board.queues, instant.as_of, next_start, is_cut)
 
 
-def read_value_at(reader: Reader, namespace: str, key: str, instant: Instant) -> StateRecord:
-    """The value of a key. Raises NotFoundError."""
+def read_value_at(reader: Reader, namespace: str, key: str, point: int | str | datetime, argument: str) -> StateRecord:
+    """The value of a key at a point. Raises InvalidError, NotFoundError."""
     stream = value_stream(namespace, key)
-    rows = reader.read(sql.RECORD_AT, {"stream": stream, "position": instant.position})
+    instant = Instant(point, 0, False) if isinstance(point, int) else find_instant(reader, point, argument, stream)
+    parameters = {"stream": stream, "position": instant.position}
+    rows = reader.read(sql.RECORD_AT, parameters) or reader.read(sql.OLD_RECORD_AT, parameters)
+    if not instant.at:  # one query finds both
+        instant = instant._replace(at=rows[0][6]) if rows and rows[0][6] else find_instant(reader, point, argument)
     if not rows:
         raise NotFoundError(NotFound(namespace, key))
-    row = _as_row(rows[0])
+    row = _as_row(rows[0][:6])
     if not _is_live_at(row, instant):
         raise NotFoundError(describe_deletion(namespace, key, row))
     return show_record(row, instant.at)._replace(as_of=instant.as_of)
@@ -122,22 +136,46 @@ def read_values_at(
 def read_board_at(reader: Reader, instant: Instant) -> Board:
     """The claims and tickets, and how the last holds had ended."""
     board = begin_board(instant)
-    fold(board, map(_decode, _read_claims(reader, instant.position)))
+    for _, rows in groupby(_read_claims(reader, instant.position), itemgetter(0)):
+        fold(board, map(_decode, _skip_ended(rows)))
     if instant.is_time and board.claims:
         streams = json.dumps([*{f"claim:{claim.resource}" for claim in board.claims.values()}])
-        rows = reader.read(sql.EXPIRIES, {"streams": streams, "position": instant.position})
-        fold(board, [row for row in map(_decode, rows) if row[0].due <= instant.at])
+        expiries = map(_decode, reader.read(sql.EXPIRIES, {"streams": streams, "position": instant.position}))
+        fold(board, [expiry for expiry in expiries if expiry[0].due <= instant.at])
     return board
 
 
 def _read_claims(reader: Reader, position: int) -> Iterator[Any]:
-    after, version = "claim:", 0
+    before, version = "claim;", 0
     while True:
-        parameters = {"after": after, "version": version, "position": position, "limit": BLOCK}
+        parameters = {"before": before, "version": version, "position": position, "limit": BLOCK}
         yield from (rows := reader.read(sql.CLAIMS_AT, parameters))
         if len(rows) < BLOCK:
             return
-        after, version = rows[-1][:2]
+        before, version = rows[-1][:2]
+
+
+def _skip_ended(rows: Iterable[Any]) -> list[Any]:
+    """Of the events of a stream, which come the newest first, those that the board needs, in their order: of grants and
+    tickets that have not ended, and of the last end. Decoding the others would take most of the time."""
+    ended, kept, has_end = set(), [], False
+    for row in rows:
+        version, topic, meta = row[1], row[3], row[5]
+        if topic in _ENDINGS:
+            about = from_json(meta)
+            ended.add(about[_ENDINGS[topic]])
+            if has_end or topic not in ENDS:
+                continue
+            has_end = True
+        elif version in ended:
+            if '"ticket":' in meta or '"instead_of":' in meta:  # of a grant; it ended them
+                about = from_json(meta)
+                ended |= {about.get("ticket"), about.get("instead_of")}
+            continue
+        elif topic == "FileChanged" or (topic == "ClaimHandedOver" and from_json(meta)["claim"] in ended):
+            continue
+        kept.append(row)
+    return kept[::-1]
 
 
 def _decode(row: Any) -> tuple[Any, int, int, int]:

@@ -41,22 +41,29 @@ _SEARCH = (
 POSITION_AT: Final = f"{_SEARCH.format('position', 'e.at <= :at', '', '')} SELECT low FROM search WHERE low = high"
 _PAST_RECORD = "e.stream, e.version, e.at, e.meta, e.payload, e.topic"
 RECORD_AT: Final = (
-    _SEARCH.format("version", "e.position <= :position", " WHERE stream = :stream", " AND e.stream = :stream")
-    + f" SELECT {_PAST_RECORD} FROM search JOIN events AS e ON e.stream = :stream AND e.version = low WHERE low = high"
+    f"SELECT {_PAST_RECORD}, (SELECT at FROM events WHERE position = :position) FROM events AS e WHERE stream = :stream"
+    " AND position <= :position AND version > (SELECT MAX(version) FROM events WHERE stream = :stream) - 50"
+    " ORDER BY version DESC LIMIT 1"
 )
-"""The last event of a stream until a position."""
+"""The last event of a stream until a position, and the time of that position, unless there were 50 events since: a
+bisection takes longer than a look at these."""
+OLD_RECORD_AT: Final = (
+    _SEARCH.format("version", "e.position <= :position", " WHERE stream = :stream", " AND e.stream = :stream")
+    + f" SELECT {_PAST_RECORD}, (SELECT at FROM events WHERE position = :position)"
+    " FROM search JOIN events AS e ON e.stream = :stream AND e.version = low WHERE low = high"
+)
 RECORDS_AT: Final = (
     f"SELECT {_PAST_RECORD} FROM (SELECT stream, MAX(version) AS version FROM events WHERE stream > :after"
     " AND stream >= :first AND stream < :end AND position <= :position GROUP BY stream ORDER BY stream LIMIT :limit)"
     " AS c JOIN events AS e ON e.stream = c.stream AND e.version = c.version ORDER BY e.stream"
 )
-"""The same of each stream of a range."""
+"""The last event of each stream of a range until a position."""
 CLAIMS_AT: Final = (
     "SELECT stream, version, position, topic, at, meta, payload FROM events"
-    " WHERE (stream, version) > (:after, :version) AND stream < 'claim;' AND position <= :position"
-    " ORDER BY stream, version LIMIT :limit"
+    " WHERE (stream, version) < (:before, :version) AND stream >= 'claim:' AND position <= :position"
+    " ORDER BY stream DESC, version DESC LIMIT :limit"
 )
-"""The events of claims until a position, stream by stream."""
+"""The events of claims until a position, stream by stream, the newest first."""
 EXPIRIES: Final = (
     "SELECT e.stream, e.version, e.position, e.topic, e.at, e.meta, e.payload FROM json_each(:streams) AS n"
     " JOIN events AS e ON e.stream = n.value WHERE e.position > :position AND e.topic = 'ClaimExpired'"
