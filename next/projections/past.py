@@ -5,11 +5,19 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import ClaimExpired, ClaimReleased, Ended, describe_release, evolve
+from holdlog.domain.claims.claim import (
+    ClaimExpired,
+    ClaimGranted,
+    ClaimReleased,
+    Ended,
+    OfferExpired,
+    describe_release,
+    evolve,
+)
 from holdlog.domain.moment import Caller, Moment
 from holdlog.domain.results import utc
 from holdlog.projections.board import Available, BoardPage, Held, describe_board, describe_resource
-from holdlog.projections.results import AsOf
+from holdlog.projections.results import AsOf, HoldEntry
 
 
 class Instant(NamedTuple):
@@ -37,13 +45,28 @@ def fold(board: Board, events: Iterable[tuple[Any, int, int, int]]) -> None:
     be in their order."""
     for event, version, position, at in events:
         evolve(board.claims, event, version, position, at)
-        if type(event) is ClaimReleased:
-            end = describe_release(event, position, at)
+        if isinstance(event, ClaimReleased | ClaimExpired):
+            end = describe_end(event, position, at)
             board.ends[end.resource] = end
-        elif type(event) is ClaimExpired:
-            resource = event.stream.partition(":")[2]
-            end = Ended(position, resource, "expired", event.by, event.due, event.grant, event.of_session)
-            board.ends[resource] = end
+
+
+def describe_end(event: ClaimReleased | ClaimExpired | OfferExpired, position: int, at: int) -> Ended:
+    """How a hold ended."""
+    if isinstance(event, ClaimReleased):
+        return describe_release(event, position, at)
+    resource = event.stream.partition(":")[2]
+    if isinstance(event, OfferExpired):
+        return Ended(position, resource, "not_collected", event.by, at, event.grant)
+    return Ended(position, resource, "expired", event.by, event.due, event.grant, event.of_session)
+
+
+def describe_hold(event: ClaimGranted, version: int, position: int, at: int, end: Ended | None) -> HoldEntry:
+    """A hold of the history of a resource."""
+    resource, principal = event.stream.partition(":")[2], event.of_principal
+    start = (resource, event.by, version, event.mode, position, utc(at), event.note)
+    if end is None:
+        return HoldEntry(*start, principal=principal)
+    return HoldEntry(*start, end.outcome, utc(end.at), end.note, end.moved_to, end.forced_by, principal)
 
 
 def describe_past_resource(resource: str, version: int | None, board: Board, instant: Instant) -> Held | Available:

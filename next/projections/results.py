@@ -125,6 +125,34 @@ class WatchTimeout(NamedTuple):
         return False
 
 
+class HoldEntry(NamedTuple):
+    """A hold of a resource, or of one that overlaps it. Without an `outcome` it has not ended; `replaced`: its holder
+    claimed it again in another mode; `not_collected`: the waiter that it was granted to did not return."""
+
+    resource: str
+    held_by: str
+    version: int
+    mode: Literal["exclusive", "shared"]
+    position: int
+    claimed_at: datetime
+    note: str | None = None
+    outcome: str | None = None
+    outcome_at: datetime | None = None
+    outcome_note: str | None = None
+    moved_to: str | None = None
+    forced_by: str | None = None
+    principal: str | None = None
+
+
+class Holds(NamedTuple):
+    """Holds of a resource, the newest first."""
+
+    resource: str
+    history: list[HoldEntry]
+    next_before: int | None = None
+    status: Literal["ok"] = "ok"
+
+
 class EventEntry(NamedTuple):
     """One event of the log. Its kind adds `fields`, such as key and value."""
 

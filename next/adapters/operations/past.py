@@ -1,4 +1,4 @@
-"""The past: values, lists, claims and the board as they were."""
+"""The past: values, lists, claims and the board as they were, and who held a resource."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,19 +11,36 @@ from pydantic import Field, model_validator
 from pydantic_core import from_json
 
 from holdlog.adapters.engine.port import Reader
-from holdlog.adapters.operations.base import Agent, Limit, Name, Prefix, Query, Resource
+from holdlog.adapters.operations.base import Agent, Limit, Name, Prefix, Query, Resource, Version
 from holdlog.adapters.operations.moments import Point, find_instant, find_start
-from holdlog.adapters.operations.rows import PAGE_CHARACTERS, describe_deletion, is_live, show_event, show_record
+from holdlog.adapters.operations.rows import (
+    NO_LIMIT,
+    PAGE_CHARACTERS,
+    PAGE_EVENTS,
+    describe_deletion,
+    is_live,
+    show_event,
+    show_record,
+)
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import decode_event
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import ENDS
+from holdlog.domain.claims.claim import ENDS, ClaimExpired, ClaimGranted, ClaimReleased, Ended, OfferExpired
+from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.names import end_of_range, namespace_prefix, value_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.results import NotFound
 from holdlog.projections.board import Available, BoardPage, Held, Replayed
-from holdlog.projections.past import Instant, begin_board, describe_past_board, describe_past_resource, fold
-from holdlog.projections.results import RecordPage, StateRecord
+from holdlog.projections.past import (
+    Instant,
+    begin_board,
+    describe_end,
+    describe_hold,
+    describe_past_board,
+    describe_past_resource,
+    fold,
+)
+from holdlog.projections.results import HoldEntry, Holds, RecordPage, StateRecord
 
 BLOCK: Final = 5_000
 """Events that are read at once."""
@@ -96,6 +113,44 @@ class Replay(Query, name="replay", words="start end"):
         is_cut = True if has_more or board.next_after is not None else None
         events = [show_event(row) for row in rows]
         return Replayed(events, values, board.claims, board.queues, instant.as_of, next_start, is_cut)
+
+
+class ResourceHistory(Query, name="resource_history", words="resource limit", returns="history"):
+    """List who held a resource, or something that overlaps it, and how each hold ended; the newest first."""
+
+    results = (Holds,)
+    resource: Resource
+    limit: Limit = 100
+    before: Version | None = Field(default=None, description="The next_before of the page before")
+
+    def read(self, reader: Reader) -> Holds:
+        """Reads from the end of the log for every page, as a hold may have ended at any time."""
+        last = self.before if self.before is not None else NO_LIMIT
+        history, ends = list[HoldEntry](), dict[tuple[str, int], Any]()
+        for row in self._read_events(reader):
+            stream, version, position, topic, at, meta, payload = row
+            event = decode_event(stream, topic, meta, payload)
+            if isinstance(event, ClaimReleased | ClaimExpired | OfferExpired):
+                ends[stream, event.grant] = describe_end(event, position, at)
+            if not isinstance(event, ClaimGranted):
+                continue
+            if event.instead_of is not None:
+                ends[stream, event.instead_of] = Ended(position, stream, "replaced", event.by, at, event.instead_of)
+            if position < last:
+                if len(history) == self.limit:
+                    return Holds(self.resource, history, history[-1].position)
+                history.append(describe_hold(event, version, position, at, ends.get((stream, version))))
+        return Holds(self.resource, history)
+
+    def _read_events(self, reader: Reader) -> Iterator[Any]:
+        stream = f"claim:{self.resource}"
+        streams = json.dumps([f"claim:{name}" for name in list_covering(self.resource)])
+        first, end = (stream, end_of_range(stream)) if stream.endswith("/") else ("", "")
+        parameters = {"streams": streams, "first": first, "end": end, "limit": PAGE_EVENTS}
+        before = NO_LIMIT
+        while rows := reader.read(sql.CLAIM_HISTORY, parameters | {"before": before}):
+            yield from rows
+            before = rows[-1][2]
 
 
 def read_value_at(reader: Reader, namespace: str, key: str, point: int | str | datetime, argument: str) -> StateRecord:

@@ -251,6 +251,16 @@ class AsyncStateStore(AwaitableHandle):
         result: board.Replayed = await self._ask(past.Replay, locals())
         return result
 
+    async def resource_history(
+        self, resource: str, limit: int = 100, *, before: int | None = None
+    ) -> builtins.list[query_results.HoldEntry]:
+        """List who held a resource, or something that overlaps it, and how each hold ended; the newest first.
+
+        before: The next_before of the page before.
+        """
+        result: builtins.list[query_results.HoldEntry] = (await self._ask(past.ResourceHistory, locals())).history
+        return result
+
     async def set(
         self,
         namespace: str,

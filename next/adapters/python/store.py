@@ -251,6 +251,16 @@ class StateStore(BlockingHandle):
         result: board.Replayed = self._ask(past.Replay, locals())
         return result
 
+    def resource_history(
+        self, resource: str, limit: int = 100, *, before: int | None = None
+    ) -> builtins.list[query_results.HoldEntry]:
+        """List who held a resource, or something that overlaps it, and how each hold ended; the newest first.
+
+        before: The next_before of the page before.
+        """
+        result: builtins.list[query_results.HoldEntry] = (self._ask(past.ResourceHistory, locals())).history
+        return result
+
     def set(
         self,
         namespace: str,

@@ -69,6 +69,13 @@ EXPIRIES: Final = (
     " JOIN events AS e ON e.stream = n.value WHERE e.position > :position AND e.topic = 'ClaimExpired'"
 )
 """What was noticed after a position."""
+CLAIM_HISTORY: Final = (
+    "SELECT e.stream, e.version, e.position, e.topic, e.at, e.meta, e.payload FROM ("
+    "SELECT e.position FROM json_each(:streams) AS n JOIN events AS e ON e.stream = n.value WHERE e.position < :before"
+    " UNION SELECT position FROM events WHERE stream >= :first AND stream < :end AND position < :before"
+    " ORDER BY position DESC LIMIT :limit) AS c JOIN events AS e ON e.position = c.position ORDER BY e.position DESC"
+)
+"""The events of some streams and of a range before a position, the newest first."""
 STREAMS_SINCE: Final = "SELECT position, stream FROM events WHERE position > :after ORDER BY position"
 DIGEST: Final = "SELECT digest FROM events WHERE position = :position"
 HEAD: Final = "SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1"
