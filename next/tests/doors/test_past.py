@@ -149,7 +149,6 @@ def test_claim_counts_as_expired_when_it_was_due_and_at_a_position_when_that_was
     assert free.previous_outcome_at == due
 
 
-@changes_in_02("a page is that of status")
 def test_board_is_read_in_pages_and_by_agent(store):
     for agent, resource in (("ann", "a"), ("ann/tests", "b"), ("bob", "c")):
         position = claim(store, resource, agent)
