@@ -217,131 +217,21 @@ def test_malformed_or_foreign_bookmark_is_refused_by_name(store, after):
         store.events(after)
 
 
-# --- log and replay
-
-
-def tell(store):
-    """Five events and, after the third, two refusals."""
-    put(store, "budget", {"eur": "\u202e2000"}, reason="ads", namespace="campaign")
-    store.claim("custom://deploy", agent="bob", note="ten minutes")
-    store.delete("campaign", "budget", deleted_by="ann")
-    with pytest.raises(holdlog.ConflictError):
-        put(store, "budget", "secret", "ben", "campaign", expected_version=7)
-    assert store.claim("custom://deploy", agent="ben").status == "busy"
-    put(store, "budget", 3, namespace="campaign")
-    put(store, "other", 4, "bob", "campaign")
-
-
-def listed(store, **choice):
-    """Positions of events and codes of refusals, from all pages."""
-    found, page = [], store.log(**choice)
-    while True:
-        found += [getattr(it, "position", None) or it.code for it in page.entries]
-        if page.next_after is None:
-            return found
-        page = store.log(**choice, after=page.next_after)
-
-
-@changes_in_02("the library has log()")
-def test_log_is_restricted_by_range_and_filters_page_by_page(store):
-    tell(store)
-    deleted = store.events(2).events[0].at
-    for choice, expected in [
-        ({}, [1, 2, 3, 4, 5]),
-        ({"refusals": True}, [1, 2, 3, "conflict", "busy", 4, 5]),
-        ({"refusals": True, "start": 2, "end": "#4"}, [2, 3, "conflict", "busy", 4]),
-        ({"refusals": True, "start": 3, "end": 3}, [3]),
-        ({"refusals": True, "start": 4}, [4, 5]),
-        ({"refusals": True, "start": deleted, "end": "now"}, [3, "conflict", "busy", 4, 5]),
-        ({"refusals": True, "end": deleted}, [1, 2, 3]),
-        ({"refusals": True, "agent": "ben"}, ["conflict", "busy"]),
-        ({"refusals": True, "resource": "custom://deploy"}, [2, "busy"]),
-        ({"refusals": True, "kinds": ["record"]}, [1, 3, "conflict", 4, 5]),
-        ({"kinds": ["ValueDeleted", "claim"]}, [2, 3]),
-        ({"start": "an hour ago", "namespace": "campaign", "prefix": "o"}, [5]),
-    ]:
-        for limit in (1, 3, 100):
-            assert listed(store, limit=limit, **choice) == expected, choice
-
-
-@changes_in_02("the library has log()")
-def test_refusal_says_who_wanted_what_and_why_not_without_values(store):
-    tell(store)
-    conflict, busy = (it for it in store.log(refusals=True).entries if hasattr(it, "code"))
-    assert (conflict.by, conflict.namespace, conflict.key, conflict.after) == ("ben", "campaign", "budget", 3)
-    assert conflict.message == "campaign/budget: expected version 7, but there is no value now"
-    assert (busy.by, busy.resource, busy.message) == ("ben", "custom://deploy", "held by bob")
-    assert conflict.session == busy.session
-    assert "secret" not in str(store.log(refusals=True))
-
-
-@both_stores
-@changes_in_02("the library has log()")
-def test_process_records_its_last_refusals_when_it_ends(open_store):
-    store, other = open_store(), open_store()
-    with pytest.raises(holdlog.NotFoundError):
-        other.delete("n", "k", deleted_by="ben")
-    assert store.log(refusals=True).entries == []
-    other.close()
-    assert [it.code for it in store.log(refusals=True).entries] == ["not_found"]
-
-
-@changes_in_02("the library has log()")
-def test_call_that_waits_in_vain_is_one_refusal(store):
-    store.claim("a.py", agent="ann")
-    assert not store.claim("a.py", agent="bob", wait_seconds=0.05)
-    put(store)
-    assert listed(store, refusals=True).count("busy") == 1
-
-
-@pytest.mark.parametrize("kind", ["memory"], indirect=True)
-@changes_in_02("the library has log()")
-def test_store_keeps_the_last_10000_refusals(store):
-    for number in range(300):
-        for _ in range(40):
-            with pytest.raises(holdlog.NotFoundError):
-                store.delete("n", "k", deleted_by="ben")
-        put(store, "other", number)
-    assert 10_000 <= listed(store, refusals=True, limit=1000).count("not_found") < 12_000
-
-
-@in_file
-@changes_in_02("the library has log() and replay()")
-def test_bad_range_is_refused_by_name(store):
-    tell(store)
-    for read in (store.log, store.replay):
-        for fields in (
-            {"end": 1, "start": 3},
-            {"start": "soon"},
-            {"start": "v1"},
-            {"start": 99},
-            {"end": 99, "start": 1},
-        ):
-            with pytest.raises(holdlog.InvalidError) as refused:
-                read(**fields)
-            assert str(refused.value).startswith(*list(fields)[:1]), fields
-
-
-@changes_in_02("the library has replay()")
-def test_replay_is_the_events_of_a_range_and_the_state_then(store):
-    tell(store)
-    page = store.replay(2, 4)
-    assert ([it.position for it in page.events], page.as_of.position) == ([2, 3, 4], 4)
-    assert [(it.namespace, it.key, it.value) for it in page.values] == [("campaign", "budget", 3)]
-    assert [(it.resource, it.held_by, it.expires_at) for it in page.claims] == [("custom://deploy", "bob", None)]
-    assert (page.next_start, page.is_cut) == (None, None)
-    page = store.replay(1, limit=1)
-    assert ([it.position for it in page.events], page.next_start, page.is_cut) == ([1], 2, True)
-    assert store.replay(1, 1).claims == []
-
-
 # --- the command
 
 
 @pytest.fixture
 def story(db):
+    """Five events and, after the third, two refusals."""
     with holdlog.StateStore(db) as store:
-        tell(store)
+        put(store, "budget", {"eur": "\u202e2000"}, reason="ads", namespace="campaign")
+        store.claim("custom://deploy", agent="bob", note="ten minutes")
+        store.delete("campaign", "budget", deleted_by="ann")
+        with pytest.raises(holdlog.ConflictError):
+            put(store, "budget", "secret", "ben", "campaign", expected_version=7)
+        assert store.claim("custom://deploy", agent="ben").status == "busy"
+        put(store, "budget", 3, namespace="campaign")
+        put(store, "other", 4, "bob", "campaign")
 
 
 def shown(command, *words):

@@ -10,7 +10,6 @@ import pytest
 import holdlog
 from tests.doors import old
 from tests.doors.conftest import both_stores
-from tests.doors.old import changes_in_02
 from tests.support.library import in_thread
 from tests.support.waiting import until
 
@@ -110,116 +109,6 @@ def test_command_takes_moments_as_people_say_them(command, db):
         assert (done.code, [it["held_by"] for it in done.json["claims"]]) == (0, holders), done
     done = command("at", "yesterday 9:00")
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1), done
-
-
-def claim(store, resource, agent, **options):
-    """The position of the last event."""
-    assert store.claim(resource, agent=agent, **options).status in ("claimed", "busy")
-    return put(store, "last").position - 1
-
-
-@changes_in_02("not_recorded listed what the past does not have")
-def test_past_has_neither_leases_nor_connections(store):
-    position = claim(store, "a.py", "ann", note="soon")
-    (row,), held = store.at(position).claims, store.at(position, resource="a.py")
-    for it in (row, held):
-        assert (it.held_by, it.holder_note, it.version, it.mode, it.claimed_at) == (
-            "ann",
-            "soon",
-            1,
-            "exclusive",
-            row.claimed_at,
-        )
-        assert (it.expires_at, it.expires_in_seconds, it.holder_connected, it.holder_idle_seconds) == (None,) * 4
-    assert row.held_for_seconds == held.held_for_seconds == 0
-
-
-def test_claim_counts_as_expired_when_it_was_due_and_at_a_position_when_that_was_recorded(store):
-    claim(store, "a.py", "ann", lease_seconds=1)
-    until(lambda: store.status("a.py").status == "available")
-    claim(store, "a.py", "bob")
-    expired = store.events(kinds=["ClaimExpired"]).events[0]
-    assert store.at(expired.position - 1, resource="a.py").held_by == "ann"
-    assert store.at(expired.position, resource="a.py").status == "available"
-    due = datetime.fromisoformat(str(expired.due))
-    assert store.at(due - timedelta(microseconds=1), resource="a.py").held_by == "ann"
-    free = store.at(due, resource="a.py")
-    assert free.as_of.position < expired.position
-    assert (free.status, free.previous_holder, free.previous_outcome) == ("available", "ann", "expired")
-    assert free.previous_outcome_at == due
-
-
-def test_board_is_read_in_pages_and_by_agent(store):
-    for agent, resource in (("ann", "a"), ("ann/tests", "b"), ("bob", "c")):
-        position = claim(store, resource, agent)
-    page = store.at(position, limit=2)
-    assert ([it.resource for it in page.claims], page.next_after) == (["a", "b"], "b")
-    assert [it.resource for it in store.at(position, after="b").claims] == ["c"]
-    assert [it.resource for it in store.at(position, agent="ann").claims] == ["a", "b"]
-
-
-def test_value_with_many_versions_is_read_at_each_of_them(store):
-    for number in range(130):
-        put(store, value=number)
-        put(store, "other", number)
-    assert [store.at(2 * number + 2, "n", "k").value for number in range(130)] == list(range(130))
-    times = [it.updated_at for it in store.history("n", "k", 1000)][::-1]
-    assert [store.at(time.isoformat(), "n", "k").updated_at for time in times] == times
-    with pytest.raises(holdlog.NotFoundError):
-        store.at(1, "n", "other")
-
-
-@pytest.mark.parametrize(
-    "fields", [{"key": "k"}, {"namespace": "n", "resource": "a"}, {"moment": "v1"}, {"moment": True}, {"moment": 1.5}]
-)
-@in_file
-@changes_in_02("at() was a handle of the past")
-def test_bad_argument_of_at_is_refused_by_name(store, fields):
-    put(store)
-    with pytest.raises(holdlog.InvalidError) as refused:
-        store.at(**{"moment": 1} | fields)
-    assert str(refused.value).startswith([*fields][-1])
-
-
-# --- history of a resource
-
-
-def holds(store, resource, **options):
-    return [(it.resource, it.held_by, it.outcome) for it in store.resource_history(resource, **options)]
-
-
-@changes_in_02("the library has resource_history()")
-def test_history_of_a_resource_is_who_held_it_and_how_each_hold_ended(store):
-    store.claim("src/a.py", agent="ann", note="one hour")
-    store.release("src/a.py", agent="ann", outcome="moved", moved_to="src/b.py", note="done")
-    store.claim("src/", agent="bob", mode="shared")
-    store.claim("src/", agent="bob")
-    store.claim("lib/", agent="cid")
-    expected = [("src/", "bob", None), ("src/", "bob", "replaced"), ("src/a.py", "ann", "moved")]
-    for resource in ("src/a.py", "src/"):
-        assert holds(store, resource) == expected
-    assert holds(store, "src/b.py") == expected[:2]
-    first = store.resource_history("src/a.py")[-1]
-    assert (first.version, first.position, first.note, first.outcome_note, first.moved_to) == (
-        1,
-        1,
-        "one hour",
-        "done",
-        "src/b.py",
-    )
-    assert first.claimed_at <= first.outcome_at
-    assert (
-        holds(store, "src/", limit=2) + holds(store, "src/", before=store.resource_history("src/", 2)[-1].position)
-        == expected
-    )
-
-
-@changes_in_02("the library has resource_history()")
-def test_history_of_a_resource_goes_back_through_a_long_log(store):
-    for number in range(600):
-        store.claim("a.py", agent=f"a{number}")
-        store.release("a.py", agent=f"a{number}", outcome="modified")
-    assert holds(store, "a.py", limit=1000) == [("a.py", f"a{number}", "modified") for number in reversed(range(600))]
 
 
 # --- blame
