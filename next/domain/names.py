@@ -7,6 +7,8 @@ from typing import Final
 MAX_NAME: Final = 512
 """Characters of a namespace, key or resource."""
 MAX_AGENT: Final = 128
+THREAD_DATA: Final = "threads/"
+"""What the namespaces of threads' data start with: only operations on threads write them."""
 MAX_NOTE: Final = 500
 
 _REMEMBERED: Final = 4096
@@ -29,6 +31,14 @@ _BLANK_LOOKING: Final = _INVISIBLE | frozenset("\ufffc\U00016fe4\U0001d159")
 def check_name(text: str) -> str:
     """Return a namespace or key in NFC: 1 to 512 characters, visible, also at both ends. Raises ValueError."""
     return _check(text, MAX_NAME)
+
+
+@lru_cache(_REMEMBERED)
+def check_writable(text: str) -> str:
+    """Return a namespace that everybody may write, as `check_name`. Raises ValueError."""
+    if (text := check_name(text)).startswith(THREAD_DATA):
+        raise ValueError(f"must not start with {THREAD_DATA}, as these are the data of threads")
+    return text
 
 
 @lru_cache(_REMEMBERED)

@@ -32,10 +32,10 @@ def encode(value: Any) -> Json:
     return Json(_dump(value))
 
 
-def require_size(value: Json, limit: int) -> None:
+def require_size(value: Json, limit: int, name: str = "value") -> None:
     """Raises InvalidError for a text of more than `limit` bytes."""
     if len(value.encode()) > limit:
-        raise InvalidError(f"value: must have at most {limit} bytes as JSON; split it, or store a reference to it")
+        raise InvalidError(f"{name}: must have at most {limit} bytes as JSON; split it, or store a reference to it")
 
 
 def merge(value: Json, patch: Json) -> Json:

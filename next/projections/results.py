@@ -206,3 +206,57 @@ class LogPage(NamedTuple):
     entries: list[EventEntry | RefusalEntry]
     next_after: int | None = None
     status: Literal["ok"] = "ok"
+
+
+class ThreadItem(NamedTuple):
+    """A message or a result, as it was stored; neither if it was `redacted`."""
+
+    version: int
+    at: datetime
+    kind: Literal["message", "result"]
+    by: str
+    message: Any = None
+    result: Any = None
+    principal: str | None = None
+    redacted: bool | None = None
+
+
+class ThreadPage(NamedTuple):
+    """Items in order. The page is complete up to `version`; pass `next_before` or `next_after` to get the next."""
+
+    thread_id: str
+    version: int
+    items: list[ThreadItem]
+    next_before: int | None = None
+    next_after: int | None = None
+    status: Literal["ok"] = "ok"
+
+
+class NoThread(NamedTuple):
+    """Nothing was appended to a thread of this name."""
+
+    thread_id: str
+    hint: str = "The first thread_append starts a thread: check its thread_id."
+    status: Literal["not_found"] = "not_found"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class TokenEntry(NamedTuple):
+    """A token, without its text. `by` and `at`: who created it and when, or who revoked it."""
+
+    name: str
+    state: Literal["active", "expired", "revoked"]
+    by: str
+    at: datetime
+    allow: list[str] | None = None
+    space: str | None = None
+    expires_at: datetime | None = None
+    expires_in_seconds: float | None = None
+
+
+class TokenPage(NamedTuple):
+    tokens: list[TokenEntry]
+    next_after: str | None = None
+    status: Literal["ok"] = "ok"

@@ -1,17 +1,21 @@
-"""What all tests share: an environment of their own, and the database server."""
+"""What all tests share: an environment of their own, the database server, and stores of each kind."""
 
 import itertools
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg.errors import DeadlockDetected
 
+import holdlog
+from tests.doors import old
+from tests.support.library import Blocking
 from tests.support.servers import Postgres, create_user
 
 _numbers = itertools.count()
@@ -54,3 +58,43 @@ def postgres(postgres_server: Postgres) -> Iterator[str]:
         with suppress(DeadlockDetected), psycopg.connect(postgres_server.url, autocommit=True) as connection:
             connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
             break
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """The file of a store that does not exist yet."""
+    return tmp_path / "state.db"
+
+
+in_postgres = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
+"""One worker pays for the server."""
+
+
+@pytest.fixture(params=["file", "memory", "async", in_postgres])
+def kind(request: pytest.FixtureRequest) -> str:
+    """What the library door runs on: the synchronous library on three stores, the asynchronous one on a file."""
+    return str(request.param)
+
+
+both_stores = pytest.mark.parametrize("kind", ["file", in_postgres], indirect=True)
+"""For tests with several handles of one store."""
+
+
+@pytest.fixture
+def open_store(kind: str, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Opens a handle of the test's store; it is closed with the test."""
+    places = {"memory": lambda: ":memory:", "postgres": lambda: request.getfixturevalue("postgres")}
+    place = places.get(kind, lambda: request.getfixturevalue("db"))()
+    with ExitStack() as handles:
+
+        def open_one(**options: Any) -> Any:
+            store = Blocking(place, **options) if kind == "async" else holdlog.StateStore(place, **options)
+            handles.callback(store.stop if kind == "async" else store.close)
+            return old.store(store)
+
+        yield open_one
+
+
+@pytest.fixture
+def store(open_store: Callable[..., Any]) -> Any:
+    return open_store()

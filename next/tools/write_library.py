@@ -8,13 +8,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from holdlog.adapters.operations import base, claims, log, past, values
+from holdlog.adapters.operations import base, claims, log, past, threads, tokens, values
 from holdlog.domain.refusals import HoldlogError
 
-MODULES = (claims, log, past, values)
+MODULES = (claims, log, past, threads, tokens, values)
 NAMES = {
     "holdlog.domain.results": "results",
     "holdlog.domain.claims.results": "claim_results",
+    "holdlog.domain.threads": "thread_results",
+    "holdlog.domain.tokens": "token_results",
     "holdlog.projections.results": "query_results",
     "holdlog.projections.board": "board",
 }
@@ -31,6 +33,8 @@ from holdlog.adapters.operations import {modules}
 from holdlog.adapters.python.base import {base}
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
+from holdlog.domain import threads as thread_results
+from holdlog.domain import tokens as token_results
 from holdlog.domain.claims import results as claim_results
 from holdlog.projections import board
 from holdlog.projections import results as query_results
@@ -65,7 +69,7 @@ def show(kind: Any) -> str:
 
 
 def show_argument(name: str, field: FieldInfo) -> str:
-    kind = show(field.annotation)
+    kind, name = show(field.annotation), field.alias or name
     if field.is_required():
         return f"{name}: {kind}"
     return f"{name}: {kind} = {'NOT_GIVEN' if kind == 'Any' else repr(field.default)}"
@@ -103,7 +107,7 @@ def write_method(operation: type[base.Operation], awaits: str) -> str:
     expression = f"await {expression}" if awaits else expression
     expression = f"({expression}).{operation.returns}" if operation.returns else expression
     doc = textwrap.indent(textwrap.fill(" ".join((operation.__doc__ or "").split()), 108), " " * 8).strip()
-    arguments = [f"        {name}: {it.description}." for name, it in fields.items() if it.description]
+    arguments = [f"        {it.alias or name}: {it.description}." for name, it in fields.items() if it.description]
     if arguments:
         doc = "\n".join([doc, "", *arguments, "        "])
     return (

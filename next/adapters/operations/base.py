@@ -129,8 +129,6 @@ class BlockingQuery(Query):
 _TEXTS: Final = {
     "extra_forbidden": "unknown argument",
     "missing": "is required",
-    "union_tag_invalid": "op: must be set, delete, check, merge, increment or append",
-    "union_tag_not_found": "op: is required",
     "model_attributes_type": "must be an object",
     "model_type": "must be an object",
     "too_short": "must not be empty",
@@ -140,9 +138,12 @@ _TEXTS: Final = {
 
 def describe(error: ValidationError) -> InvalidError:
     """One line without the value: what one caller writes is untrusted input to the next."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     place: Sequence[str | int] = first["loc"]
     text = _TEXTS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+    if first["type"].startswith("union_tag_"):
+        tag, kinds = (first["ctx"].get(name, "").replace("'", "") for name in ("discriminator", "expected_tags"))
+        text = f"{tag}: must be {' or '.join(kinds.rsplit(', ', 1))}" if kinds else f"{tag}: is required"
     refusal = InvalidError()
     if len(place) > 1 and place[0] == "operations" and isinstance(place[1], int):
         refusal.operation = place[1]
@@ -181,6 +182,7 @@ def encode_number(value: Any) -> Json:
 
 
 Name = Annotated[str, Strict(), AfterValidator(names.check_name)]
+Writable = Annotated[str, Strict(), AfterValidator(names.check_writable)]
 Label = Annotated[str, Strict(), AfterValidator(names.check_label)]
 Resource = Annotated[str, Strict(), AfterValidator(check_resource)]
 Claimable = Annotated[str, Strict(), AfterValidator(check_claimable)]

@@ -23,15 +23,15 @@ from holdlog.adapters.operations.base import (
 from holdlog.adapters.operations.moments import Point, find_instant, find_start
 from holdlog.adapters.operations.rows import NO_LIMIT, PAGE_EVENTS, read_transactions, show_event, show_refusal
 from holdlog.adapters.stores import sql
-from holdlog.adapters.stores.codec import FIRST_DIGEST, TYPES
+from holdlog.adapters.stores.codec import CONTENT, FIRST_DIGEST
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.names import namespace_prefix
 from holdlog.domain.refusals import InvalidError
 from holdlog.projections.results import EventEntry, EventPage, LogPage, RefusalEntry
 
 BOOKMARK_BYTES: Final = 8
-GROUPS: Final = ("record", "claim")
-"""What streams start with: all kinds of events about values, and about claims."""
+GROUPS: Final = ("record", "claim", "thread", "token")
+"""What streams start with: all kinds of events about values, and so on."""
 _PLACE: Final = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{2 * BOOKMARK_BYTES}}}))?")
 
 
@@ -45,7 +45,7 @@ def check_place(after: int | str) -> int | str:
 
 def check_kind(kind: str) -> str:
     """Raises ValueError for what is no kind of events, and no group of kinds."""
-    if kind not in GROUPS and kind not in TYPES:
+    if kind not in GROUPS and kind not in CONTENT:
         raise ValueError(f"must be of {', '.join(GROUPS)}, or an event such as ValueWritten")
     return kind
 
@@ -58,7 +58,9 @@ class Choice(Query):
 
     namespace: Name | None = Field(default=None, description="Values of this namespace")
     prefix: Prefix | None = Field(default=None, description="Of keys; needs a namespace")
-    kinds: list[Kind] | None = Field(default=None, max_length=20, description="claim, record, or ValueWritten …")
+    kinds: list[Kind] | None = Field(
+        default=None, max_length=20, description="record, claim, thread, or ValueWritten …"
+    )
     resource: Resource | None = Field(default=None, description="Claims that overlap it")
     agent: Agent | None = Field(default=None, description="Events of this agent and its sub-agents")
 

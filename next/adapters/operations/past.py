@@ -23,7 +23,7 @@ from holdlog.adapters.operations.rows import (
     show_record,
 )
 from holdlog.adapters.stores import sql
-from holdlog.adapters.stores.codec import decode_event
+from holdlog.adapters.stores.decoding import decode_event
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import ENDS, ClaimExpired, ClaimGranted, ClaimReleased, Ended, OfferExpired
 from holdlog.domain.claims.resource import list_covering

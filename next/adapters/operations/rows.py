@@ -54,13 +54,16 @@ def describe_deletion(namespace: str, key: str, row: Any) -> NotFound:
 def read_page(view: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
     """The rows of a page, which also ends after so many characters, and whether there are more."""
     parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": view.now(), "limit": limit + 1}
-    rows: list[Any] = []
+    return cut_page(view.read(query, parameters), limit)
+
+
+def cut_page(rows: list[Any], limit: int) -> tuple[list[Any], bool]:
+    """The first rows, which have their payload in column 4, and whether there are more."""
     size = 0
-    for row in view.read(query, parameters):
+    for number, row in enumerate(rows):
         size += len(row[4] or "")
-        if rows and (len(rows) == limit or size > PAGE_CHARACTERS):
-            return rows, True
-        rows.append(row)
+        if number and (number == limit or size > PAGE_CHARACTERS):
+            return rows[:number], True
     return rows, False
 
 
@@ -95,6 +98,8 @@ def show_event(row: Any) -> EventEntry:
         fields["expires_at"] = utc(fields["expires_at"])
     if "due" in fields:
         fields["due"] = utc(fields["due"])
+    if topic == "TokenCreated":
+        del fields["hash"]
     return EventEntry(position, f"{stream}@{version}", stream, version, topic, utc(at), fields.pop("by", None), fields)
 
 
@@ -108,7 +113,9 @@ def _name_subject(stream: str) -> dict[str, str]:
     kind, _, name = stream.partition(":")
     if kind == "record":
         return dict(zip(("namespace", "key"), split_stream(stream), strict=True))
-    return {"resource": name} if kind == "claim" else {}
+    if kind == "claim":
+        return {"resource": name}
+    return {kind: name} if kind in ("thread", "token") else {}
 
 
 def read_transactions(view: Reader, after: int) -> tuple[list[Any], bool]:

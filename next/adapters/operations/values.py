@@ -21,6 +21,7 @@ from holdlog.adapters.operations.base import (
     Query,
     Seconds,
     Version,
+    Writable,
 )
 from holdlog.adapters.operations.rows import (
     NO_LIMIT,
@@ -92,7 +93,7 @@ class SetValue(
     op: ClassVar[str] = "set"
     results = (SetResult, Conflict, Fenced)
     reads, decide = records.declare_key, records.write
-    namespace: Name = Field(description="Group of keys, e.g. order-1234")
+    namespace: Writable = Field(description="Group of keys, e.g. order-1234")
     key: Name
     value: JsonValue
     updated_by: Agent
@@ -121,7 +122,7 @@ class Delete(
     op: ClassVar[str] = "delete"
     results = (DeleteResult, NotFound, Conflict, Fenced)
     reads, decide = records.declare_key, records.delete
-    namespace: Name
+    namespace: Writable
     key: Name
     deleted_by: Agent
     expected_version: Version | None = None
@@ -136,7 +137,7 @@ class ClearNamespace(
 
     results = (ClearResult,)
     reads, decide = records.declare_namespace, records.clear
-    namespace: Name
+    namespace: Writable
     deleted_by: Agent
     reason: Note | None = None
 
@@ -155,7 +156,7 @@ class Update(
 
     results = (UpdateResult, Conflict, Fenced)
     reads, decide = records.declare_value, records.update
-    namespace: Name
+    namespace: Writable
     key: Name
     updated_by: Agent
     expected_version: Version | None = None
@@ -185,7 +186,7 @@ class Update(
 
 class _Step(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
-    namespace: Name
+    namespace: Writable
     key: Name
 
 

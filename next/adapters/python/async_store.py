@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from holdlog.adapters.operations import claims, log, past, values
+from holdlog.adapters.operations import claims, log, past, threads, tokens, values
 from holdlog.adapters.python.base import AwaitableHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
+from holdlog.domain import threads as thread_results
+from holdlog.domain import tokens as token_results
 from holdlog.domain.claims import results as claim_results
 from holdlog.projections import board
 from holdlog.projections import results as query_results
@@ -126,7 +128,7 @@ class AsyncStateStore(AwaitableHandle):
 
         namespace: Values of this namespace.
         prefix: Of keys; needs a namespace.
-        kinds: claim, record, or ValueWritten ….
+        kinds: record, claim, thread, or ValueWritten ….
         resource: Claims that overlap it.
         agent: Events of this agent and its sub-agents.
         wait_seconds: Wait so long for the first event.
@@ -198,7 +200,7 @@ class AsyncStateStore(AwaitableHandle):
 
         namespace: Values of this namespace.
         prefix: Of keys; needs a namespace.
-        kinds: claim, record, or ValueWritten ….
+        kinds: record, claim, thread, or ValueWritten ….
         resource: Claims that overlap it.
         agent: Events of this agent and its sub-agents.
         start: The first event, or a time.
@@ -301,6 +303,78 @@ class AsyncStateStore(AwaitableHandle):
         after: The next_after of the page before.
         """
         result: board.Available | board.Held | board.BoardPage = await self._ask(claims.Status, locals())
+        return result
+
+    async def thread_append(
+        self,
+        thread_id: str,
+        *,
+        agent: str,
+        messages: Sequence[Mapping[str, Any]] | None = None,
+        results: Sequence[Mapping[str, Any]] | None = None,
+        request_id: str | None = None,
+    ) -> thread_results.Appended:
+        """Append messages, then results of agents, to a thread, all or none; the first append starts it. A result that
+        the thread has already (same agent, output, tool_calls and created_at) is not appended again.
+
+        messages: {type: text, role, content}; or tool_call, tool_result.
+        results: {agent_name, output: messages, tool_calls?: tool_results, created_at?}.
+        """
+        result: thread_results.Appended = await self._run(threads.ThreadAppend, locals())
+        return result
+
+    async def thread_read(
+        self,
+        thread_id: str,
+        *,
+        after_version: int | None = None,
+        before_version: int | None = None,
+        limit: int = 50,
+        wait_seconds: float = 0,
+    ) -> query_results.ThreadPage | query_results.NoThread:
+        """Read messages and results of a thread, in order: the newest, or those after a version. To follow it, pass
+        the version of the page as after_version, and wait_seconds.
+
+        after_version: Only later ones, the oldest of them first.
+        before_version: The next_before of the page before.
+        wait_seconds: Wait so long for items after after_version.
+        """
+        result: query_results.ThreadPage | query_results.NoThread = await self._wait(threads.ThreadRead, locals())
+        return result
+
+    async def token_create(
+        self,
+        name: str,
+        allow: Sequence[str],
+        *,
+        created_by: str,
+        ttl_seconds: float | None = 7776000,
+        space: str | None = None,
+        request_id: str | None = None,
+    ) -> token_results.NewToken | token_results.TokenExists:
+        """Create a token for callers over HTTP. Its text is returned this once, and the store keeps only a hash of it.
+
+        name: 1 to 64 characters of a-z, 0-9 and -; the log shows it.
+        allow: Grants such as read:* or write:build-*.
+        ttl_seconds: None: until it is revoked.
+        space: The first label of the only namespaces that it reaches.
+        """
+        result: token_results.NewToken | token_results.TokenExists = await self._run(tokens.TokenCreate, locals())
+        return result
+
+    async def token_list(self, *, after: str = "", limit: int = 1000) -> query_results.TokenPage:
+        """List the tokens by name, in pages, without their texts.
+
+        after: The next_after of the page before.
+        """
+        result: query_results.TokenPage = await self._ask(tokens.TokenList, locals())
+        return result
+
+    async def token_revoke(
+        self, name: str, *, revoked_by: str, request_id: str | None = None
+    ) -> token_results.Revoked | token_results.NoToken:
+        """Revoke a token for ever."""
+        result: token_results.Revoked | token_results.NoToken = await self._run(tokens.TokenRevoke, locals())
         return result
 
     async def transact(

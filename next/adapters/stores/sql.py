@@ -25,6 +25,10 @@ HISTORY: Final = (
     "SELECT version, topic, at, meta, payload, position FROM events WHERE stream = :stream AND version < :before"
     " ORDER BY version DESC LIMIT :limit"
 )
+HISTORY_AFTER: Final = (
+    "SELECT version, topic, at, meta, payload, position FROM events WHERE stream = :stream AND version > :after"
+    " AND version < :before ORDER BY version LIMIT :limit"
+)
 EVENT: Final = "SELECT at, meta, payload FROM events WHERE position = :position"
 EVENTS: Final = (
     "SELECT position, stream, version, topic, at, meta, payload, digest FROM events"

@@ -5,17 +5,16 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import holdlog
+from tests.conftest import both_stores as both_stores
+from tests.conftest import in_postgres as in_postgres
 from tests.doors import old
 from tests.support.faults import Faults
 from tests.support.hosts import Session, repository, write
-from tests.support.library import Blocking
 from tests.support.mcp import Stdio
 from tests.support.programs import Done, HttpServer, run
 from tests.support.servers import Nats
@@ -77,46 +76,6 @@ def work(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     return folder
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
-    """The file of a store that does not exist yet."""
-    return tmp_path / "state.db"
-
-
-in_postgres = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
-"""One worker pays for the server."""
-
-
-@pytest.fixture(params=["file", "memory", "async", in_postgres])
-def kind(request: pytest.FixtureRequest) -> str:
-    """What the library door runs on: the synchronous library on three stores, the asynchronous one on a file."""
-    return str(request.param)
-
-
-both_stores = pytest.mark.parametrize("kind", ["file", in_postgres], indirect=True)
-"""For tests with several handles of one store."""
-
-
-@pytest.fixture
-def open_store(kind: str, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """Opens a handle of the test's store; it is closed with the test."""
-    places = {"memory": lambda: ":memory:", "postgres": lambda: request.getfixturevalue("postgres")}
-    place = places.get(kind, lambda: request.getfixturevalue("db"))()
-    with ExitStack() as handles:
-
-        def open_one(**options: Any) -> Any:
-            store = Blocking(place, **options) if kind == "async" else holdlog.StateStore(place, **options)
-            handles.callback(store.stop if kind == "async" else store.close)
-            return old.store(store)
-
-        yield open_one
-
-
-@pytest.fixture
-def store(open_store: Callable[..., Any]) -> Any:
-    return open_store()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ _TABLES: Final = """
 CREATE TABLE events (position BIGINT PRIMARY KEY, stream TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL,
     topic TEXT NOT NULL, at BIGINT NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BYTEA, payload_hash BYTEA,
     digest BYTEA NOT NULL, UNIQUE (stream, version));
+CREATE INDEX results ON events (stream, (payload::json ->> 'checksum')) WHERE topic = 'ResultAppended';
 CREATE TABLE current (stream TEXT COLLATE "C" PRIMARY KEY, version BIGINT NOT NULL, position BIGINT NOT NULL,
     exists_now SMALLINT NOT NULL, expires_at BIGINT);
 CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position BIGINT NOT NULL,
@@ -39,7 +40,8 @@ CREATE VIEW current_values AS SELECT
     replace(replace(substr(split_part(c.stream, '/', 1), 8), '%2F', '/'), '%25', '%') AS namespace,
     substr(c.stream, strpos(c.stream, '/') + 1) AS key, c.version AS version,
     e.payload::json -> 'value' AS value, e.meta::json ->> 'by' AS updated_by, e.at AS updated_at
-    FROM current AS c JOIN events AS e ON e.position = c.position WHERE c.exists_now = 1
+    FROM current AS c JOIN events AS e ON e.position = c.position
+    WHERE c.exists_now = 1 AND e.topic = 'ValueWritten'
 """
 
 
@@ -71,6 +73,8 @@ PREPARE load (text[], text[], text[], text[], text[], text[]) AS SELECT
         FROM unnest($5, $6) AS request (principal, request_id) JOIN requests AS r USING (principal, request_id))
     FROM (SELECT) AS one LEFT JOIN (SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1) AS head
     ON true;
+PREPARE results (text[], text[]) AS SELECT s || ' ' || c FROM unnest($1, $2) AS name (s, c) WHERE EXISTS
+    (SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = s AND payload::json ->> 'checksum' = c);
 PREPARE append (text[], text[], text[], text[], text[], text[], text[], text[], text[]) AS INSERT INTO events
     SELECT p::bigint, s, v::bigint, t, a::bigint, m, c, decode(x, 'hex'), NULL, decode(d, 'hex')
     FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9) AS new (p, s, v, t, a, m, c, x, d);

@@ -113,13 +113,19 @@ class PostgresStore:
         )
         texts = ", ".join(quote_all(array, "text") for array in arrays)
         sessions = boards.merge(reads)
-        text = f"{_LOCK}; EXECUTE load({texts}){_load_claims(sessions)}"
+        names = {name for read, _ in reads for name in read.results}
+        columns = zip(*(name.rsplit(" ", 1) for name in names), strict=True)
+        results = f"; EXECUTE results({', '.join(quote_all(column, 'text') for column in columns)})" if names else ""
+        text = f"{_LOCK}; EXECUTE load({texts}){results}{_load_claims(sessions)}"
         (row,), *board_rows = _fetch_all(self._connection().execute(text))
         clock, position, digest, at, schema, records, values, ranges, remembered = row
         require_schema(schema)
         self._set_clock(clock, at)
         head = Head(position, digest, at) if position is not None else Head(0, FIRST_DIGEST, 0)
         loaded = _records(reads, records or (), values or (), ranges or ())
+        if names:
+            present = {name for (name,) in board_rows.pop(0)}
+            loaded |= {name: Record(name, exists=name in present) for name in names}
         board: Any = self._make_board(clock, sessions, board_rows) if sessions else None
         batch = Batch(head, clock, clock, State(loaded, board))
         for principal, request_id, *rest in remembered or ():
@@ -341,7 +347,7 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
 def _append(batch: Batch) -> str:
     """The statements that write the events and the changed records."""
     rows = [(*row[:7], row[7].hex(), row[8].hex()) for row in batch.rows]
-    changed = [batch.state.records[stream] for stream in {row[1] for row in rows} if stream.startswith("record:")]
+    changed = [batch.state.records[stream] for stream in {row[1] for row in rows} if not stream.startswith("claim:")]
     records = [(*record[:3], int(record.exists), record.expires_at or "") for record in changed]
     put = f"EXECUTE put({_quote_columns(records)}); " if records else ""
     return f"EXECUTE append({_quote_columns(rows)}); {put}"

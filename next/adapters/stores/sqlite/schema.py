@@ -26,6 +26,8 @@ TABLES: Final = (
     """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL,
     topic TEXT NOT NULL, at INTEGER NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BLOB, payload_hash BLOB,
     digest BLOB NOT NULL, UNIQUE (stream, version))""",
+    """CREATE INDEX results ON events (stream, json_extract(payload, '$.checksum'))
+    WHERE topic = 'ResultAppended'""",
     """CREATE TABLE current (stream TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL,
     exists_now INTEGER NOT NULL, expires_at INTEGER) WITHOUT ROWID""",
     """CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position INTEGER NOT NULL,
@@ -50,7 +52,8 @@ TABLES: Final = (
     replace(replace(substr(c.stream, 8, instr(c.stream, '/') - 8), '%2F', '/'), '%25', '%') AS namespace,
     substr(c.stream, instr(c.stream, '/') + 1) AS key, c.version AS version,
     json_extract(e.payload, '$.value') AS value, json_extract(e.meta, '$.by') AS updated_by, e.at AS updated_at
-    FROM current AS c JOIN events AS e ON e.position = c.position WHERE c.exists_now = 1""",
+    FROM current AS c JOIN events AS e ON e.position = c.position
+    WHERE c.exists_now = 1 AND e.topic = 'ValueWritten'""",
 )
 _BOOTS: Final = "SELECT (SELECT value FROM meta WHERE name = 'boots'), committed_at FROM silence"
 _NEW_BOOT: Final = (

@@ -45,6 +45,9 @@ _VALUE: Final = (
     " JOIN events AS e ON e.position = c.position WHERE c.stream = ?"
 )
 _RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
+_RESULT: Final = (
+    "SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = ? AND json_extract(payload, '$.checksum') = ?"
+)
 _REQUEST: Final = "SELECT position, at, fingerprint, result FROM requests WHERE principal = ? AND request_id = ?"
 _APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)"
 _PUT: Final = (
@@ -169,11 +172,11 @@ class SqliteStore:
             if len(batch.rows) == 1:
                 row = batch.rows[0]
                 execute(_APPEND, row)
-                if row[1].startswith("record:"):
+                if not row[1].startswith("claim:"):
                     execute(_PUT, batch.state.records[row[1]][:5])
             elif batch.rows:
                 many(_APPEND, batch.rows)
-                streams = {row[1] for row in batch.rows if row[1].startswith("record:")}
+                streams = {row[1] for row in batch.rows if not row[1].startswith("claim:")}
                 many(_PUT, [batch.state.records[stream][:5] for stream in streams])
             board = batch.state.board
             if board is not None:
@@ -239,6 +242,9 @@ class SqliteStore:
         for prefix in read.prefixes:
             for row in execute(_RANGE, (prefix, end_of_range(prefix))):
                 records.setdefault(row[0], decode_record(*row))
+        for name in read.results:
+            row = execute(_RESULT, name.rsplit(" ", 1)).fetchone()
+            records.setdefault(name, Record(name, exists=row is not None))
 
     def _load_board(self, reads: Sequence[tuple[Reads, Caller]], now: int) -> Board:
         board, execute = Board(now, is_alive), self._cursor.execute
