@@ -229,6 +229,7 @@ class ThreadPage(NamedTuple):
     items: list[ThreadItem]
     next_before: int | None = None
     next_after: int | None = None
+    as_of: AsOf | None = None
     status: Literal["ok"] = "ok"
 
 
@@ -259,4 +260,53 @@ class TokenEntry(NamedTuple):
 class TokenPage(NamedTuple):
     tokens: list[TokenEntry]
     next_after: str | None = None
+    status: Literal["ok"] = "ok"
+
+
+class Condition(NamedTuple):
+    """A claim that a write relied on."""
+
+    resource: str
+    version: int
+
+
+class Blame(NamedTuple):
+    """Who wrote or deleted a value last, based on which version, guarded by which claims, and why."""
+
+    namespace: str
+    key: str
+    version: int
+    updated_by: str
+    updated_at: datetime
+    event_type: Literal["write", "delete", "expire", "redact"]
+    position: int
+    reason: str | None = None
+    based_on: int | None = None
+    forced: bool | None = None
+    principal: str | None = None
+    guard: list[Condition] | None = None
+    session: str | None = None
+    correlation_id: str | None = None
+    as_of: AsOf | None = None
+    status: Literal["ok"] = "ok"
+
+
+class FileChange(NamedTuple):
+    """A change of a file that a hook saw. `sha256`: of the new content; None: it was removed."""
+
+    agent: str
+    at: datetime
+    position: int
+    version: int
+    sha256: str | None
+    session: str | None = None
+    principal: str | None = None
+
+
+class FileBlame(NamedTuple):
+    """Changes of a file, the newest first."""
+
+    resource: str
+    changes: list[FileChange]
+    next_before: int | None = None
     status: Literal["ok"] = "ok"

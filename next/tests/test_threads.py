@@ -123,3 +123,12 @@ def test_data_of_threads_are_written_by_no_operation_on_values(store):
         with pytest.raises(holdlog.InvalidError, match="threads/"):
             write()
     assert store.set("threads", "k", 1, updated_by="ann").version == 1
+
+
+def test_thread_of_an_earlier_moment_has_what_it_had_then(store):
+    first = store.thread_append("t", agent="ann", messages=[text("m-0")]).position
+    store.thread_append("t", agent="ann", messages=[text("m-1"), text("m-2")])
+    assert contents(store.at(first, thread_id="t")) == ["m-0"]
+    page = store.at("now", thread_id="t", limit=2)
+    assert (contents(page), page.as_of.position, page.next_before) == (["m-1", "m-2"], 3, 2)
+    assert store.at(first, thread_id="other").status == "not_found"

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from holdlog.adapters.operations import base, claims, log, past, threads, tokens, values
+from holdlog.adapters.operations import base, changes, claims, log, past, threads, tokens, values
 from holdlog.domain.refusals import HoldlogError
 
-MODULES = (claims, log, past, threads, tokens, values)
+MODULES = (changes, claims, log, past, threads, tokens, values)
 NAMES = {
     "holdlog.domain.results": "results",
     "holdlog.domain.claims.results": "claim_results",
@@ -19,6 +19,8 @@ NAMES = {
     "holdlog.domain.tokens": "token_results",
     "holdlog.projections.results": "query_results",
     "holdlog.projections.board": "board",
+    "holdlog.projections.difference": "difference",
+    "holdlog.domain.revert": "revert_results",
 }
 """Modules of results, as the written files import them."""
 FOLDER = Path(__file__).parents[1] / "adapters" / "python"
@@ -33,10 +35,11 @@ from holdlog.adapters.operations import {modules}
 from holdlog.adapters.python.base import {base}
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
+from holdlog.domain import revert as revert_results
 from holdlog.domain import threads as thread_results
 from holdlog.domain import tokens as token_results
 from holdlog.domain.claims import results as claim_results
-from holdlog.projections import board
+from holdlog.projections import board, difference
 from holdlog.projections import results as query_results
 
 
@@ -98,10 +101,11 @@ def write_method(operation: type[base.Operation], awaits: str) -> str:
         positional.append("function: Callable[[Any], Any] | None = None")
     named = [show_argument(name, field) for name, field in fields.items() if name not in operation.words]
     is_command = issubclass(operation, base.Command)
-    if is_command:
+    if is_command or operation.repeats:
         named.append("request_id: str | None = None")
     parameters = ", ".join(["self", *positional, *(["*", *named] if named else [])])
     call = "_run" if is_command else "_wait" if issubclass(operation, base.BlockingQuery) else "_ask"
+    call = "_do" if issubclass(operation, base.Task) else call
     call = "_update" if operation.computes else "_queue" if operation.waits else call
     expression = f"self.{call}({operation.__module__.rpartition('.')[2]}.{operation.__name__}, locals())"
     expression = f"await {expression}" if awaits else expression

@@ -17,11 +17,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.engine.waiting import ALL
 from holdlog.domain import names
 from holdlog.domain.claims.resource import check_claimable, check_resource
-from holdlog.domain.moment import Moment
+from holdlog.domain.moment import Caller, Moment
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.state import Decision, Reads, State
 from holdlog.domain.values import MAX_NESTING, Json, count_levels
@@ -35,7 +36,7 @@ class Operation(BaseModel):
 
     Commands and library take the arguments in `words` by position. If `returns` names a field of the result, the
     library returns it alone. If an operation `computes`, the library also takes a function of the current value; if a
-    command `waits`, it is run again while it is in a queue.
+    command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -49,6 +50,7 @@ class Operation(BaseModel):
     returns: ClassVar[str]
     computes: ClassVar[bool]
     waits: ClassVar[bool]
+    repeats: ClassVar[bool]
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Pydantic's own handling would refuse the options of a declaration."""
@@ -65,10 +67,11 @@ class Operation(BaseModel):
         returns: str = "",
         computes: bool = False,
         waits: bool = False,
+        repeats: bool = False,
     ) -> None:
         if name:
             cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
-            cls.returns, cls.computes, cls.waits = returns, computes, waits
+            cls.returns, cls.computes, cls.waits, cls.repeats = returns, computes, waits, repeats
             cls.words = tuple(words.split())
             OPERATIONS[name] = cls
 
@@ -95,6 +98,13 @@ class Command(Operation):
         """The result of an earlier request with the same id, from its JSON."""
         kind = next(kind for kind in self.results if kind._field_defaults["status"] == result[-1])  # type: ignore[attr-defined]
         return TypeAdapter(kind).validate_python(result)
+
+
+class Task(Operation):
+    """An operation that takes longer than a command or query may."""
+
+    def run(self, engine: Engine, caller: Caller) -> Any:
+        raise NotImplementedError
 
 
 class Query(Operation):

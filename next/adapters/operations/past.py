@@ -1,4 +1,4 @@
-"""The past: values, lists, claims and the board as they were, and who held a resource."""
+"""The past: values, lists, threads, claims and the board as they were, and who held a resource."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -18,10 +18,12 @@ from holdlog.adapters.operations.rows import (
     PAGE_CHARACTERS,
     PAGE_EVENTS,
     describe_deletion,
+    find_version,
     is_live,
     show_event,
     show_record,
 )
+from holdlog.adapters.operations.threads import ThreadId, read_thread
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.decoding import decode_event
 from holdlog.domain.claims.board import Board
@@ -30,6 +32,7 @@ from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.names import end_of_range, namespace_prefix, value_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.results import NotFound
+from holdlog.domain.threads import thread_stream
 from holdlog.projections.board import Available, BoardPage, Held, Replayed
 from holdlog.projections.past import (
     Instant,
@@ -40,7 +43,7 @@ from holdlog.projections.past import (
     describe_past_resource,
     fold,
 )
-from holdlog.projections.results import HoldEntry, Holds, RecordPage, StateRecord
+from holdlog.projections.results import HoldEntry, Holds, NoThread, RecordPage, StateRecord, ThreadPage
 
 BLOCK: Final = 5_000
 """Events that are read at once."""
@@ -54,14 +57,15 @@ _ENDINGS: Final = {
 
 
 class At(Query, name="at", group="power", route="GET /at", words="moment namespace key"):
-    """Read the past: a value, the list of a namespace, a resource, or without any the board, as get, list and status
-    returned it then. moment is a position of the log, a version of the key such as v3, or a time."""
+    """Read the past: a value, the list of a namespace, a thread, a resource, or without any the board, as get, list,
+    thread_read and status returned it then. moment is a position of the log, a version of the key (v3), or a time."""
 
-    results = (StateRecord, NotFound, RecordPage, Held, Available, BoardPage)
+    results = (StateRecord, NotFound, RecordPage, ThreadPage, NoThread, Held, Available, BoardPage)
     moment: Point
     namespace: Name | None = None
     key: Name | None = None
     resource: Resource | None = None
+    thread_id: ThreadId | None = Field(default=None, description="Its newest messages and results then")
     prefix: Prefix = Field(default="", description="Of the keys of a namespace")
     agent: Agent | None = Field(default=None, description="Of the board: what it and its sub-agents held")
     limit: Limit = 100
@@ -72,14 +76,20 @@ class At(Query, name="at", group="power", route="GET /at", words="moment namespa
     def _require_one_kind(self) -> "At":
         if self.key is not None and self.namespace is None:
             raise ValueError("key: needs a namespace")
-        if self.resource is not None and self.namespace is not None:
-            raise ValueError("resource: goes without a namespace")
+        if sum(name is not None for name in (self.resource, self.namespace, self.thread_id)) > 1:
+            raise ValueError("namespace, resource, thread_id: give one of them")
         return self
 
-    def read(self, reader: Reader) -> StateRecord | RecordPage | Held | Available | BoardPage:
+    def read(self, reader: Reader) -> StateRecord | RecordPage | ThreadPage | NoThread | Held | Available | BoardPage:
         if self.namespace is not None and self.key is not None:
             return read_value_at(reader, self.namespace, self.key, self.moment, "moment")
         instant = find_instant(reader, self.moment, "moment")
+        if self.thread_id is not None:
+            last = find_version(reader, thread_stream(self.thread_id), instant.position)
+            if last is None:
+                return NoThread(self.thread_id)
+            thread = read_thread(reader, self.thread_id, None, last[1] + 1, self.limit)
+            return thread._replace(as_of=instant.as_of) if isinstance(thread, ThreadPage) else thread
         if self.namespace is not None:
             first = namespace_prefix(self.namespace)
             after = first + (self.after_key or "")

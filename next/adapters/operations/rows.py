@@ -83,6 +83,13 @@ def read_history(reader: Reader, stream: str, before: int, limit: int) -> tuple[
     return entries[::-1], len(rows) > limit
 
 
+def find_version(reader: Reader, stream: str, position: int) -> Any:
+    """The row of the last event of a stream until a position, which starts with stream and version; None without."""
+    parameters = {"stream": stream, "position": position}
+    rows = reader.read(sql.RECORD_AT, parameters) or reader.read(sql.OLD_RECORD_AT, parameters)
+    return rows[0] if rows else None
+
+
 def read_position(reader: Reader) -> int:
     rows = reader.read(sql.HEAD, {})
     return int(rows[0][0]) if rows else 0

@@ -34,11 +34,11 @@ def __getattr__(name: str) -> Any:
         from holdlog.adapters.python.async_store import AsyncStateStore
 
         return AsyncStateStore
-    from holdlog.domain import refusals, results, threads, tokens
+    from holdlog.domain import refusals, results, revert, threads, tokens
     from holdlog.domain.claims import results as claim_results
-    from holdlog.projections import board, results as query_results
+    from holdlog.projections import board, difference, results as query_results
 
-    for module in (refusals, results, query_results, claim_results, board, threads, tokens):
+    for module in (refusals, results, query_results, claim_results, board, difference, revert, threads, tokens):
         if not name.startswith("_") and hasattr(module, name):
             return getattr(module, name)
     raise AttributeError(f"module holdlog has no attribute {name}")

@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from holdlog.adapters.operations import claims, log, past, threads, tokens, values
+from holdlog.adapters.operations import changes, claims, log, past, threads, tokens, values
 from holdlog.adapters.python.base import BlockingHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
+from holdlog.domain import revert as revert_results
 from holdlog.domain import threads as thread_results
 from holdlog.domain import tokens as token_results
 from holdlog.domain.claims import results as claim_results
-from holdlog.projections import board
+from holdlog.projections import board, difference
 from holdlog.projections import results as query_results
 
 
@@ -31,23 +32,61 @@ class StateStore(BlockingHandle):
         key: str | None = None,
         *,
         resource: str | None = None,
+        thread_id: str | None = None,
         prefix: str = "",
         agent: str | None = None,
         limit: int = 100,
         after_key: str | None = None,
         after: str | None = None,
-    ) -> query_results.StateRecord | query_results.RecordPage | board.Held | board.Available | board.BoardPage:
-        """Read the past: a value, the list of a namespace, a resource, or without any the board, as get, list and
-        status returned it then. moment is a position of the log, a version of the key such as v3, or a time.
+    ) -> (
+        query_results.StateRecord
+        | query_results.RecordPage
+        | query_results.ThreadPage
+        | query_results.NoThread
+        | board.Held
+        | board.Available
+        | board.BoardPage
+    ):
+        """Read the past: a value, the list of a namespace, a thread, a resource, or without any the board, as get,
+        list, thread_read and status returned it then. moment is a position of the log, a version of the key (v3),
+        or a time.
 
+        thread_id: Its newest messages and results then.
         prefix: Of the keys of a namespace.
         agent: Of the board: what it and its sub-agents held.
         after_key: The next_after of the page before of a namespace.
         after: The next_after of the page before of the board.
         """
         result: (
-            query_results.StateRecord | query_results.RecordPage | board.Held | board.Available | board.BoardPage
+            query_results.StateRecord
+            | query_results.RecordPage
+            | query_results.ThreadPage
+            | query_results.NoThread
+            | board.Held
+            | board.Available
+            | board.BoardPage
         ) = self._ask(past.At, locals())
+        return result
+
+    def blame(
+        self,
+        namespace: str | None = None,
+        key: str | None = None,
+        *,
+        at: int | str | datetime | None = None,
+        resource: str | None = None,
+        before_version: int | None = None,
+        limit: int = 20,
+    ) -> query_results.Blame | query_results.FileBlame:
+        """Who wrote a value last, based on which version, guarded by which claims, and why; with resource, who changed
+        a file.
+
+        at: As of this version of the key, position or time.
+        resource: A file that hooks watch, instead of a value.
+        before_version: The next_before of the page of a file before.
+        limit: Changes of a file, the newest first.
+        """
+        result: query_results.Blame | query_results.FileBlame = self._ask(changes.ReadBlame, locals())
         return result
 
     def claim(
@@ -109,6 +148,23 @@ class StateStore(BlockingHandle):
     ) -> results.DeleteResult:
         """Delete a value. Its history stays, and its versions go on."""
         result: results.DeleteResult = self._run(values.Delete, locals())
+        return result
+
+    def diff(
+        self,
+        start: int | str | datetime,
+        end: int | str | datetime = "now",
+        *,
+        namespace: str,
+        key: str | None = None,
+        limit: int = 100,
+        after_key: str | None = None,
+    ) -> difference.Difference:
+        """List the values of a namespace, or the parts of one value, that differ between two moments.
+
+        after_key: The next_after of the page before.
+        """
+        result: difference.Difference = self._ask(changes.Diff, locals())
         return result
 
     def events(
@@ -261,6 +317,30 @@ class StateStore(BlockingHandle):
         before: The next_before of the page before.
         """
         result: builtins.list[query_results.HoldEntry] = (self._ask(past.ResourceHistory, locals())).history
+        return result
+
+    def revert(
+        self,
+        *,
+        session: str | None = None,
+        correlation_id: str | None = None,
+        agent: str | None = None,
+        since: int | str | datetime | None = None,
+        namespace: str | None = None,
+        reverted_by: str,
+        dry_run: bool = False,
+        reason: str | None = None,
+        request_id: str | None = None,
+    ) -> revert_results.Reverted:
+        """Undo what a session, or all writes under a correlation id, changed last. Keys that others wrote or claim are
+        kept. Try it with dry_run first.
+
+        session: Whose writes are undone.
+        correlation_id: Instead of session.
+        agent: Only its writes and those of its sub-agents.
+        since: Only writes since this position or time.
+        """
+        result: revert_results.Reverted = self._do(changes.Revert, locals())
         return result
 
     def set(

@@ -29,6 +29,17 @@ HISTORY_AFTER: Final = (
     "SELECT version, topic, at, meta, payload, position FROM events WHERE stream = :stream AND version > :after"
     " AND version < :before ORDER BY version LIMIT :limit"
 )
+FILE_CHANGES: Final = (
+    "SELECT position, version, at, meta FROM events WHERE stream = :stream AND topic = 'FileChanged'"
+    " AND version < :before ORDER BY version DESC LIMIT :limit"
+)
+RUN_OF_SESSION: Final = (
+    "SELECT stream, version, meta FROM events WHERE stream >= :first AND stream < :end AND position > :after"
+    " AND at >= :since AND topic IN ('ValueWritten', 'ValueDeleted') AND json_extract(meta, '$.session') = :name"
+    " ORDER BY stream, version"
+)
+"""What a session wrote, without the values."""
+RUN_OF_TASK: Final = RUN_OF_SESSION.replace("$.session", "$.correlation_id")
 EVENT: Final = "SELECT at, meta, payload FROM events WHERE position = :position"
 EVENTS: Final = (
     "SELECT position, stream, version, topic, at, meta, payload, digest FROM events"

@@ -55,6 +55,7 @@ def number(query: str, *names: str) -> str:
 def translate(query: str) -> str:
     """A shared query in the words of PostgreSQL, with psycopg's parameters."""
     query = re.sub(r"json_each\(([^)]+)\)", r"json_array_elements_text(CAST(\1 AS json))", query)
+    query = re.sub(r"json_extract\((\w+), '\$\.(\w+)'\)", r"(CAST(\1 AS json) ->> '\2')", query)
     return re.sub(r":(\w+)", r"%(\1)s", query)
 
 
