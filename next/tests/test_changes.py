@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 import holdlog
+from holdlog.adapters.operations.changes import Revert, RevertBlocks
 from holdlog.domain.claims.claim import FileChanged
 from holdlog.domain.names import value_stream
 from holdlog.domain.revert import Run, Version, find_block
@@ -86,6 +87,18 @@ def test_revert_keeps_what_is_as_it_was(store):
     done = store.revert(session=events[0].session, reverted_by="boss")
     assert [(it.key, it.restored) for it in done.reverted] == [("k", None)]
     assert [(it.key, it.reason) for it in done.kept] == [("new", "unchanged")]
+
+
+@in_memory
+def test_revert_keeps_what_changed_after_it_was_read(store):
+    store.set("n", "k", 1, updated_by="ann")
+    (event,) = store.events().events
+    operation = Revert.parse({"session": event.session, "reverted_by": "boss"})
+    command = RevertBlocks(operation, *operation._find_run(store._engine.store))
+    store.set("n", "k", 2, updated_by="ann")
+    done = store._engine.run(command, store._caller)
+    assert ([(it.key, it.reason) for it in done.kept], done.reverted) == ([("k", "changed_since")], [])
+    assert store.get("n", "k").value == 2
 
 
 class Change:

@@ -1,5 +1,7 @@
 """Threads in the library: appends and results, pages, waits, and their data."""
 
+import asyncio
+
 import pytest
 
 import holdlog
@@ -80,6 +82,16 @@ def test_result_that_many_append_at_once_is_there_once(open_store):
     done = [it.result() for it in calls]
     assert (sum(it.appended for it in done), sum(it.already for it in done)) == (1, 15)
     assert len(handles[0].thread_read("t").items) == 1
+
+
+def test_result_of_several_appends_in_one_transaction_is_there_once():
+    async def append():
+        async with holdlog.AsyncStateStore(":memory:") as store:
+            calls = [store.thread_append("t", agent="ann", results=[result("r")]) for _ in range(50)]
+            done = await asyncio.gather(*calls)
+            return sum(it.appended for it in done), len((await store.thread_read("t")).items)
+
+    assert asyncio.run(append()) == (1, 1)
 
 
 def test_repeated_append_with_a_request_id_appends_nothing(store):
