@@ -54,9 +54,6 @@ class ValueExpired(NamedTuple):
     expires_at: int
 
 
-ValueEvent = ValueWritten | ValueDeleted | ValueExpired
-
-
 # --- deciders
 
 
@@ -154,10 +151,13 @@ def transact(command: Any, state: State, moment: Moment) -> Decision:
     return events, TransactionResult(results, moment.position + len(events))
 
 
-def evolve(record: Record, event: ValueEvent, position: int) -> Record:
-    """The record after the event, which the log has at `position`."""
+def evolve(record: Record, event: Any, position: int) -> Record:
+    """The record after the event, which the log has at `position`. Streams of threads and tokens have records, too: a
+    valid token exists."""
     if isinstance(event, ValueWritten):
         return Record(record.stream, record.version + 1, position, True, event.expires_at, event.value)
+    if type(event).__name__ == "TokenCreated":
+        return Record(record.stream, record.version + 1, position, True, event.expires_at)
     return Record(record.stream, record.version + 1, position)
 
 

@@ -7,8 +7,8 @@ from holdlog.domain.values import Json
 
 class Reads(NamedTuple):
     """What a command reads: records by stream, records with their values, and all records of a prefix; whether threads
-    have `results`, by names as of `threads.name_result`. Of the board, what overlaps `resources`, and `claims`: "holders" of the caller's session, which are also read with resources; what
-    they hold, their "own" claims; or "all".
+    have `results`, by names as of `threads.name_result`. Of the board, what overlaps `resources`, and `claims`:
+    "holders" of the caller's session, which are also read with resources; what they hold, their "own" claims; or "all".
 
     `agent`: also the holders that left to this agent. `queues`: the command may wait, and needs all of the board where
     agents queue. `receipt` stands for the caller's session."""

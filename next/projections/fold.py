@@ -8,11 +8,9 @@ from holdlog.domain.state import Record, State
 
 def fold(state: State, event: Any, position: int) -> int:
     """Change the rows of `state` as the event at `position` does. Returns the event's version."""
-    records, topic = state.records, type(event).__name__
+    records = state.records
     record = evolve(records.get(event.stream) or Record(event.stream), event, position)
-    if topic == "TokenCreated":
-        record = record._replace(exists=True, expires_at=event.expires_at)
-    elif topic == "ResultAppended" and (name := f"{event.stream} {event.checksum}") in records:
+    if type(event).__name__ == "ResultAppended" and (name := f"{event.stream} {event.checksum}") in records:
         records[name] = record._replace(exists=True)  # for the other commands of a batch
     records[event.stream] = record
     return record.version

@@ -108,7 +108,7 @@ class Change:
         self.digest = digest
 
     def reads(self):
-        return Reads(resources=("a.py",), agent="ann", session=True)
+        return Reads(resources=("a.py",), agent="ann")
 
     def decide(self, state, moment):
         state.board.start(moment, "ann")

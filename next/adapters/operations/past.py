@@ -77,7 +77,8 @@ class At(Query, name="at", group="power", route="GET /at", words="moment namespa
         if self.key is not None and self.namespace is None:
             raise ValueError("key: needs a namespace")
         if sum(name is not None for name in (self.resource, self.namespace, self.thread_id)) > 1:
-            raise ValueError("namespace, resource, thread_id: give one of them")
+            name = "resource" if self.resource is not None else "thread_id"
+            raise ValueError(f"{name}: goes alone")
         return self
 
     def read(self, reader: Reader) -> StateRecord | RecordPage | ThreadPage | NoThread | Held | Available | BoardPage:
