@@ -1,7 +1,8 @@
-"""The views, folded from the log. Engine, rebuild, verification and reads of the past all use this function."""
+"""The views, folded from the log. Engine, rebuild, verification and reads of the past all use these functions."""
 
 from typing import Any
 
+from holdlog.domain.claims import claim
 from holdlog.domain.records import evolve
 from holdlog.domain.state import Record, State
 
@@ -11,3 +12,14 @@ def fold(state: State, event: Any, position: int) -> int:
     record = state.records.get(event.stream) or Record(event.stream)
     record = state.records[event.stream] = evolve(record, event, position)
     return record.version
+
+
+def refold(values: dict[str, Record], claims: claim.Claims, event: Any, version: int, position: int, at: int) -> None:
+    """Change the rows of both views as an event of the log does. `version`: that of the event in its stream, so that
+    `values` need not have the row before it. None is an event that no view has."""
+    if event is None:
+        return
+    if event.stream.startswith("record:"):
+        values[event.stream] = evolve(Record(event.stream, version - 1), event, position)
+    elif event.stream.startswith("claim:"):
+        claim.evolve(claims, event, version, position, at)

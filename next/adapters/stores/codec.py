@@ -9,6 +9,7 @@ from typing import Any, Final
 from holdlog.domain.claims import claim
 from holdlog.domain.moment import Caller
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
+from holdlog.domain.refusals import StoreError
 from holdlog.domain.state import Record
 from holdlog.domain.values import Json, encode
 
@@ -30,6 +31,9 @@ CONTENT: Final[dict[Any, tuple[str, ...]]] = {
 }
 """All kinds of events (an unknown one is an error, never an import), and their fields that people write texts into:
 only these can be redacted."""
+FOREIGN: Final = "foreign:"
+"""What topics and streams of other applications start with. No view has them."""
+_KINDS: Final = {kind.__name__: kind for kind in CONTENT}
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
 
@@ -60,6 +64,25 @@ def _describe(caller: Caller) -> str:
     """The members of an envelope that say who called."""
     members = ((name, getattr(caller, name)) for name in _ABOUT_CALLER)
     return "".join(f',"{name}":{quote(value)}' for name, value in members if value)
+
+
+def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any:
+    """The event of a row; None if it is foreign. Texts of a payload that is redacted, or that is not passed because
+    nobody needs them, are None. Raises StoreError for a kind that this release does not know."""
+    kind = _KINDS.get(topic)
+    if kind is None:
+        if topic.startswith(FOREIGN) and stream.startswith(FOREIGN):
+            return None
+        raise StoreError(f"the log has an event of an unknown kind, {topic[:50]!r}; update holdlog")
+    fields = json.loads(meta)
+    if payload is not None:
+        fields |= json.loads(payload)
+        if "value" in fields:
+            fields["value"] = encode(fields["value"])
+    if "also" in fields:
+        fields["also"] = tuple(fields["also"])
+    defaults = kind._field_defaults
+    return kind(stream, *[fields[name] if name in fields else defaults.get(name) for name in kind._fields[1:]])
 
 
 def decode_record(
