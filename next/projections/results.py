@@ -142,3 +142,32 @@ class EventPage(NamedTuple):
     next_position: int
     bookmark: str
     status: Literal["ok"] = "ok"
+
+
+class ExportedLog(NamedTuple):
+    """The events from `first` to `last` were written; `digest` is that of the last one."""
+
+    first: int
+    last: int
+    digest: str
+    status: Literal["ok"] = "ok"
+
+
+class ImportedLog(NamedTuple):
+    """The log of the store with the id `store` was imported, whose last event is `last`. `position`: of the event that
+    records this."""
+
+    store: str
+    last: int
+    digest: str
+    position: int
+    status: Literal["ok"] = "ok"
+
+
+class Backup(NamedTuple):
+    """The file of a copy, whose log ends at `position`."""
+
+    path: str
+    position: int
+    digest: str
+    status: Literal["ok"] = "ok"

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from holdlog.adapters.operations import base, claims, log, values
+from holdlog.adapters.operations import base, claims, log, transfer, values
 from holdlog.domain.refusals import HoldlogError
 
-MODULES = (claims, log, values)
+MODULES = (claims, log, transfer, values)
 NAMES = {
     "holdlog.domain.results": "results",
     "holdlog.domain.claims.results": "claim_results",
@@ -97,6 +97,7 @@ def write_method(operation: type[base.Operation], awaits: str) -> str:
         named.append("request_id: str | None = None")
     parameters = ", ".join(["self", *positional, *(["*", *named] if named else [])])
     call = "_run" if is_command else "_wait" if issubclass(operation, base.BlockingQuery) else "_ask"
+    call = "_do" if issubclass(operation, base.Task) else call
     call = "_update" if operation.computes else "_queue" if operation.waits else call
     expression = f"self.{call}({operation.__module__.rpartition('.')[2]}.{operation.__name__}, locals())"
     expression = f"await {expression}" if awaits else expression

@@ -109,12 +109,18 @@ class Store(Reader, Protocol):
         """Take the write lock within COMMIT_SECONDS, begin a transaction and read what the commands need. The caller
         must call `commit` or `abort`."""
 
+    def append(self, batch: Batch) -> None:
+        """Write rows and records of the batch; the transaction goes on. Undoes it if that fails."""
+
     def commit(self, batch: Batch) -> None:
         """Write the rows of the batch and what it changed in the views, durably; release the write lock and wake other
         processes."""
 
     def abort(self) -> None:
         """Undo and release whatever this thread has begun, after an error or an interrupt."""
+
+    def backup(self, path: str) -> Head:
+        """Write a whole copy of the store to an empty file, while others write. Returns the end of its log."""
 
     def listen(self, wake: Callable[[], None]) -> Listener:
         """Call `wake` after commits of other processes, and if notifications may have been lost."""

@@ -17,11 +17,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.engine.waiting import ALL
 from holdlog.domain import names
 from holdlog.domain.claims.resource import check_claimable, check_resource
-from holdlog.domain.moment import Moment
+from holdlog.domain.moment import Caller, Moment
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.state import Decision, Reads, State
 from holdlog.domain.values import MAX_NESTING, Json, count_levels
@@ -95,6 +96,13 @@ class Command(Operation):
         """The result of an earlier request with the same id, from its JSON."""
         kind = next(kind for kind in self.results if kind._field_defaults["status"] == result[-1])  # type: ignore[attr-defined]
         return TypeAdapter(kind).validate_python(result)
+
+
+class Task(Operation):
+    """An operation that takes longer than a command or query may."""
+
+    def run(self, engine: Engine, caller: Caller) -> Any:
+        raise NotImplementedError
 
 
 class Query(Operation):

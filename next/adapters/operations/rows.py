@@ -94,7 +94,7 @@ def show_event(row: Any) -> EventEntry:
     if stream.startswith("record:"):
         namespace, key = split_stream(stream)
         fields |= {"namespace": namespace, "key": key}
-    else:
+    elif stream.startswith("claim:"):
         fields["resource"] = stream.removeprefix("claim:")
     return EventEntry(position, f"{stream}@{version}", stream, version, topic, utc(at), fields.pop("by", None), fields)
 

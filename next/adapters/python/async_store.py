@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from holdlog.adapters.operations import claims, log, values
+from holdlog.adapters.operations import claims, log, transfer, values
 from holdlog.adapters.python.base import AwaitableHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
@@ -20,6 +20,14 @@ class AsyncStateStore(AwaitableHandle):
     Each method raises InvalidError for an invalid argument, UnavailableError if the store cannot handle the call now,
     and StoreError if it is closed.
     """
+
+    async def backup(self, folder: Any) -> query_results.Backup:
+        """Copy the store to a new file in a folder, whole, while others use it. For PostgreSQL use pg_dump.
+
+        folder: Where the file is to be.
+        """
+        result: query_results.Backup = await self._do(transfer.MakeBackup, locals())
+        return result
 
     async def claim(
         self,
@@ -104,6 +112,18 @@ class AsyncStateStore(AwaitableHandle):
         result: query_results.EventPage = await self._wait(log.Events, locals())
         return result
 
+    async def export(
+        self, destination: Any, *, first: int = 1, last: int | None = None, values: bool = True
+    ) -> query_results.ExportedLog:
+        """Write the log as JSON lines, whole or from one position to another: `import_` reads it, and
+        docs/verify_log.py verifies it without holdlog.
+
+        destination: Path of a new file, or an open binary file.
+        values: Or only the hashes of what people wrote.
+        """
+        result: query_results.ExportedLog = await self._ask(transfer.Export, locals())
+        return result
+
     async def export_namespace(
         self, namespace: str, *, include_deleted: bool = False, after_key: str | None = None
     ) -> query_results.Export:
@@ -130,6 +150,15 @@ class AsyncStateStore(AwaitableHandle):
         before_version: The next_before of the page before.
         """
         result: builtins.list[query_results.HistoryEntry] = (await self._ask(values.ReadHistory, locals())).history
+        return result
+
+    async def import_(self, source: Any) -> query_results.ImportedLog:
+        """Import an export of a whole log into this store, which must be empty and keeps its own id. What was redacted
+        stays a hash. All of it is verified first.
+
+        source: Path of an export, or an open binary file.
+        """
+        result: query_results.ImportedLog = await self._do(transfer.Import, locals())
         return result
 
     async def list(

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Self
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
-from holdlog.adapters.operations.base import BlockingQuery, Command, Query
+from holdlog.adapters.operations.base import BlockingQuery, Command, Query, Task
 from holdlog.adapters.operations.claims import Claim
 from holdlog.adapters.python.block import Block
 from holdlog.adapters.python.calls import (
@@ -120,6 +120,10 @@ class BlockingHandle(Handle):
         request_id = arguments.pop("request_id", None)
         caller = self._caller if request_id is None else self._call_as(request_id)
         return self._engine.run(kind.parse(arguments), caller)
+
+    def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
+        arguments.pop("self", None)
+        return kind.parse(arguments).run(self._engine, self._caller)
 
     def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)
@@ -241,6 +245,10 @@ class AwaitableHandle(Handle):
             with suppress(StoreError):  # it stays a refusal, if the store is closed meanwhile
                 await self._in_pool(self._engine.explain, refusal)
             raise
+
+    async def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
+        arguments.pop("self", None)
+        return await self._in_pool(kind.parse(arguments).run, self._engine, self._caller)
 
     async def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
         arguments.pop("self", None)

@@ -7,6 +7,7 @@ from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
 from holdlog.domain.claims import claim
+from holdlog.domain.log import Imported
 from holdlog.domain.moment import Caller
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
 from holdlog.domain.refusals import StoreError
@@ -28,6 +29,7 @@ CONTENT: Final[dict[Any, tuple[str, ...]]] = {
     claim.ClaimUnqueued: (),
     claim.ClaimHandedOver: (),
     claim.FileChanged: (),
+    Imported: (),
 }
 """All kinds of events (an unknown one is an error, never an import), and their fields that people write texts into:
 only these can be redacted."""

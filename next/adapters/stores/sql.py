@@ -30,6 +30,14 @@ EVENTS: Final = (
     "SELECT position, stream, version, topic, at, meta, payload, digest FROM events"
     " WHERE position > :after ORDER BY position LIMIT :limit"
 )
+ROWS: Final = (
+    "SELECT position, stream, version, topic, at, meta, payload, salt, payload_hash, digest FROM events"
+    " WHERE position > :after ORDER BY position LIMIT :limit"
+)
+"""All that the log has."""
+STORE_ID: Final = "SELECT value FROM meta WHERE name = 'id'"
+COPY: Final = "VACUUM INTO :path"
+"""SQLite alone: to an empty file, without what redaction left between rows. Writers go on meanwhile."""
 STREAMS_SINCE: Final = "SELECT position, stream FROM events WHERE position > :after ORDER BY position"
 DIGEST: Final = "SELECT digest FROM events WHERE position = :position"
 HEAD: Final = "SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1"

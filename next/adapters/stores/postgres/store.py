@@ -36,7 +36,7 @@ from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_HOLDERS, FORGET_REQ
 from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Caller
 from holdlog.domain.names import end_of_range
-from holdlog.domain.refusals import LostError
+from holdlog.domain.refusals import LostError, StoreError
 from holdlog.domain.state import Reads, Record, State
 
 READERS: Final = 4
@@ -174,6 +174,14 @@ class PostgresStore:
         if "EXECUTE mark" in text:
             self._marked_at = batch.steady
 
+    def append(self, batch: Batch) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.execute(_append(batch))
+        except psycopg.Error as error:
+            self.abort()
+            raise refuse(error) from error
+
     def abort(self) -> None:
         if self._writer is not None:
             try:
@@ -245,6 +253,9 @@ class PostgresStore:
                     self._pool.putconn(connection)
         except psycopg.Error as error:
             raise refuse(error) from error
+
+    def backup(self, path: str) -> Head:
+        raise StoreError("holdlog does not copy a PostgreSQL database; use pg_dump, or `holdlog export`")
 
     def _execute(self, query: str, parameters: dict[str, Any] | None = None) -> tuple[Connection, psycopg.Cursor[Any]]:
         """Execute a query on a connection of the pool, which the caller must return. If one is lost, so may be all:
@@ -336,7 +347,7 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
 
 def _append(batch: Batch) -> str:
     """The statements that write the events and the changed records."""
-    rows = [(*row[:7], row[7].hex(), row[8].hex()) for row in batch.rows]
+    rows = [(*row[:7], *(cell if cell is None else cell.hex() for cell in row[7:])) for row in batch.rows]
     changed = [batch.state.records[stream] for stream in {row[1] for row in rows} if stream.startswith("record:")]
     records = [(*record[:3], int(record.exists), record.expires_at or "") for record in changed]
     put = f"EXECUTE put({_quote_columns(records)}); " if records else ""

@@ -6,10 +6,12 @@ import sys
 from contextlib import closing, suppress
 from typing import Final
 
+from holdlog.adapters.engine.port import Head
 from holdlog.adapters.operating_system.files import open_private, show
 from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.operating_system.processes import identify_boot
-from holdlog.adapters.stores.sql import FORGET_HOLDERS, SCHEMA
+from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.adapters.stores.sql import FORGET_HOLDERS, HEAD, SCHEMA
 from holdlog.domain.claims.claim import ABSENCE, OFFER
 from holdlog.domain.claims.holder import BEATEN_PART
 from holdlog.domain.refusals import StoreError
@@ -143,6 +145,13 @@ def note_boot(cursor: sqlite3.Cursor, path: str, now: int) -> None:
     cursor.execute(FORGET_HOLDERS, {"now": sys.maxsize, "oldest": 0})  # no clock would, if none runs for a day
     for statement in _NEW_BOOT:
         cursor.execute(statement, {"now": now, "boots": " ".join([boot, *known][:MAX_BOOTS])})
+
+
+def read_copy(path: str) -> Head:
+    """The end of the log in a file that nobody else has open."""
+    with closing(connect(path, "ro")) as connection:
+        row = connection.execute(HEAD).fetchone()
+    return Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
 
 
 def is_damaged(path: str) -> bool | None:

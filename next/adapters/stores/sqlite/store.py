@@ -26,6 +26,7 @@ from holdlog.adapters.stores.sqlite.schema import (
     is_damaged,
     note_boot,
     open_file,
+    read_copy,
     require_store,
 )
 from holdlog.domain.claims.board import Board
@@ -46,7 +47,7 @@ _VALUE: Final = (
 )
 _RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
 _REQUEST: Final = "SELECT position, at, fingerprint, result FROM requests WHERE principal = ? AND request_id = ?"
-_APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)"
+_APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _PUT: Final = (
     "INSERT INTO current VALUES (?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET version = excluded.version,"
     " position = excluded.position, exists_now = excluded.exists_now, expires_at = excluded.expires_at"
@@ -171,9 +172,7 @@ class SqliteStore:
                 if row[1].startswith("record:"):
                     execute(_PUT, batch.state.records[row[1]][:5])
             elif batch.rows:
-                many(_APPEND, batch.rows)
-                streams = {row[1] for row in batch.rows if row[1].startswith("record:")}
-                many(_PUT, [batch.state.records[stream][:5] for stream in streams])
+                self._append(batch)
             board = batch.state.board
             if board is not None:
                 self._write_board(board)
@@ -202,6 +201,18 @@ class SqliteStore:
         self._locked = False
         if self._lock is not None and self._lock.has_waiters:
             send_datagrams(self._lock.ports())
+
+    def append(self, batch: Batch) -> None:
+        try:
+            self._append(batch)
+        except sqlite3.Error as error:
+            self.abort()
+            raise self._refuse(error, is_writer=True) from error
+
+    def _append(self, batch: Batch) -> None:
+        self._cursor.executemany(_APPEND, batch.rows)
+        streams = {row[1] for row in batch.rows if row[1].startswith("record:")}
+        self._cursor.executemany(_PUT, [batch.state.records[stream][:5] for stream in streams])
 
     def abort(self) -> None:
         """Undo and release whatever this thread has begun, after an error or an interrupt."""
@@ -304,6 +315,10 @@ class SqliteStore:
             self._idle.append(connection)
             raise
         self._idle.append(connection)
+
+    def backup(self, path: str) -> Head:
+        self.read(sql.COPY, {"path": path})
+        return read_copy(path)
 
     def now(self) -> int:
         now = time.time_ns() // 1000
