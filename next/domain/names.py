@@ -9,6 +9,9 @@ MAX_NAME: Final = 512
 MAX_AGENT: Final = 128
 MAX_NOTE: Final = 500
 
+WITHOUT_RECORD: Final = ("claim:", "foreign:")
+"""What streams start with that have no row in the view `current`."""
+
 _REMEMBERED: Final = 4096
 """Names whose check and stream are cached: agents use the same few."""
 _CONTROL: Final = frozenset({"Cc", "Zl", "Zp"})

@@ -14,12 +14,12 @@ def fold(state: State, event: Any, position: int) -> int:
     return record.version
 
 
-def refold(values: dict[str, Record], claims: claim.Claims, event: Any, version: int, position: int, at: int) -> None:
+def refold(records: dict[str, Record], claims: claim.Claims, event: Any, version: int, position: int, at: int) -> None:
     """Change the rows of both views as an event of the log does. `version`: that of the event in its stream, so that
-    `values` need not have the row before it. None is an event that no view has."""
+    `records` need not have the row before it. None is a foreign event, which no view has."""
     if event is None:
         return
-    if event.stream.startswith("record:"):
-        values[event.stream] = evolve(Record(event.stream, version - 1), event, position)
-    elif event.stream.startswith("claim:"):
+    if event.stream.startswith("claim:"):
         claim.evolve(claims, event, version, position, at)
+    else:
+        records[event.stream] = evolve(Record(event.stream, version - 1), event, position)

@@ -22,7 +22,7 @@ from holdlog.domain.log import Imported
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 from holdlog.domain.state import State
-from holdlog.projections.fold import refold
+from holdlog.projections.fold import fold, refold
 from holdlog.projections.results import ExportedLog, ImportedLog
 
 FORMAT: Final = 1
@@ -87,7 +87,8 @@ def read_import(engine: Engine, caller: Caller, file: BinaryIO) -> ImportedLog:
             raise InvalidError(f"source: ends at position {last}, and not as a whole export does")
         batch.at, batch.steady = max(engine.store.now(), at), engine.store.steady()
         batch.state = State({}, _make_board(claims, batch.steady))
-        engine.append(Imported(f"import:{own_id}", source["store"], last, digest.hex()), 1, caller, batch)
+        event = Imported(f"store:{own_id}", source["store"], last, digest.hex())
+        engine.append(event, fold(batch.state, event, last + 1), caller, batch)
     return ImportedLog(source["store"], last, digest.hex(), last + 1)
 
 

@@ -35,7 +35,7 @@ from holdlog.adapters.stores.postgres.schema import PREPARE, create_store, requi
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_HOLDERS, FORGET_REQUESTS, REMEMBER_FOR
 from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import end_of_range
+from holdlog.domain.names import WITHOUT_RECORD, end_of_range
 from holdlog.domain.refusals import LostError, StoreError
 from holdlog.domain.state import Reads, Record, State
 
@@ -348,7 +348,8 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
 def _append(batch: Batch) -> str:
     """The statements that write the events and the changed records."""
     rows = [(*row[:7], *(cell if cell is None else cell.hex() for cell in row[7:])) for row in batch.rows]
-    changed = [batch.state.records[stream] for stream in {row[1] for row in rows} if stream.startswith("record:")]
+    streams = {row[1] for row in rows if not row[1].startswith(WITHOUT_RECORD)}
+    changed = [batch.state.records[stream] for stream in streams]
     records = [(*record[:3], int(record.exists), record.expires_at or "") for record in changed]
     put = f"EXECUTE put({_quote_columns(records)}); " if records else ""
     return f"EXECUTE append({_quote_columns(rows)}); {put}"

@@ -31,7 +31,7 @@ from holdlog.adapters.stores.sqlite.schema import (
 )
 from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import end_of_range
+from holdlog.domain.names import WITHOUT_RECORD, end_of_range
 from holdlog.domain.refusals import HoldlogError, LostError, StoreError, UnavailableError
 from holdlog.domain.state import Reads, Record, State
 
@@ -169,7 +169,7 @@ class SqliteStore:
             if len(batch.rows) == 1:
                 row = batch.rows[0]
                 execute(_APPEND, row)
-                if row[1].startswith("record:"):
+                if not row[1].startswith(WITHOUT_RECORD):
                     execute(_PUT, batch.state.records[row[1]][:5])
             elif batch.rows:
                 self._append(batch)
@@ -211,7 +211,7 @@ class SqliteStore:
 
     def _append(self, batch: Batch) -> None:
         self._cursor.executemany(_APPEND, batch.rows)
-        streams = {row[1] for row in batch.rows if row[1].startswith("record:")}
+        streams = {row[1] for row in batch.rows if not row[1].startswith(WITHOUT_RECORD)}
         self._cursor.executemany(_PUT, [batch.state.records[stream][:5] for stream in streams])
 
     def abort(self) -> None:
