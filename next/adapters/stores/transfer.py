@@ -50,8 +50,8 @@ def write_export(reader: Reader, file: BinaryIO, first: int, last: int | None, v
     position = first - 1
     while position < last:
         rows = reader.read(sql.ROWS, {"after": position, "limit": min(PAGE_EVENTS, last - position)})
-        if [row[0] for row in rows[:1]] != [position + 1]:
-            raise StoreError(f"the log has no event at position {position + 1}; run `holdlog verify`")
+        if not rows or rows[-1][0] != position + len(rows):
+            raise StoreError(f"the log lacks an event after position {position}; run `holdlog verify`")
         file.writelines(f"{_dump(_describe(row, values))}\n".encode() for row in rows)
         position, digest = rows[-1][0], bytes(rows[-1][-1])
     file.write(f"{_dump({'end': last, 'digest': digest.hex()})}\n".encode())
