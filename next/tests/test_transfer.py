@@ -185,6 +185,7 @@ DAMAGES = {
     "half an object": lambda lines: [*lines[:3], {"position": 3}],
     "unknown claim": lambda lines: forge([*lines[:4], lines[8] | {"position": 4, "at": lines[3]["at"]}, lines[-1]]),
     "clock back": lambda lines: forge([*lines[:4], lines[4] | {"at": 0}, *lines[5:]]),
+    "half a microsecond": lambda lines: forge([*lines[:9], lines[9] | {"at": lines[9]["at"] + 0.5}, lines[10]]),
     "unknown kind": lambda lines: forge([*lines[:4], lines[4] | {"topic": "Eval"}, *lines[5:]]),
     "lone surrogate": lambda lines: [*lines[:4], lines[4] | {"stream": "\ud800"}, *lines[5:]],
     "huge number": lambda lines: forge([*lines[:4], lines[4] | {"version": 2**70}, *lines[5:]]),
@@ -202,6 +203,7 @@ def test_damaged_export_is_refused_and_changes_nothing(exported, damage):
         with pytest.raises(holdlog.HoldlogError) as refused:
             store.import_(write(DAMAGES[damage](list(exported))))
         assert type(refused.value) is (holdlog.StoreError if damage == "unknown kind" else holdlog.InvalidError)
+        assert ("only a part" in str(refused.value)) == (damage in ("a range", "without values"))
         assert len(str(refused.value).splitlines()) == 1
         assert (log_of(store), store.status().claims, store.list_namespaces()) == ([], [], [])
         assert store.import_(write(exported)).last == 9
