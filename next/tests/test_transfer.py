@@ -64,7 +64,7 @@ def read(store):
 
 
 def forge(lines):
-    """An export of which somebody has made the digests anew."""
+    """An export whose digests somebody has computed again."""
     digest, lines = FIRST_DIGEST, [dict(line) for line in lines]
     for line in lines[1:-1]:
         hashed = hash_payload(line["payload"], bytes.fromhex(line["salt"]))

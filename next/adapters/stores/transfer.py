@@ -76,7 +76,7 @@ def read_import(engine: Engine, caller: Caller, file: BinaryIO) -> ImportedLog:
     UnavailableError, OSError."""
     own_id = engine.store.read(sql.STORE_ID, {})[0][0]
     lines = _Lines(file)
-    with engine.write_alone() as batch, lines.checked():
+    with engine.write_alone() as batch, lines.explain_damage():
         if batch.head.position:
             raise StoreError("this store has events; import into a new one")
         source = _require_whole(lines.read())
@@ -171,7 +171,7 @@ class _Lines:
         return self.line
 
     @contextmanager
-    def checked(self) -> Iterator[None]:
+    def explain_damage(self) -> Iterator[None]:
         """Raise InvalidError for whatever is wrong with a line."""
         try:
             yield
