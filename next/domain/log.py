@@ -10,3 +10,12 @@ class Imported(NamedTuple):
     store: str
     last: int
     digest: str
+
+
+class TextsRedacted(NamedTuple):
+    """The events at these positions lost payload and salt."""
+
+    stream: str
+    by: str
+    positions: tuple[int, ...]
+    reason: str | None = None

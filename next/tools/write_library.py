@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from holdlog.adapters.operations import base, claims, log, transfer, values
+from holdlog.adapters.operations import admin, base, claims, log, transfer, values
 from holdlog.domain.refusals import HoldlogError
 
-MODULES = (claims, log, transfer, values)
+MODULES = (admin, claims, log, transfer, values)
 NAMES = {
     "holdlog.domain.results": "results",
     "holdlog.domain.claims.results": "claim_results",

@@ -25,7 +25,7 @@ from holdlog.adapters.stores.sql import EVENT
 from holdlog.domain.claims.queue import settle
 from holdlog.domain.moment import Caller, Moment
 from holdlog.domain.refusals import HoldlogError, InvalidError, LostError, StoreError, UnavailableError, ValueRefusal
-from holdlog.domain.results import utc
+from holdlog.domain.results import RedactedRequest, utc
 from holdlog.domain.state import Decision, Reads, State
 from holdlog.projections.fold import fold
 
@@ -131,6 +131,11 @@ class Engine:
                 self.store.abort()
                 raise
         self.waiters.wake_all()
+
+    def erase(self) -> None:
+        """Remove what is left of redacted texts next to the tables. Raises UnavailableError."""
+        with self._busy:
+            self.store.erase()
 
     def require_open(self) -> None:
         """Raises StoreError if the store is closed, or was opened before a fork."""
@@ -351,7 +356,9 @@ class Engine:
         if job.result is not None:
             result = _keep_reported(job.result, result)
         if key is not None and result:
-            request = Request(position, batch.at, fingerprint(command), json.dumps(result, default=str))
+            request = Request(
+                batch.head.position + len(batch.rows), batch.at, fingerprint(command), json.dumps(result, default=str)
+            )
             batch.requests[key] = request
             batch.remembered.append(key)
         job.result = result
@@ -378,6 +385,8 @@ class Engine:
         batch.rows.append((position, event.stream, version, topic, batch.at, meta, payload, salt, None, digest))
 
     def _recall(self, command: Any, earlier: Request, state: State, moment: Moment) -> Any:
+        if not earlier.fingerprint:
+            return RedactedRequest(earlier.position)
         if earlier.fingerprint != fingerprint(command):
             raise InvalidError("request_id: this id belongs to an earlier request with other arguments; use a new one")
         return command.recall(json.loads(earlier.result), state, moment)

@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from holdlog.adapters.operations import claims, log, transfer, values
+from holdlog.adapters.operations import admin, claims, log, transfer, values
 from holdlog.adapters.python.base import AwaitableHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
@@ -27,6 +27,12 @@ class AsyncStateStore(AwaitableHandle):
         folder: Where the file is to be.
         """
         result: query_results.Backup = await self._do(transfer.MakeBackup, locals())
+        return result
+
+    async def checkpoint(self) -> query_results.Checkpoint:
+        """The end of the log: position, digest and time. Keep the line elsewhere: with it, verify finds every change
+        of the events before it."""
+        result: query_results.Checkpoint = await self._ask(admin.MakeCheckpoint, locals())
         return result
 
     async def claim(
@@ -88,6 +94,11 @@ class AsyncStateStore(AwaitableHandle):
     ) -> results.DeleteResult:
         """Delete a value. Its history stays, and its versions go on."""
         result: results.DeleteResult = await self._run(values.Delete, locals())
+        return result
+
+    async def doctor(self) -> query_results.Diagnosis:
+        """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
+        result: query_results.Diagnosis = await self._do(admin.Doctor, locals())
         return result
 
     async def events(
@@ -176,6 +187,24 @@ class AsyncStateStore(AwaitableHandle):
         deleted: List deleted keys instead.
         """
         result: query_results.RecordPage | query_results.NamespacePage = await self._ask(values.List, locals())
+        return result
+
+    async def rebuild(self) -> query_results.Rebuilt:
+        """Make the views of values and claims again what follows from the log. Others wait meanwhile."""
+        result: query_results.Rebuilt = await self._do(admin.Rebuild, locals())
+        return result
+
+    async def redact(
+        self, event: str | None = None, *, older_than_seconds: float | None = None, redacted_by: str, reason: str
+    ) -> query_results.Redaction:
+        """Remove a former text from the log, or all that are older than an age: payload and salt. The hash stays, so
+        that the log verifies. Write or delete a current value first, and release a live claim. Backups and exports
+        keep the text.
+
+        event: The id of an event: STREAM@VERSION.
+        older_than_seconds: Redact all former texts of this age.
+        """
+        result: query_results.Redaction = await self._do(admin.Redact, locals())
         return result
 
     async def release(
@@ -291,6 +320,15 @@ class AsyncStateStore(AwaitableHandle):
         unique: Append only what the list does not contain.
         """
         result: results.UpdateResult = await self._update(values.Update, locals())
+        return result
+
+    async def verify(self, checkpoint: str | None = None) -> query_results.Verified | query_results.Damaged:
+        """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events
+        that were removed at its end, or another history, show only against a checkpoint that is kept elsewhere.
+
+        checkpoint: A line that checkpoint returned: the log must contain it.
+        """
+        result: query_results.Verified | query_results.Damaged = await self._ask(admin.VerifyLog, locals())
         return result
 
     async def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:

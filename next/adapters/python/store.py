@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from holdlog.adapters.operations import claims, log, transfer, values
+from holdlog.adapters.operations import admin, claims, log, transfer, values
 from holdlog.adapters.python.base import BlockingHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
@@ -27,6 +27,12 @@ class StateStore(BlockingHandle):
         folder: Where the file is to be.
         """
         result: query_results.Backup = self._do(transfer.MakeBackup, locals())
+        return result
+
+    def checkpoint(self) -> query_results.Checkpoint:
+        """The end of the log: position, digest and time. Keep the line elsewhere: with it, verify finds every change
+        of the events before it."""
+        result: query_results.Checkpoint = self._ask(admin.MakeCheckpoint, locals())
         return result
 
     def claim(
@@ -88,6 +94,11 @@ class StateStore(BlockingHandle):
     ) -> results.DeleteResult:
         """Delete a value. Its history stays, and its versions go on."""
         result: results.DeleteResult = self._run(values.Delete, locals())
+        return result
+
+    def doctor(self) -> query_results.Diagnosis:
+        """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
+        result: query_results.Diagnosis = self._do(admin.Doctor, locals())
         return result
 
     def events(
@@ -176,6 +187,24 @@ class StateStore(BlockingHandle):
         deleted: List deleted keys instead.
         """
         result: query_results.RecordPage | query_results.NamespacePage = self._ask(values.List, locals())
+        return result
+
+    def rebuild(self) -> query_results.Rebuilt:
+        """Make the views of values and claims again what follows from the log. Others wait meanwhile."""
+        result: query_results.Rebuilt = self._do(admin.Rebuild, locals())
+        return result
+
+    def redact(
+        self, event: str | None = None, *, older_than_seconds: float | None = None, redacted_by: str, reason: str
+    ) -> query_results.Redaction:
+        """Remove a former text from the log, or all that are older than an age: payload and salt. The hash stays, so
+        that the log verifies. Write or delete a current value first, and release a live claim. Backups and exports
+        keep the text.
+
+        event: The id of an event: STREAM@VERSION.
+        older_than_seconds: Redact all former texts of this age.
+        """
+        result: query_results.Redaction = self._do(admin.Redact, locals())
         return result
 
     def release(
@@ -291,6 +320,15 @@ class StateStore(BlockingHandle):
         unique: Append only what the list does not contain.
         """
         result: results.UpdateResult = self._update(values.Update, locals())
+        return result
+
+    def verify(self, checkpoint: str | None = None) -> query_results.Verified | query_results.Damaged:
+        """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events
+        that were removed at its end, or another history, show only against a checkpoint that is kept elsewhere.
+
+        checkpoint: A line that checkpoint returned: the log must contain it.
+        """
+        result: query_results.Verified | query_results.Damaged = self._ask(admin.VerifyLog, locals())
         return result
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:

@@ -7,7 +7,7 @@ from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
 from holdlog.domain.claims import claim
-from holdlog.domain.log import Imported
+from holdlog.domain.log import Imported, TextsRedacted
 from holdlog.domain.moment import Caller
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
 from holdlog.domain.refusals import StoreError
@@ -30,6 +30,7 @@ CONTENT: Final[dict[Any, tuple[str, ...]]] = {
     claim.ClaimHandedOver: (),
     claim.FileChanged: (),
     Imported: (),
+    TextsRedacted: ("reason",),
 }
 """All kinds of events (an unknown one is an error, never an import), and their fields that people write texts into:
 only these can be redacted."""
@@ -81,8 +82,9 @@ def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any
         fields |= json.loads(payload)
         if "value" in fields:
             fields["value"] = encode(fields["value"])
-    if "also" in fields:
-        fields["also"] = tuple(fields["also"])
+    for name in ("also", "positions"):
+        if name in fields:
+            fields[name] = tuple(fields[name])
     defaults = kind._field_defaults
     return kind(stream, *[fields[name] if name in fields else defaults.get(name) for name in kind._fields[1:]])
 

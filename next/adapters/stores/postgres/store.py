@@ -148,6 +148,14 @@ class PostgresStore:
             boards.add_streams(board, streams)
         return board
 
+    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        assert self._writer is not None
+        try:
+            cursor = self._writer.execute(translate(statement), parameters)
+            return cursor.fetchall() if cursor.description is not None else []
+        except psycopg.Error as error:
+            raise refuse(error) from error
+
     def commit(self, batch: Batch) -> None:
         text = ""
         if batch.rows:
@@ -290,6 +298,12 @@ class PostgresStore:
     def _set_clock(self, now: int, last_at: int | None) -> None:
         self._read_at = _count()
         self._offset, self._last_at = now - self._read_at, max(self._last_at, last_at or 0)
+
+    def erase(self) -> None:
+        """Dead rows are the database's (docs/limits.md)."""
+
+    def list_damage(self) -> list[str]:
+        return []
 
     # --- notifications
 

@@ -46,6 +46,9 @@ class ReadOnlyStore:
     def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
         raise UnavailableError(self._why, retry_after=60.0)
 
+    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        raise AssertionError
+
     def append(self, batch: Batch) -> None:
         raise AssertionError
 
@@ -74,6 +77,12 @@ class ReadOnlyStore:
 
     def steady(self) -> int:
         return time.monotonic_ns() // 1000
+
+    def erase(self) -> None:
+        raise UnavailableError(self._why, retry_after=60.0)
+
+    def list_damage(self) -> list[str]:
+        return [text for (text,) in self.read("PRAGMA integrity_check(10)", {}) if text != "ok"]
 
     def listen(self, wake: Callable[[], None]) -> Poller:
         return Poller(wake)

@@ -162,6 +162,12 @@ class SqliteStore:
             self.abort()
             raise
 
+    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        try:
+            return self._cursor.execute(statement, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise self._refuse(error, is_writer=True) from error
+
     def commit(self, batch: Batch) -> None:
         execute, many = self._cursor.execute, self._cursor.executemany
         sure, marked_at = True, self._marked_at
@@ -279,7 +285,10 @@ class SqliteStore:
             require_store(self._writer, self._path)
             note_boot(self._cursor, self._path, now)
         row = self._cursor.execute(HEAD).fetchone()
-        return Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
+        head = Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
+        if self._lock is not None:
+            self._lock.note_position(head.position)
+        return head
 
     # --- reads
 
@@ -364,6 +373,32 @@ class SqliteStore:
             " -wal before you restore a backup, which lacks all newer events"
         )
 
+    # --- care
+
+    def erase(self) -> None:
+        """Truncate the write-ahead log. Rows are overwritten when they are deleted (`secure_delete`)."""
+        if self._lock is None:
+            return
+        try:
+            if not self._lock.acquire(COMMIT_SECONDS):
+                self._head = None
+            ((is_blocked, *_),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            raise self._refuse(error, is_writer=True) from error
+        finally:
+            self._lock.release()
+        if is_blocked:
+            raise UnavailableError(f"a reader keeps {self._path}-wal, which may have redacted texts; redact again")
+
+    def list_damage(self) -> list[str]:
+        damage = [text for (text,) in self.read("PRAGMA integrity_check(10)", {}) if text != "ok"]
+        if self._lock is not None and self._lock.read_position() > (last := (self.read(HEAD, {}) or [(0,)])[0][0]):
+            damage.append(
+                f"the log ends at position {last}, but had {self._lock.read_position()}: a backup was copied back, or"
+                " its end was cut; restore the newer file, or remove the .lock file while no process uses the store"
+            )
+        return damage
+
     # --- notifications
 
     def listen(self, wake: Callable[[], None]) -> port.Listener:
@@ -382,6 +417,8 @@ class SqliteStore:
             return
         with suppress(UnavailableError):  # its holder has the file open, too: closing ours moves nothing
             self._lock.acquire(1.0)
+            if self._head is not None:
+                self._lock.note_position(self._head.position)
         try:
             self._writer.close()
             while self._idle:
