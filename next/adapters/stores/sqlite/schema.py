@@ -23,6 +23,7 @@ LARGEST_TO_CHECK: Final = 256 * 1024 * 1024
 MAX_BOOTS: Final = 100
 """Runs of the kernel that a store remembers."""
 
+# The value is JSON: two paths make an array `[value,null]`, where one would make SQL of it.
 # Tables with texts that may be redacted have rowids: SQLite leaves parts of them between the rows of others.
 TABLES: Final = (
     """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL,
@@ -49,7 +50,8 @@ TABLES: Final = (
     """CREATE VIEW current_values AS SELECT
     replace(replace(substr(c.stream, 8, instr(c.stream, '/') - 8), '%2F', '/'), '%25', '%') AS namespace,
     substr(c.stream, instr(c.stream, '/') + 1) AS key, c.version AS version,
-    json_extract(e.payload, '$.value') AS value, json_extract(e.meta, '$.by') AS updated_by, e.at AS updated_at
+    substr(json_extract(e.payload, '$.value', '$.none'), 2, length(json_extract(e.payload, '$.value', '$.none')) - 7)
+    AS value, json_extract(e.meta, '$.by') AS updated_by, e.at AS updated_at
     FROM current AS c JOIN events AS e ON e.position = c.position WHERE c.exists_now = 1""",
 )
 _BOOTS: Final = "SELECT (SELECT value FROM meta WHERE name = 'boots'), committed_at FROM silence"
