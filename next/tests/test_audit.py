@@ -13,6 +13,7 @@ import pytest
 
 import holdlog
 from tests.support.library import Blocking, in_thread
+from tests.support.waiting import until
 
 SECRET = "sk-1234567890"
 EVENTS = 12
@@ -250,6 +251,36 @@ def test_repeated_request_of_a_redacted_write_does_nothing(store):
         assert (again.position, again.redacted) == (2, True)
     assert [store.get("n", key).value for key in ("r", "m")] == ["safe", "safe"]
     assert store.set("n", "s", "other", updated_by="ann", request_id="r-4") == other
+
+
+def test_note_of_a_claim_leaves_remembered_results_and_losses(place):
+    with holdlog.StateStore(place) as ann, holdlog.StateStore(place) as bob:
+        ann.claim("a.py", agent="ann")
+        released = ann.release("a.py", agent="ann", note=SECRET, request_id="r-1")
+        claimed = bob.claim("a.py", agent="bob", request_id="r-2")
+        ann.claim("b.py", agent="ann")
+        assert (released.status, claimed.previous_note) == ("released", SECRET)
+        ask(place, f"""UPDATE holders SET lost = '[["c.py", 1, "forced", "{SECRET}"]]' WHERE agent = 'ann'""")
+        assert bob.redact("claim:a.py@2", **WHY).redacted == 1
+        again = bob.claim("a.py", agent="bob", request_id="r-2")
+        assert (again.status, again.position, again.redacted) == ("ok", 3, True)
+        assert ann.claim("b.py", agent="ann").lost == [("c.py", "forced", None, None)]
+
+
+def test_note_that_a_live_claim_has_from_its_ticket_is_not_redacted(place):
+    with holdlog.StateStore(place) as ann, holdlog.StateStore(place) as bob:
+        ann.claim("a.py", agent="ann")
+        waiting = in_thread(bob.claim, "a.py", agent="bob", wait_seconds=50, note=SECRET)
+        until(lambda: ann.status("a.py").queue_length == 1)
+        ann.release("a.py", agent="ann")
+        assert waiting.result().status == "claimed"
+        noted = [event.id for event in ann.events().events if event.fields.get("note") == SECRET]
+        for event in noted:
+            with pytest.raises(holdlog.CurrentError):
+                ann.redact(event, **WHY)
+        bob.release("a.py", agent="bob")
+        assert [ann.redact(event, **WHY).redacted for event in noted] == [1] * len(noted) != []
+        assert SECRET not in repr(ann.events().events)
 
 
 def test_redaction_says_so_if_a_reader_keeps_the_text_in_the_write_ahead_log(tmp_path):
