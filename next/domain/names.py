@@ -11,6 +11,9 @@ THREAD_DATA: Final = "threads/"
 """What the namespaces of threads' data start with: only operations on threads write them."""
 MAX_NOTE: Final = 500
 
+WITHOUT_RECORD: Final = ("claim:", "foreign:")
+"""What streams start with that have no row in the view `current`."""
+
 _REMEMBERED: Final = 4096
 """Names whose check and stream are cached: agents use the same few."""
 _CONTROL: Final = frozenset({"Cc", "Zl", "Zp"})

@@ -115,6 +115,12 @@ class DeadlockError(HoldlogError):
         self.detail = detail
 
 
+class CurrentError(HoldlogError):
+    """A text cannot be redacted because it is a current value or the note of a live claim."""
+
+    code = "current"
+
+
 class InapplicableError(HoldlogError):
     """An update does not apply to the current value. The message never contains the value."""
 

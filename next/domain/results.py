@@ -90,6 +90,16 @@ class TransactionResult(NamedTuple):
     status: Literal["ok"] = "ok"
 
 
+class RedactedRequest(NamedTuple):
+    """An earlier request with the same id was carried out, and its result redacted. Nothing was done again. `position`:
+    the end of the log after it."""
+
+    position: int
+    redacted: bool = True
+    lost: list[Lost] | None = None
+    status: Literal["ok"] = "ok"
+
+
 class Conflict(NamedTuple):
     """The version is not the expected one. `actual_version` 0: there is no value now; author and time are those of
     its deletion."""

@@ -153,6 +153,74 @@ class Holds(NamedTuple):
     status: Literal["ok"] = "ok"
 
 
+class Checkpoint(NamedTuple):
+    """The end of the log. As a text, it is one line, with which anybody finds a change of the events before it."""
+
+    position: int
+    digest: str
+    at: datetime
+    status: Literal["ok"] = "ok"
+
+    def __str__(self) -> str:
+        return f"{self.position} {self.digest} {self.at.isoformat(timespec='microseconds')}"
+
+
+class Verified(NamedTuple):
+    """The events up to `position` have the digests that they must have, and the views are what follows from them.
+    `checkpoint`: the position of the given checkpoint, which the log contains."""
+
+    position: int
+    digest: str
+    at: datetime
+    checkpoint: int | None = None
+    status: Literal["ok"] = "ok"
+
+
+class Damaged(NamedTuple):
+    """What differs first. `part` is `log` for an event that was changed, added or removed, `checkpoint` if the log does
+    not contain the checkpoint, and `views` if they differ from the log: rebuild makes them equal."""
+
+    part: Literal["log", "checkpoint", "views"]
+    problem: str
+    position: int | None = None
+    status: Literal["damaged"] = "damaged"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Redaction(NamedTuple):
+    """`redacted`: how many texts this call removed. `position`: of the last event that says so, or the end of the
+    log."""
+
+    redacted: int
+    position: int
+    status: Literal["ok"] = "ok"
+
+
+class Rebuilt(NamedTuple):
+    """`changed`: how many rows of the views were put, replaced or removed."""
+
+    changed: int
+    position: int
+    status: Literal["ok"] = "ok"
+
+
+class Finding(NamedTuple):
+    name: Literal["pages", "log", "views"]
+    level: Literal["ok", "bad"]
+    text: str
+
+
+class Diagnosis(NamedTuple):
+    sound: bool
+    findings: list[Finding]
+    status: Literal["ok"] = "ok"
+
+    def __bool__(self) -> bool:
+        return self.sound
+
+
 class EventEntry(NamedTuple):
     """One event of the log. Its kind adds `fields`, such as key and value."""
 
@@ -309,4 +377,32 @@ class FileBlame(NamedTuple):
     resource: str
     changes: list[FileChange]
     next_before: int | None = None
+
+
+class ExportedLog(NamedTuple):
+    """The events from `first` to `last` were written; `digest` is that of the last one."""
+
+    first: int
+    last: int
+    digest: str
+    status: Literal["ok"] = "ok"
+
+
+class ImportedLog(NamedTuple):
+    """The log of the store with the id `store` was imported, whose last event is `last`. `position`: of the event that
+    records this."""
+
+    store: str
+    last: int
+    digest: str
+    position: int
+    status: Literal["ok"] = "ok"
+
+
+class Backup(NamedTuple):
+    """The file of a copy, whose log ends at `position`."""
+
+    path: str
+    position: int
+    digest: str
     status: Literal["ok"] = "ok"

@@ -144,3 +144,13 @@ def test_thread_of_an_earlier_moment_has_what_it_had_then(store):
     page = store.at("now", thread_id="t", limit=2)
     assert (contents(page), page.as_of.position, page.next_before) == (["m-1", "m-2"], 3, 2)
     assert store.at(first, thread_id="other").status == "not_found"
+
+
+def test_redacted_result_is_shown_as_such_and_may_be_appended_again(store):
+    store.thread_append("t", agent="ann", messages=[text("m")], results=[result("secret")])
+    store.token_create("ci", ["read:*"], created_by="ann")
+    assert store.redact("thread:t@2", redacted_by="ann", reason="why").redacted == 1
+    message, redacted = store.thread_read("t").items
+    assert (message.redacted, redacted.kind, redacted.result, redacted.redacted) == (None, "result", None, True)
+    assert store.thread_append("t", agent="ann", results=[result("secret")]).appended == 1
+    assert (store.verify().status, store.rebuild().changed) == ("ok", 0)

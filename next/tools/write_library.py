@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from holdlog.adapters.operations import base, changes, claims, log, past, threads, tokens, values
+from holdlog.adapters.operations import admin, base, changes, claims, log, past, threads, tokens, transfer, values
 from holdlog.domain.refusals import HoldlogError
 
-MODULES = (changes, claims, log, past, threads, tokens, values)
+MODULES = (admin, changes, claims, log, past, threads, tokens, transfer, values)
 NAMES = {
     "holdlog.domain.results": "results",
     "holdlog.domain.claims.results": "claim_results",

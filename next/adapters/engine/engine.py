@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import repeat, starmap
 from typing import Any, Final, Protocol
@@ -25,7 +25,7 @@ from holdlog.adapters.stores.sql import EVENT
 from holdlog.domain.claims.queue import settle
 from holdlog.domain.moment import Caller, Moment
 from holdlog.domain.refusals import HoldlogError, InvalidError, LostError, StoreError, UnavailableError, ValueRefusal
-from holdlog.domain.results import utc
+from holdlog.domain.results import RedactedRequest, utc
 from holdlog.domain.state import Decision, Reads, State
 from holdlog.projections.fold import fold
 
@@ -120,6 +120,26 @@ class Engine:
         """The result of a query."""
         self.require_open()
         return query.read(self.store)
+
+    @contextmanager
+    def write_alone(self) -> Iterator[Batch]:
+        """A transaction for what takes longer than a command may: all other writers of the store are refused after
+        COMMIT_SECONDS. Commits at the end of the block, or undoes everything."""
+        self.require_open()
+        with self._busy:
+            try:
+                batch = self.store.begin(())
+                yield batch
+                self.store.commit(batch)
+            except BaseException:
+                self.store.abort()
+                raise
+        self.waiters.wake_all()
+
+    def erase(self) -> None:
+        """Remove what is left of redacted texts next to the tables. Raises UnavailableError."""
+        with self._busy:
+            self.store.erase()
 
     def require_open(self) -> None:
         """Raises StoreError if the store is closed, or was opened before a fork."""
@@ -347,10 +367,10 @@ class Engine:
         board = batch.state.board
         if board is not None and events is board.events:  # the board has evolved with them
             for event, version in zip(events, board.event_versions, strict=True):
-                self._append(event, version, caller, batch)
+                self.append(event, version, caller, batch)
         else:
             for event in events:
-                self._append(event, fold(batch.state, event, position := position + 1), caller, batch)
+                self.append(event, fold(batch.state, event, position := position + 1), caller, batch)
         if board is not None:
             for who in board.entered:
                 self.beats.follow(who, caller)
@@ -360,7 +380,9 @@ class Engine:
         if job.result is not None:
             result = _keep_reported(job.result, result)
         if key is not None and result:
-            request = Request(position, batch.at, fingerprint(command), json.dumps(result, default=str))
+            request = Request(
+                batch.head.position + len(batch.rows), batch.at, fingerprint(command), json.dumps(result, default=str)
+            )
             batch.requests[key] = request
             batch.remembered.append(key)
         job.result = result
@@ -371,9 +393,9 @@ class Engine:
         board.start(Moment(batch.at, batch.head.position, caller, 0, batch.steady))
         settle(board, tuple(resource for read, _ in reads for resource in read.resources))
         for event, version in zip(board.events, board.event_versions, strict=True):
-            self._append(event, version, caller, batch)
+            self.append(event, version, caller, batch)
 
-    def _append(self, event: Any, version: int, caller: Caller, batch: Batch) -> None:
+    def append(self, event: Any, version: int, caller: Caller, batch: Batch) -> None:
         """Make the event a row of the log."""
         head = batch.rows[-1] if batch.rows else None
         position, previous = (head[0], head[-1]) if head else (batch.head.position, batch.head.digest)
@@ -384,9 +406,11 @@ class Engine:
         salt, self._salts = self._salts[:SALT_BYTES], self._salts[SALT_BYTES:]
         hashed = hash_payload(payload, salt)
         digest = digest_event(previous, position, event.stream, version, topic, batch.at, meta, hashed)
-        batch.rows.append((position, event.stream, version, topic, batch.at, meta, payload, salt, digest))
+        batch.rows.append((position, event.stream, version, topic, batch.at, meta, payload, salt, None, digest))
 
     def _recall(self, command: Any, earlier: Request, state: State, moment: Moment) -> Any:
+        if not earlier.fingerprint:
+            return RedactedRequest(earlier.position)
         if earlier.fingerprint != fingerprint(command):
             raise InvalidError("request_id: this id belongs to an earlier request with other arguments; use a new one")
         return command.recall(json.loads(earlier.result), state, moment)

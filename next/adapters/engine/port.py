@@ -22,7 +22,8 @@ class Head(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A remembered request: what it was, and its result as JSON. Its key: see `key_of`."""
+    """A remembered request: what it was, and its result as JSON; both are empty if the result was redacted. `position`:
+    the end of the log after it. Its key: see `key_of`."""
 
     position: int
     at: int
@@ -73,7 +74,7 @@ class Reader(Protocol):
 
 
 class Snapshot:
-    """A reader of one state of the store. `execute` runs a query in a transaction and returns its cursor."""
+    """A reader of one state of the store. `execute` runs a query in a transaction and returns its rows."""
 
     def __init__(self, execute: Callable[[str, dict[str, Any]], Any], now: int, steady: int) -> None:
         self._execute = execute
@@ -81,8 +82,7 @@ class Snapshot:
         self._steady = steady
 
     def read(self, query: str, parameters: dict[str, Any]) -> list[Any]:
-        rows: list[Any] = self._execute(query, parameters).fetchall()
-        return rows
+        return list(self._execute(query, parameters))
 
     def now(self) -> int:
         return self._now
@@ -111,12 +111,27 @@ class Store(Reader, Protocol):
         """Take the write lock within COMMIT_SECONDS, begin a transaction and read what the commands need. The caller
         must call `commit` or `abort`."""
 
+    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        """Run a statement that both databases understand between `begin` and `commit`. Returns the rows of a query."""
+
+    def append(self, batch: Batch) -> None:
+        """Write rows and records of the batch; the transaction goes on. Undoes it if that fails."""
+
     def commit(self, batch: Batch) -> None:
         """Write the rows of the batch and what it changed in the views, durably; release the write lock and wake other
         processes."""
 
     def abort(self) -> None:
         """Undo and release whatever this thread has begun, after an error or an interrupt."""
+
+    def backup(self, path: str) -> Head:
+        """Write a whole copy of the store to an empty file, while others write. Returns the end of its log."""
+
+    def erase(self) -> None:
+        """Remove what is left of redacted texts next to the tables. Raises UnavailableError if others prevent it."""
+
+    def list_damage(self) -> list[str]:
+        """What is wrong below the tables, in one line each. Reads everything."""
 
     def listen(self, wake: Callable[[], None]) -> Listener:
         """Call `wake` after commits of other processes, and if notifications may have been lost."""

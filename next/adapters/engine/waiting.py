@@ -56,7 +56,7 @@ class Waiters:
         with self._lock:
             self._closed = True
             listener, self._listener = self._listener, None
-        self._wake_all()
+        self.wake_all()
         if listener is not None:
             listener.close()
 
@@ -69,11 +69,11 @@ class Waiters:
             if self._position is None:
                 rows = self._store.read(HEAD, {})
                 self._position = rows[0][0] if rows else 0
-                self._wake_all()
+                self.wake_all()
                 return
             rows = self._store.read(STREAMS_SINCE, {"after": self._position})
         except HoldlogError:  # those who wait read again and get the error
-            self._wake_all()
+            self.wake_all()
             return
         if rows:
             self._position = rows[-1][0]
@@ -88,7 +88,8 @@ class Waiters:
             wakes = [wake for topic in topics for wake in self.by_topic.get(topic, ())]
         _call(wakes)
 
-    def _wake_all(self) -> None:
+    def wake_all(self) -> None:
+        """Wake everybody."""
         with self._lock:
             wakes = [wake for topic in self.by_topic.values() for wake in topic]
         _call(wakes)

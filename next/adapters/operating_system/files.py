@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 FILE_MODE: Final = 0o600
@@ -21,6 +23,33 @@ def open_private(path: str, flags: int = 0) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextmanager
+def create_private(path: str) -> Iterator[str]:
+    """The name of an empty file with mode 0600, which gets the name `path` when the block has written all of it: a
+    crash leaves no half of it there. Raises OSError."""
+    part = f"{path}.part"
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    os.close(open_private(part, os.O_TRUNC))
+    try:
+        yield part
+        sync(part)
+        os.rename(part, path)
+    except BaseException:
+        os.unlink(part)
+        raise
+    sync(os.path.dirname(path) or ".")
+
+
+def sync(path: str) -> None:
+    """Make a file or folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def explain_read_only(path: str) -> str | None:

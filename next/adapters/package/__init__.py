@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from holdlog.domain.refusals import (
         BusyError as BusyError,
         ConflictError as ConflictError,
+        CurrentError as CurrentError,
         DeadlockError as DeadlockError,
         FencedError as FencedError,
         HoldlogError as HoldlogError,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from holdlog.adapters.operations import changes, claims, log, past, threads, tokens, values
+from holdlog.adapters.operations import admin, changes, claims, log, past, threads, tokens, transfer, values
 from holdlog.adapters.python.base import BlockingHandle
 from holdlog.adapters.python.calls import NOT_GIVEN
 from holdlog.domain import results
@@ -68,6 +68,14 @@ class StateStore(BlockingHandle):
         ) = self._ask(past.At, locals())
         return result
 
+    def backup(self, folder: Any) -> query_results.Backup:
+        """Copy the store to a new file in a folder, whole, while others use it. For PostgreSQL use pg_dump.
+
+        folder: Where the file is to be.
+        """
+        result: query_results.Backup = self._do(transfer.MakeBackup, locals())
+        return result
+
     def blame(
         self,
         namespace: str | None = None,
@@ -87,6 +95,12 @@ class StateStore(BlockingHandle):
         limit: Changes of a file, the newest first.
         """
         result: query_results.Blame | query_results.FileBlame = self._ask(changes.ReadBlame, locals())
+        return result
+
+    def checkpoint(self) -> query_results.Checkpoint:
+        """The end of the log: position, digest and time. Keep the line elsewhere: with it, verify finds every change
+        of the events before it."""
+        result: query_results.Checkpoint = self._ask(admin.MakeCheckpoint, locals())
         return result
 
     def claim(
@@ -167,6 +181,11 @@ class StateStore(BlockingHandle):
         result: difference.Difference = self._ask(changes.Diff, locals())
         return result
 
+    def doctor(self) -> query_results.Diagnosis:
+        """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
+        result: query_results.Diagnosis = self._do(admin.Doctor, locals())
+        return result
+
     def events(
         self,
         after: int | str = 0,
@@ -190,6 +209,18 @@ class StateStore(BlockingHandle):
         wait_seconds: Wait so long for the first event.
         """
         result: query_results.EventPage = self._wait(log.Events, locals())
+        return result
+
+    def export(
+        self, destination: Any, *, first: int = 1, last: int | None = None, values: bool = True
+    ) -> query_results.ExportedLog:
+        """Write the log as JSON lines, whole or from one position to another: `import_` reads it, and
+        docs/verify_log.py verifies it without holdlog.
+
+        destination: Path of a new file, or an open binary file.
+        values: Or only the hashes of what people wrote.
+        """
+        result: query_results.ExportedLog = self._ask(transfer.Export, locals())
         return result
 
     def export_namespace(
@@ -218,6 +249,15 @@ class StateStore(BlockingHandle):
         before_version: The next_before of the page before.
         """
         result: builtins.list[query_results.HistoryEntry] = (self._ask(values.ReadHistory, locals())).history
+        return result
+
+    def import_(self, source: Any) -> query_results.ImportedLog:
+        """Import an export of a whole log into this store, which must be empty and keeps its own id. What was redacted
+        stays a hash. All of it is verified first.
+
+        source: Path of an export, or an open binary file.
+        """
+        result: query_results.ImportedLog = self._do(transfer.Import, locals())
         return result
 
     def list(
@@ -264,6 +304,24 @@ class StateStore(BlockingHandle):
         after: The next_after of the page before.
         """
         result: query_results.LogPage = self._ask(log.Log, locals())
+        return result
+
+    def rebuild(self) -> query_results.Rebuilt:
+        """Make the views of values and claims again what follows from the log. Others wait meanwhile."""
+        result: query_results.Rebuilt = self._do(admin.Rebuild, locals())
+        return result
+
+    def redact(
+        self, event: str | None = None, *, older_than_seconds: float | None = None, redacted_by: str, reason: str
+    ) -> query_results.Redaction:
+        """Remove a former text from the log, or all that are older than an age: payload and salt. The hash stays, so
+        that the log verifies. Write or delete a current value first, and release a live claim. Backups and exports
+        keep the text.
+
+        event: The id of an event: STREAM@VERSION.
+        older_than_seconds: Redact all former texts of this age.
+        """
+        result: query_results.Redaction = self._do(admin.Redact, locals())
         return result
 
     def release(
@@ -495,6 +553,15 @@ class StateStore(BlockingHandle):
         unique: Append only what the list does not contain.
         """
         result: results.UpdateResult = self._update(values.Update, locals())
+        return result
+
+    def verify(self, checkpoint: str | None = None) -> query_results.Verified | query_results.Damaged:
+        """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events
+        that were removed at its end, or another history, show only against a checkpoint that is kept elsewhere.
+
+        checkpoint: A line that checkpoint returned: the log must contain it.
+        """
+        result: query_results.Verified | query_results.Damaged = self._ask(admin.VerifyLog, locals())
         return result
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:

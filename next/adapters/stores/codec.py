@@ -31,10 +31,14 @@ CONTENT: Final[dict[str, tuple[str, ...]]] = {
     "ResultAppended": ("result", "checksum"),
     "TokenCreated": (),
     "TokenRevoked": (),
+    "Imported": (),
+    "TextsRedacted": ("reason",),
 }
 """All kinds of events (an unknown one is an error, never an import), and their fields that people write texts into:
 only these can be redacted."""
 _LONGEST_MESSAGE: Final = 500
+FOREIGN: Final = "foreign:"
+"""What topics and streams of other applications start with. No view has them."""
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
 

@@ -3,9 +3,10 @@
 import json
 from typing import Any, Final
 
-from holdlog.adapters.stores.codec import CONTENT
+from holdlog.adapters.stores.codec import CONTENT, FOREIGN
 from holdlog.domain import threads, tokens
 from holdlog.domain.claims import claim
+from holdlog.domain.log import Imported, TextsRedacted
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
 from holdlog.domain.refusals import StoreError
 
@@ -13,6 +14,7 @@ _KINDS: Final = (
     *(ValueWritten, ValueDeleted, ValueExpired, claim.ClaimGranted, claim.ClaimReleased, claim.ClaimExpired),
     *(claim.OfferExpired, claim.ClaimQueued, claim.ClaimUnqueued, claim.ClaimHandedOver, claim.FileChanged),
     *(threads.MessageAppended, threads.ResultAppended, tokens.TokenCreated, tokens.TokenRevoked),
+    *(Imported, TextsRedacted),
 )
 TYPES: Final = {kind.__name__: kind for kind in _KINDS}
 assert TYPES.keys() == CONTENT.keys()
@@ -20,15 +22,18 @@ _parse: Final[Any] = vars(json.JSONDecoder())["scan_once"]
 
 
 def decode_event(stream: str, topic: str, meta: str, payload: str | None) -> Any:
-    """The event of a row of the log, without the texts that were redacted. Not for values, which are texts in an event.
-    Raises StoreError for an unknown kind."""
+    """The event of a row of the log; None if it is foreign. Texts of a payload that is redacted, or not passed because
+    nobody needs them, are None; do not pass that of a value, which is a text in an event. Raises StoreError for an
+    unknown kind."""
     kind: Any = TYPES.get(topic)
     if kind is None:
-        raise StoreError(f"the log has events of an unknown kind ({topic}); update holdlog")
+        if topic.startswith(FOREIGN) and stream.startswith(FOREIGN):
+            return None
+        raise StoreError(f"the log has an event of an unknown kind, {topic[:50]!r}; update holdlog")
     fields = _parse(meta, 0)[0]
     if payload is not None and payload != "{}":
         fields |= _parse(payload, 0)[0]
-    for name in ("also", "allow"):
+    for name in ("also", "allow", "positions"):
         if name in fields:
             fields[name] = tuple(fields[name])
     return kind(stream, *[fields.get(name, kind._field_defaults.get(name)) for name in kind._fields[1:]])

@@ -91,6 +91,14 @@ CLAIM_HISTORY: Final = (
     " ORDER BY position DESC LIMIT :limit) AS c JOIN events AS e ON e.position = c.position ORDER BY e.position DESC"
 )
 """The events of some streams and of a range before a position, the newest first."""
+ROWS: Final = (
+    "SELECT position, stream, version, topic, at, meta, payload, salt, payload_hash, digest FROM events"
+    " WHERE position > :after ORDER BY position LIMIT :limit"
+)
+"""All that the log has."""
+STORE_ID: Final = "SELECT value FROM meta WHERE name = 'id'"
+COPY: Final = "VACUUM INTO :path"
+"""SQLite alone: to an empty file, without what redaction left between rows. Writers go on meanwhile."""
 STREAMS_SINCE: Final = "SELECT position, stream FROM events WHERE position > :after ORDER BY position"
 DIGEST: Final = "SELECT digest FROM events WHERE position = :position"
 HEAD: Final = "SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1"

@@ -3,8 +3,10 @@
 At most 250 lines: what differs by more than a name is marked with `changes_in_02`.
 """
 
+import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,6 +84,66 @@ _AUDIT: dict[str, Any] = {
     "replay": lambda *more: ("replay", *_replayed(*more)),
 }
 """Commands about the log, by their first word."""
+
+
+def checkpoint(db: Any) -> str:
+    """A line that proves what the log is now. 0.1's library knew none of these five; its commands did."""
+    if OLD:
+        return _run("checkpoint", db)[1]
+    with holdlog.StateStore(db) as opened:
+        return str(opened.checkpoint())
+
+
+def verify(db: Any, kept: Path | None = None) -> str:
+    """What is wrong with a store; empty if nothing is. `kept`: a file with a checkpoint."""
+    if OLD:
+        code, out, _ = _run("verify", db, *(() if kept is None else ("--checkpoint", kept)))
+        return out if code else ""
+    with holdlog.StateStore(db) as opened:
+        result = opened.verify(None if kept is None else kept.read_text())
+    return "" if result else result.problem
+
+
+def redact(db: Any, event: str | None = None, reason: str = "it leaked", older_than: float | None = None) -> str:
+    """Redact one text, or all of an age in seconds; the refusal, or nothing."""
+    if OLD:
+        assert event is not None
+        code, _, err = _run("redact", db, event, *(("--reason", reason) if reason else ()))
+        return err if code else ""
+    with holdlog.StateStore(db) as opened:
+        try:
+            opened.redact(event, older_than_seconds=older_than, redacted_by="ann", reason=reason)
+        except holdlog.HoldlogError as refusal:
+            return str(refusal)
+    return ""
+
+
+def rebuild(db: Any) -> None:
+    if OLD:
+        assert _run("rebuild", db)[0] == 0
+        return
+    with holdlog.StateStore(db) as opened:
+        assert opened.rebuild()
+
+
+def diagnose(db: Any) -> list[str]:
+    """Names of what is wrong, or the refusal to open the store."""
+    if OLD:
+        findings = json.loads(_run("doctor", db, "--json")[1])["findings"]
+        return [it["name"] for it in findings if it["level"] == "bad"]
+    try:
+        with holdlog.StateStore(db) as opened:
+            return [it.name for it in opened.doctor().findings if it.level == "bad"]
+    except holdlog.StoreError as refusal:
+        return [str(refusal)]
+
+
+def _run(word: str, db: Any, *more: Any) -> Any:
+    from tests.support.programs import run
+
+    done = run(word, *more, "--db", db)
+    assert "Traceback" not in done.err
+    return done
 
 
 def store(opened: Any) -> Any:

@@ -76,9 +76,9 @@ PREPARE load (text[], text[], text[], text[], text[], text[]) AS SELECT
     ON true;
 PREPARE results (text[], text[]) AS SELECT s || ' ' || c FROM unnest($1, $2) AS name (s, c) WHERE EXISTS
     (SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = s AND payload::json ->> 'checksum' = c);
-PREPARE append (text[], text[], text[], text[], text[], text[], text[], text[], text[]) AS INSERT INTO events
-    SELECT p::bigint, s, v::bigint, t, a::bigint, m, c, decode(x, 'hex'), NULL, decode(d, 'hex')
-    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9) AS new (p, s, v, t, a, m, c, x, d);
+PREPARE append ({", ".join(["text[]"] * 10)}) AS INSERT INTO events
+    SELECT p::bigint, s, v::bigint, t, a::bigint, m, c, decode(x, 'hex'), decode(h, 'hex'), decode(d, 'hex')
+    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS new (p, s, v, t, a, m, c, x, h, d);
 PREPARE put (text[], text[], text[], text[], text[]) AS INSERT INTO current
     SELECT s, v::bigint, p::bigint, x::smallint, nullif(e, '')::bigint
     FROM unnest($1, $2, $3, $4, $5) AS new (s, v, p, x, e)

@@ -35,8 +35,8 @@ from holdlog.adapters.stores.postgres.schema import PREPARE, create_store, requi
 from holdlog.adapters.stores.sql import FORGET_EVERY, FORGET_HOLDERS, FORGET_REQUESTS, REMEMBER_FOR
 from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import end_of_range
-from holdlog.domain.refusals import LostError
+from holdlog.domain.names import WITHOUT_RECORD, end_of_range
+from holdlog.domain.refusals import LostError, StoreError
 from holdlog.domain.state import Reads, Record, State
 
 READERS: Final = 4
@@ -154,6 +154,14 @@ class PostgresStore:
             boards.add_streams(board, streams)
         return board
 
+    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        assert self._writer is not None
+        try:
+            cursor = self._writer.execute(translate(statement), parameters)
+            return cursor.fetchall() if cursor.description is not None else []
+        except psycopg.Error as error:
+            raise refuse(error) from error
+
     def commit(self, batch: Batch) -> None:
         text = ""
         if batch.rows:
@@ -183,6 +191,14 @@ class PostgresStore:
                 raise LostError("the connection to the database was lost") from error
         if "EXECUTE mark" in text:
             self._marked_at = batch.steady
+
+    def append(self, batch: Batch) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.execute(_append(batch))
+        except psycopg.Error as error:
+            self.abort()
+            raise refuse(error) from error
 
     def abort(self) -> None:
         if self._writer is not None:
@@ -256,6 +272,9 @@ class PostgresStore:
         except psycopg.Error as error:
             raise refuse(error) from error
 
+    def backup(self, path: str) -> Head:
+        raise StoreError("holdlog does not copy a PostgreSQL database; use pg_dump, or `holdlog export`")
+
     def _execute(self, query: str, parameters: dict[str, Any] | None = None) -> tuple[Connection, psycopg.Cursor[Any]]:
         """Execute a query on a connection of the pool, which the caller must return. If one is lost, so may be all:
         replaces them and tries again. Raises psycopg.Error."""
@@ -289,6 +308,12 @@ class PostgresStore:
     def _set_clock(self, now: int, last_at: int | None) -> None:
         self._read_at = _count()
         self._offset, self._last_at = now - self._read_at, max(self._last_at, last_at or 0)
+
+    def erase(self) -> None:
+        """Dead rows are the database's (docs/limits.md)."""
+
+    def list_damage(self) -> list[str]:
+        return []
 
     # --- notifications
 
@@ -346,8 +371,9 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
 
 def _append(batch: Batch) -> str:
     """The statements that write the events and the changed records."""
-    rows = [(*row[:7], row[7].hex(), row[8].hex()) for row in batch.rows]
-    changed = [batch.state.records[stream] for stream in {row[1] for row in rows} if not stream.startswith("claim:")]
+    rows = [(*row[:7], *(cell if cell is None else cell.hex() for cell in row[7:])) for row in batch.rows]
+    streams = {row[1] for row in rows if not row[1].startswith(WITHOUT_RECORD)}
+    changed = [batch.state.records[stream] for stream in streams]
     records = [(*record[:3], int(record.exists), record.expires_at or "") for record in changed]
     put = f"EXECUTE put({_quote_columns(records)}); " if records else ""
     return f"EXECUTE append({_quote_columns(rows)}); {put}"

@@ -27,6 +27,8 @@ _MARK: Final = struct.Struct("<I12s")
 _SLOT: Final = struct.Struct("<IH")
 """Process and UDP port of a process that waits."""
 _BYTES: Final = _MARK.size + SLOTS * _SLOT.size
+_POSITION_BYTES: Final = 8
+"""The last position of the log that was noted, behind the slots."""
 
 
 class WriteLock:
@@ -64,6 +66,15 @@ class WriteLock:
         except OSError as error:
             raise UnavailableError(f"{self._path} cannot be locked ({error.strerror}); try again") from error
         return False
+
+    def read_position(self) -> int:
+        """The last position of the log that any process has noted: the log had at least so many events."""
+        return int.from_bytes(os.pread(self._descriptor, _POSITION_BYTES, _BYTES), "little")
+
+    def note_position(self, position: int) -> None:
+        """Note a position; the caller has the lock. It never decreases: that shows a backup that was copied back."""
+        if position > self.read_position():
+            os.pwrite(self._descriptor, position.to_bytes(_POSITION_BYTES, "little"), _BYTES)
 
     def distrust(self) -> None:
         """Make the next `acquire` return False."""

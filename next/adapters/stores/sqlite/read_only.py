@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from holdlog.adapters.engine.port import Batch, Reader, Snapshot
+from holdlog.adapters.engine.port import Batch, Head, Reader, Snapshot
 from holdlog.adapters.operating_system.files import explain
 from holdlog.adapters.operating_system.places import explain_exposed
+from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.sqlite.notifications import Poller
-from holdlog.adapters.stores.sqlite.schema import connect, require_store
+from holdlog.adapters.stores.sqlite.schema import connect, read_copy, require_store
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.state import Reads
@@ -45,6 +46,12 @@ class ReadOnlyStore:
     def begin(self, reads: Sequence[tuple[Reads, Caller]]) -> Batch:
         raise UnavailableError(self._why, retry_after=60.0)
 
+    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        raise AssertionError
+
+    def append(self, batch: Batch) -> None:
+        raise AssertionError
+
     def commit(self, batch: Batch) -> None:
         raise AssertionError
 
@@ -61,11 +68,21 @@ class ReadOnlyStore:
             connection.execute("BEGIN")
             yield Snapshot(connection.execute, self.now(), self.steady())
 
+    def backup(self, path: str) -> Head:
+        self.read(sql.COPY, {"path": path})
+        return read_copy(path)
+
     def now(self) -> int:
         return time.time_ns() // 1000
 
     def steady(self) -> int:
         return time.monotonic_ns() // 1000
+
+    def erase(self) -> None:
+        raise UnavailableError(self._why, retry_after=60.0)
+
+    def list_damage(self) -> list[str]:
+        return [text for (text,) in self.read("PRAGMA integrity_check(10)", {}) if text != "ok"]
 
     def listen(self, wake: Callable[[], None]) -> Poller:
         return Poller(wake)

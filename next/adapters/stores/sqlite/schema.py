@@ -6,10 +6,12 @@ import sys
 from contextlib import closing, suppress
 from typing import Final
 
+from holdlog.adapters.engine.port import Head
 from holdlog.adapters.operating_system.files import open_private, show
 from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.operating_system.processes import identify_boot
-from holdlog.adapters.stores.sql import FORGET_HOLDERS, SCHEMA
+from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.adapters.stores.sql import FORGET_HOLDERS, HEAD, SCHEMA
 from holdlog.domain.claims.claim import ABSENCE, OFFER
 from holdlog.domain.claims.holder import BEATEN_PART
 from holdlog.domain.refusals import StoreError
@@ -21,6 +23,7 @@ LARGEST_TO_CHECK: Final = 256 * 1024 * 1024
 MAX_BOOTS: Final = 100
 """Runs of the kernel that a store remembers."""
 
+# The value is JSON: two paths make an array `[value,null]`, where one would make SQL of it.
 # Tables with texts that may be redacted have rowids: SQLite leaves parts of them between the rows of others.
 TABLES: Final = (
     """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL,
@@ -51,7 +54,8 @@ TABLES: Final = (
     """CREATE VIEW current_values AS SELECT
     replace(replace(substr(c.stream, 8, instr(c.stream, '/') - 8), '%2F', '/'), '%25', '%') AS namespace,
     substr(c.stream, instr(c.stream, '/') + 1) AS key, c.version AS version,
-    json_extract(e.payload, '$.value') AS value, json_extract(e.meta, '$.by') AS updated_by, e.at AS updated_at
+    substr(json_extract(e.payload, '$.value', '$.none'), 2, length(json_extract(e.payload, '$.value', '$.none')) - 7)
+    AS value, json_extract(e.meta, '$.by') AS updated_by, e.at AS updated_at
     FROM current AS c JOIN events AS e ON e.position = c.position
     WHERE c.exists_now = 1 AND e.topic = 'ValueWritten'""",
 )
@@ -148,6 +152,13 @@ def note_boot(cursor: sqlite3.Cursor, path: str, now: int) -> None:
     cursor.execute(FORGET_HOLDERS, {"now": sys.maxsize, "oldest": 0})  # no clock would, if none runs for a day
     for statement in _NEW_BOOT:
         cursor.execute(statement, {"now": now, "boots": " ".join([boot, *known][:MAX_BOOTS])})
+
+
+def read_copy(path: str) -> Head:
+    """The end of the log in a file that nobody else has open."""
+    with closing(connect(path, "ro")) as connection:
+        row = connection.execute(HEAD).fetchone()
+    return Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
 
 
 def is_damaged(path: str) -> bool | None:

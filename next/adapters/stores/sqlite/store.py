@@ -26,11 +26,12 @@ from holdlog.adapters.stores.sqlite.schema import (
     is_damaged,
     note_boot,
     open_file,
+    read_copy,
     require_store,
 )
 from holdlog.domain.claims.board import Board
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import end_of_range
+from holdlog.domain.names import WITHOUT_RECORD, end_of_range
 from holdlog.domain.refusals import HoldlogError, LostError, StoreError, UnavailableError
 from holdlog.domain.state import Reads, Record, State
 
@@ -49,7 +50,7 @@ _RESULT: Final = (
     "SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = ? AND json_extract(payload, '$.checksum') = ?"
 )
 _REQUEST: Final = "SELECT position, at, fingerprint, result FROM requests WHERE principal = ? AND request_id = ?"
-_APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)"
+_APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _PUT: Final = (
     "INSERT INTO current VALUES (?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET version = excluded.version,"
     " position = excluded.position, exists_now = excluded.exists_now, expires_at = excluded.expires_at"
@@ -165,6 +166,12 @@ class SqliteStore:
             self.abort()
             raise
 
+    def execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        try:
+            return self._cursor.execute(statement, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise self._refuse(error, is_writer=True) from error
+
     def commit(self, batch: Batch) -> None:
         execute, many = self._cursor.execute, self._cursor.executemany
         sure, marked_at = True, self._marked_at
@@ -172,12 +179,10 @@ class SqliteStore:
             if len(batch.rows) == 1:
                 row = batch.rows[0]
                 execute(_APPEND, row)
-                if not row[1].startswith("claim:"):
+                if not row[1].startswith(WITHOUT_RECORD):
                     execute(_PUT, batch.state.records[row[1]][:5])
             elif batch.rows:
-                many(_APPEND, batch.rows)
-                streams = {row[1] for row in batch.rows if not row[1].startswith("claim:")}
-                many(_PUT, [batch.state.records[stream][:5] for stream in streams])
+                self._append(batch)
             board = batch.state.board
             if board is not None:
                 self._write_board(board)
@@ -209,6 +214,18 @@ class SqliteStore:
         self._locked = False
         if self._lock is not None and self._lock.has_waiters:
             send_datagrams(self._lock.ports())
+
+    def append(self, batch: Batch) -> None:
+        try:
+            self._append(batch)
+        except sqlite3.Error as error:
+            self.abort()
+            raise self._refuse(error, is_writer=True) from error
+
+    def _append(self, batch: Batch) -> None:
+        self._cursor.executemany(_APPEND, batch.rows)
+        streams = {row[1] for row in batch.rows if not row[1].startswith(WITHOUT_RECORD)}
+        self._cursor.executemany(_PUT, [batch.state.records[stream][:5] for stream in streams])
 
     def abort(self) -> None:
         """Undo and release whatever this thread has begun, after an error or an interrupt."""
@@ -278,7 +295,10 @@ class SqliteStore:
             require_store(self._writer, self._path)
             note_boot(self._cursor, self._path, now)
         row = self._cursor.execute(HEAD).fetchone()
-        return Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
+        head = Head(0, FIRST_DIGEST, 0) if row is None else Head(*row)
+        if self._lock is not None:
+            self._lock.note_position(head.position)
+        return head
 
     # --- reads
 
@@ -314,6 +334,10 @@ class SqliteStore:
             self._idle.append(connection)
             raise
         self._idle.append(connection)
+
+    def backup(self, path: str) -> Head:
+        self.read(sql.COPY, {"path": path})
+        return read_copy(path)
 
     def now(self) -> int:
         now = time.time_ns() // 1000
@@ -359,6 +383,32 @@ class SqliteStore:
             " -wal before you restore a backup, which lacks all newer events"
         )
 
+    # --- care
+
+    def erase(self) -> None:
+        """Truncate the write-ahead log. Rows are overwritten when they are deleted (`secure_delete`)."""
+        if self._lock is None:
+            return
+        try:
+            if not self._lock.acquire(COMMIT_SECONDS):
+                self._head = None
+            ((is_blocked, *_),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            raise self._refuse(error, is_writer=True) from error
+        finally:
+            self._lock.release()
+        if is_blocked:
+            raise UnavailableError(f"a reader keeps {self._path}-wal, which may have redacted texts; redact again")
+
+    def list_damage(self) -> list[str]:
+        damage = [text for (text,) in self.read("PRAGMA integrity_check(10)", {}) if text != "ok"]
+        if self._lock is not None and self._lock.read_position() > (last := (self.read(HEAD, {}) or [(0,)])[0][0]):
+            damage.append(
+                f"the log ends at position {last}, but had {self._lock.read_position()}: a backup was copied back, or"
+                " its end was cut; restore the newer file, or remove the .lock file while no process uses the store"
+            )
+        return damage
+
     # --- notifications
 
     def listen(self, wake: Callable[[], None]) -> port.Listener:
@@ -377,6 +427,8 @@ class SqliteStore:
             return
         with suppress(UnavailableError):  # its holder has the file open, too: closing ours moves nothing
             self._lock.acquire(1.0)
+            if self._head is not None:
+                self._lock.note_position(self._head.position)
         try:
             self._writer.close()
             while self._idle:

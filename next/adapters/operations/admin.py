@@ -1,0 +1,146 @@
+"""Proof and care: verify, checkpoint, redact, rebuild, doctor."""
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, Strict, model_validator
+
+from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.engine.port import Reader, Snapshot
+from holdlog.adapters.operations.base import Agent, Duration, Note, Query, Task
+from holdlog.adapters.stores import check, redact, sql
+from holdlog.adapters.stores.codec import FIRST_DIGEST
+from holdlog.domain.moment import SECOND, Caller
+from holdlog.domain.redaction import MAX_TEXTS, Text
+from holdlog.domain.refusals import CurrentError, HoldlogError, StoreError
+from holdlog.domain.results import utc
+from holdlog.projections.results import Checkpoint, Damaged, Diagnosis, Finding, Rebuilt, Redaction, Verified
+
+_CHECKPOINT: Final = re.compile(r"([0-9]{1,19}) ([0-9a-f]{64})(?: \S+)?\s*")
+_EVENT_ID: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
+
+
+def check_checkpoint(text: str) -> str:
+    """Raises ValueError for what is no checkpoint."""
+    if _CHECKPOINT.fullmatch(text) is None:
+        raise ValueError("must be a line of the command checkpoint: position, digest, time")
+    return text
+
+
+def check_event_id(text: str) -> str:
+    """Raises ValueError for what is no id of an event."""
+    if _EVENT_ID.fullmatch(text) is None:
+        raise ValueError("must be the id of an event: STREAM@VERSION")
+    return text
+
+
+class VerifyLog(Query, name="verify", group="audit", route="GET /verification", words="checkpoint"):
+    """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events that
+    were removed at its end, or another history, show only against a checkpoint that is kept elsewhere."""
+
+    results = (Verified, Damaged)
+    checkpoint: Annotated[str, Strict(), AfterValidator(check_checkpoint)] | None = Field(
+        default=None, description="A line that checkpoint returned: the log must contain it"
+    )
+
+    def read(self, reader: Reader) -> Verified | Damaged:
+        place = _CHECKPOINT.fullmatch(self.checkpoint) if self.checkpoint is not None else None
+        known = (int(place[1]), place[2]) if place is not None else None
+        try:
+            with reader.snapshot() as view:
+                head, claims = check.fold_log(view, known)
+                for change in check.list_changes(view, claims):
+                    return Damaged("views", f"the view of {change.row} differs from the log; run rebuild")
+        except check.DamageError as error:
+            return error.damage
+        return Verified(head.position, head.digest.hex(), utc(head.at), known and known[0])
+
+
+class MakeCheckpoint(Query, name="checkpoint", group="audit", route="GET /checkpoint"):
+    """The end of the log: position, digest and time. Keep the line elsewhere: with it, verify finds every change of the
+    events before it."""
+
+    is_quick = True
+    results = (Checkpoint,)
+
+    def read(self, reader: Reader) -> Checkpoint:
+        position, digest, at = (reader.read(sql.HEAD, {}) or [(0, FIRST_DIGEST, 0)])[0]
+        return Checkpoint(position, bytes(digest).hex(), utc(at))
+
+
+class Redact(Task, name="redact", group="audit", route="POST /redactions", words="event", scope="admin"):
+    """Remove a former text from the log, or all that are older than an age: payload and salt. The hash stays, so that
+    the log verifies. Write or delete a current value first, and release a live claim. Backups and exports keep the
+    text."""
+
+    results = (Redaction,)
+    event: Annotated[str, Strict(), AfterValidator(check_event_id)] | None = Field(
+        default=None, description="The id of an event: STREAM@VERSION"
+    )
+    older_than_seconds: Duration | None = Field(default=None, description="Redact all former texts of this age")
+    redacted_by: Agent
+    reason: Note
+
+    @model_validator(mode="after")
+    def _require_one(self) -> "Redact":
+        if (self.event is None) == (self.older_than_seconds is None):
+            raise ValueError("give either event or older_than_seconds")
+        return self
+
+    def run(self, engine: Engine, caller: Caller) -> Redaction:
+        engine.require_open()
+        count, after = 0, 0
+        while True:
+            with engine.store.snapshot() as view:
+                texts = self._find(view, after)
+                former = [text for text in texts if not redact.is_current(view, text)]
+            if self.event is not None and len(former) < len(texts):
+                raise CurrentError("event: is a current value, or the note of a live claim; replace it first")
+            done, position = redact.redact_texts(engine, caller, former, self.redacted_by, self.reason)
+            count += done
+            if len(texts) < MAX_TEXTS:
+                break
+            after = texts[-1].position
+        engine.erase()
+        return Redaction(count, position)
+
+    def _find(self, view: Reader, after: int) -> list[Text]:
+        if self.older_than_seconds is not None:
+            return redact.find_old_texts(view, view.now() - round(self.older_than_seconds * SECOND), after)
+        stream, _, version = (self.event or "").rpartition("@")
+        return redact.find_text(view, stream, int(version))
+
+
+class Rebuild(Task, name="rebuild", group="audit", route="POST /rebuilds", scope="admin"):
+    """Make the views of values and claims again what follows from the log. Others wait meanwhile."""
+
+    results = (Rebuilt,)
+
+    def run(self, engine: Engine, caller: Caller) -> Rebuilt:
+        execute = engine.store.execute
+        try:
+            with engine.write_alone() as batch:
+                changed = check.rebuild(Snapshot(execute, batch.at, batch.steady), execute)
+                return Rebuilt(changed, batch.head.position)
+        except check.DamageError as error:
+            raise StoreError(f"the log is damaged, so nothing was rebuilt: {error}") from None
+
+
+class Doctor(Task, name="doctor", group="audit", route="GET /diagnosis"):
+    """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
+
+    results = (Diagnosis,)
+
+    def run(self, engine: Engine, caller: Caller) -> Diagnosis:
+        findings: list[Finding] = []
+        try:
+            damage = engine.store.list_damage()
+            findings += [Finding("pages", "bad", text) for text in damage] or [Finding("pages", "ok", "no damage")]
+            result = engine.ask(VerifyLog())
+            if isinstance(result, Damaged):
+                findings.append(Finding("views" if result.part == "views" else "log", "bad", result.problem))
+            else:
+                findings.append(Finding("log", "ok", f"{result.position} events verify, and so do the views"))
+        except HoldlogError as error:  # it cannot be read
+            findings.append(Finding("pages", "bad", str(error)))
+        return Diagnosis(all(finding.level == "ok" for finding in findings), findings)
