@@ -70,6 +70,16 @@ def test_writes_of_a_holder_cost_one_statement_more(statements: list[str], store
     assert len(texts := repeat(run)) == 6, texts
 
 
+def test_refusal_writes_nothing_and_the_next_write_records_it(statements: list[str], store: holdlog.StateStore) -> None:
+    statements.clear()
+    for _ in range(2):
+        with pytest.raises(holdlog.NotFoundError):
+            store.delete("n", "missing", deleted_by="ann")
+    assert {text.split()[0] for text in statements} == {"BEGIN", "SELECT", "COMMIT"}
+    CALLS["set"](store)
+    assert [text.split()[2] for text in statements if "INSERT" in text].count("refusals") == 2
+
+
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The SQL texts that SQLite runs, on any connection opened from now on."""

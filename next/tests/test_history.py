@@ -47,6 +47,7 @@ def listed(store, **choice):
     """Positions of events and codes of refusals, from all pages."""
     found, page = [], store.log(**choice)
     while True:
+        assert len([it for it in page.entries if hasattr(it, "position")]) <= choice.get("limit", 100)
         found += [getattr(it, "position", None) or it.code for it in page.entries]
         if page.next_after is None:
             return found
@@ -204,6 +205,19 @@ def test_bad_argument_of_at_is_refused_by_name(store, fields):
     with pytest.raises(holdlog.InvalidError) as refused:
         store.at(**{"moment": 1} | fields)
     assert str(refused.value).startswith([*fields][-1])
+
+
+def test_claim_that_was_replaced_or_handed_over_is_read_as_it_was(open_store):
+    first, second = open_store(), open_store()
+    first.claim("a", agent="ann", mode="shared")
+    first.claim("a", agent="ann")
+    first.close()
+    assert second.claim("a", agent="ann")
+    second.release("a", agent="ann")
+    kinds = [it.kind for it in second.events().events]
+    assert kinds == ["ClaimGranted", "ClaimGranted", "ClaimHandedOver", "ClaimReleased"]
+    boards = [[(it.version, it.mode) for it in second.at(position).claims] for position in range(1, 5)]
+    assert boards == [[(1, "shared")], [(2, "exclusive")], [(2, "exclusive")], []]
 
 
 # --- history of a resource
