@@ -187,10 +187,10 @@ def test_board_is_read_in_pages_and_by_agent(store):
 
 
 def test_value_with_many_versions_is_read_at_each_of_them(store):
-    for number in range(130):
+    for number in range(430):
         put(store, value=number)
         put(store, "other", number)
-    assert [store.at(2 * number + 2, "n", "k").value for number in range(130)] == list(range(130))
+    assert [store.at(2 * number + 2, "n", "k").value for number in range(430)] == list(range(430))
     times = [it.updated_at for it in store.history("n", "k", 1000)][::-1]
     assert [store.at(time.isoformat(), "n", "k").updated_at for time in times] == times
     with pytest.raises(holdlog.NotFoundError):

@@ -57,10 +57,10 @@ POSITION_AT: Final = f"{_SEARCH.format('position', 'e.at <= :at', '', '')} SELEC
 _PAST_RECORD = "e.stream, e.version, e.at, e.meta, e.payload, e.topic"
 RECORD_AT: Final = (
     f"SELECT {_PAST_RECORD}, (SELECT at FROM events WHERE position = :position) FROM events AS e WHERE stream = :stream"
-    " AND position <= :position AND version > (SELECT MAX(version) FROM events WHERE stream = :stream) - 50"
+    " AND position <= :position AND version > (SELECT MAX(version) FROM events WHERE stream = :stream) - 400"
     " ORDER BY version DESC LIMIT 1"
 )
-"""The last event of a stream until a position, and the time of that position, unless there were 50 events since: a
+"""The last event of a stream until a position, and the time of that position, unless there were 400 events since: a
 bisection takes longer than a look at these."""
 OLD_RECORD_AT: Final = (
     _SEARCH.format("version", "e.position <= :position", " WHERE stream = :stream", " AND e.stream = :stream")
