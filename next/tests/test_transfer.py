@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 import holdlog
 from holdlog.adapters.stores.codec import FIRST_DIGEST, digest_event, hash_payload
 from holdlog.adapters.stores.sqlite.read_only import ReadOnlyStore
-from tests.support.faults import CHANGES, SHIM, WRITE, Faults
+from tests.support.faults import CHANGES, SHIM, WRITE, Disk, Faults, entries
 from tests.support.library import Blocking, in_thread
 from tests.support.programs import environment
 from tests.support.soundness import log_of, require_sound
@@ -247,6 +248,7 @@ def test_foreign_events_pass_unharmed(exported, tmp_path, kind, request):
     with holdlog.StateStore(place) as store:
         assert store.import_(write(lines)).position == 11
         assert export(store)[1:11] == lines[1:11]
+        assert store.verify()
         assert store.list_namespaces() == ["n"]
         assert store.set("n", "a", 3, updated_by="ann").version == 3
 
@@ -314,8 +316,12 @@ for line in sys.stdin:
 """Makes each call of stdin in a child, and says how the child ended."""
 
 
+kill = pytest.param(CHANGES, -signal.SIGKILL, id="kill")
+full = pytest.param(WRITE, errno.ENOSPC, id="full", marks=pytest.mark.rest)
+
+
 @SHIM
-@pytest.mark.parametrize(("kinds", "action"), [(CHANGES, -signal.SIGKILL), (WRITE, errno.ENOSPC)], ids=["kill", "full"])
+@pytest.mark.parametrize(("kinds", "action"), [kill, full])
 @pytest.mark.parametrize("call", ["import_", "backup"])
 def test_fault_leaves_nothing_or_all(tmp_path, call, kinds, action):
     folder = tmp_path / "store"
@@ -348,6 +354,34 @@ def test_fault_leaves_nothing_or_all(tmp_path, call, kinds, action):
                 break
         process.stdin.close()
     assert (ended, struck >= 5) == (1, True), struck
+
+
+@SHIM
+@pytest.mark.rest
+@pytest.mark.parametrize("call", ["backup", "export"])
+def test_power_cut_leaves_nothing_or_all(tmp_path, call):
+    folder = tmp_path / "store"
+    folder.mkdir(mode=0o700)
+    faults = Faults(folder, tmp_path / "faults")
+    make_source(tmp_path, tmp_path / "log")
+    words = f"{tmp_path / 'old.db'} {call} {folder if call == 'backup' else folder / 'new.db'}\n"
+    program = [sys.executable, "-c", FORKS]
+    done = subprocess.run(program, input=words, capture_output=True, text=True, env=environment(faults.recorded))
+    assert done.stdout == "ready\n0\n", done
+    disk, dice, calls, cut = Disk(), random.Random(1), list(entries(faults.journal)), tmp_path / "cut"
+    for number, entry in enumerate(calls, start=1):
+        disk.add(entry)
+        if number % 100 and number < len(calls) - 6:
+            continue
+        for kept in (0.0, 0.5):
+            (place := cut / f"{number}-{kept}").mkdir(mode=0o700, parents=True)
+            disk.lose_power(place, dice, kept)
+            if call == "backup":
+                require_nothing_or_all(place, 0 if number == len(calls) else -1)
+            else:
+                is_there = (place / "new.db").exists()
+                assert is_there or number < len(calls)
+                assert not is_there or (place / "new.db").read_bytes() == (tmp_path / "log").read_bytes()
 
 
 LAST = 3_000
