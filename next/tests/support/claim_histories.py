@@ -83,8 +83,8 @@ class World:
         self.grants: dict[Key, Grant] = {}
         self.holders: dict[Key, Agent] = {}
         """Of all grants that ever were, the last one."""
-        self.owed: dict[str, Counter[str]] = {}
-        """What each session has lost and not been told."""
+        self.owed: dict[str, Counter[tuple[str, str]]] = {}
+        """What agents of each session have lost and not been told: agents and resources."""
         for _ in range(sessions):
             self.open()
 
@@ -155,7 +155,9 @@ class World:
             fields = event.fields
             if event.kind == "ClaimGranted":
                 old = self.grants.pop((fields["resource"], fields.get("instead_of", 0)), None)
-                deadline = old.deadline if old is not None and "ticket" not in fields else None
+                call = self.calls.get(int(fields.get("note", 0)))
+                is_offer = call is not None and call.task is not None
+                deadline = None if old is None or is_offer else old.deadline
                 key = (fields["resource"], event.version)
                 self.grants[key] = Grant(fields["mode"], deadline)
                 self.holders[key] = Agent(event.by, fields["of_session"])
@@ -173,7 +175,7 @@ class World:
                 if event.kind == "ClaimExpired":
                     assert deadline, f"{key} ended, although its holder lives"
                     assert deadline[0] <= now, f"{key} ended before its lease"
-                    self.owed[self.holders[key].session][key[0]] += 1
+                    self.owed[self.holders[key].session][self.holders[key].name, key[0]] += 1
 
     def list_held(self, grants: dict[Key, Grant]) -> tuple[Has, ...]:
         return tuple(Has(key[0], it.mode, self.holders[key], key[1]) for key, it in grants.items())
@@ -213,7 +215,7 @@ class World:
 
     async def tick(self, session: str) -> None:
         """Somebody makes a call that reads all of the board, as beats do, and notices what is due."""
-        self.hear(session, await self.stores[session].release(agent="tick"))
+        self.hear(Agent("tick", session), await self.stores[session].release(agent="tick"))
 
     def namesake(self, agent: Agent, chance: Random) -> Agent:
         """The agent in its session, or if that has ended, in any."""
@@ -250,7 +252,7 @@ class World:
     def collect(self, call: Call, said: Any) -> Any:
         """The response to a claim."""
         now = time.monotonic()
-        self.hear(call.wish.agent.session, said)
+        self.hear(call.wish.agent, said)
         if said and call.lease is not None:
             for it in (said, *(said.also or ())):
                 if (key := (it.resource, it.version)) in self.grants:  # else another call of its agent has replaced it
@@ -258,13 +260,16 @@ class World:
                     self.grants[key] = self.grants[key]._replace(deadline=deadline)
         return said
 
-    def hear(self, session: str, response: Any) -> Any:
-        """Each loss is reported once, to the session of its holder."""
+    def hear(self, agent: Agent, response: Any) -> Any:
+        """Each loss is reported once, to the session of its holder, or to whom it left."""
         self._read_log(time.monotonic())
         for lost in response.lost or ():
             assert lost.why == "expired"
-            self.owed[session][lost.resource] -= 1
-            assert self.owed[session][lost.resource] >= 0, f"{lost} was reported to {session} too often"
+            owed = [(agent.session, name, lost.resource) for name in AGENTS]
+            owed += [(session, agent.name, lost.resource) for session in sorted(self.left)]
+            session, *key = next((it for it in owed if self.owed[it[0]][it[1:]]), (None,))
+            assert session, f"{lost} was reported to {agent} too often"
+            self.owed[session][key[0], key[1]] -= 1
         return response
 
     def places(self, wish: Wants) -> list[Call]:
@@ -336,7 +341,7 @@ async def releases(world: World, seen: Seen, chance: Random) -> Turn | None:
     releases_all = chance.random() < 0.25
     world.take_over(agent, RESOURCES if releases_all else (resource,))
     released = await world.stores[agent.session].release(None if releases_all else resource, agent=agent.name)
-    world.hear(agent.session, released)
+    world.hear(agent, released)
     rest = [world.holders[key] for key in seen.grants] + [world.calls[number].wish.agent for number in seen.absent]
     assert released.status == "released" or agent not in rest, f"{agent} may not release {resource}"
     return Turn(agent.session)
@@ -356,7 +361,7 @@ async def guards(world: World, seen: Seen, chance: Random) -> Turn | None:
     except holdlog.FencedError:
         assert not held, f"{agent} is fenced although it holds {resource}"
     else:
-        world.hear(agent.session, response)
+        world.hear(agent, response)
         assert held, f"{agent} wrote with a claim of {resource} that ended"
     return Turn(agent.session if held else None, refused=not held)
 
