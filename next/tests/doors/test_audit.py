@@ -241,9 +241,10 @@ def test_all_former_texts_older_than_an_age_are_redacted(leaked):
     put(leaked, "safe", key="u")
     until(lambda: datetime.now(UTC) > read(leaked)[3][-1][2] + timedelta(seconds=1))
     with holdlog.StateStore(leaked) as store:
-        store.set("n", "k", "new", updated_by="ann")
+        for value in ("young", "new"):
+            store.set("n", "k", value, updated_by="ann")
         assert old.redact(leaked, reason="age", older_than=1.0) == ""
-        assert [it.value for it in store.history("n", "k")] == ["new", None, None]
+        assert [it.value for it in store.history("n", "k")] == ["new", "young", None, None]
         assert store.get("n", "u").value == "safe"
         assert store.verify()
     assert files_with(leaked.parent, SECRET) == []
