@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 import holdlog
 from holdlog.adapters.stores.codec import FIRST_DIGEST, digest_event, hash_payload
 from holdlog.adapters.stores.sqlite.read_only import ReadOnlyStore
-from tests.support.faults import CHANGES, SHIM, WRITE, Faults
+from tests.support.faults import CHANGES, SHIM, WRITE, Disk, Faults, entries
 from tests.support.library import Blocking, in_thread
 from tests.support.programs import environment
 from tests.support.soundness import log_of, require_sound
@@ -139,6 +140,7 @@ def test_imported_log_is_whole_and_goes_on(exported, tmp_path, kind, request):
         assert store.claim("src/", agent="ann").status == "already_claimed"
         assert store.set("n", "a", 3, updated_by="ann", expected_version=2).version == 3
         assert store.release("src/", agent="ann").version == 2
+        assert store.verify()
         again = export(store)
         assert again[1:10] == exported[1:10]
         assert again[0]["store"] != exported[0]["store"]
@@ -176,6 +178,7 @@ DAMAGES = {
     "edited author": lambda lines: [*lines[:1], lines[1] | {"meta": '{"by":"eve"}'}, *lines[2:]],
     "edited number": lambda lines: [*lines[:1], lines[1] | {"version": "1"}, *lines[2:]],
     "no text": lambda lines: [*lines[:2], bare(lines[2]), *lines[3:]],
+    "redacted text": lambda lines: forge([*lines[:9], lines[9] | REDACTION, lines[10]]),
     "other end": lambda lines: [*lines[:-1], lines[-1] | {"digest": "00" * 32}],
     "other format": lambda lines: [lines[0] | {"holdlog_export": 2}, *lines[1:]],
     "a range": lambda lines: [lines[0] | {"first": 2}, *lines[2:]],
@@ -190,6 +193,9 @@ DAMAGES = {
     "lone surrogate": lambda lines: [*lines[:4], lines[4] | {"stream": "\ud800"}, *lines[5:]],
     "huge number": lambda lines: forge([*lines[:4], lines[4] | {"version": 2**70}, *lines[5:]]),
 }
+
+
+REDACTION = {"stream": "store:log", "version": 1, "topic": "TextsRedacted", "meta": '{"by":"ann","positions":[1]}'}
 
 
 def bare(line):
@@ -220,11 +226,17 @@ def test_store_itself_is_no_export(exported, tmp_path):
 
 
 def test_redacted_event_stays_its_hash(exported, tmp_path):
-    lines = [bare(line) if line.get("position") == 1 else line for line in exported]
+    with holdlog.StateStore(tmp_path / "old.db") as store:
+        store.redact("record:n/a@1", redacted_by="ann", reason="it leaked")
+        lines = export(store)
+    assert lines[1] == bare(exported[1])
     with holdlog.StateStore(":memory:") as store:
         store.import_(write(lines))
         assert [it.value for it in store.history("n", "a")] == [{"text": "ü\0 ☃"}, None]
-        assert export(store)[1:10] == lines[1:10]
+        assert export(store)[1:11] == lines[1:11]
+        store.set("n", "a", 3, updated_by="ann")
+        assert store.redact("record:n/a@2", redacted_by="ann", reason="this, too").redacted == 1
+        assert store.verify()
 
 
 @pytest.mark.parametrize("kind", ["file", in_postgres])
@@ -236,6 +248,7 @@ def test_foreign_events_pass_unharmed(exported, tmp_path, kind, request):
     with holdlog.StateStore(place) as store:
         assert store.import_(write(lines)).position == 11
         assert export(store)[1:11] == lines[1:11]
+        assert store.verify()
         assert store.list_namespaces() == ["n"]
         assert store.set("n", "a", 3, updated_by="ann").version == 3
 
@@ -303,8 +316,12 @@ for line in sys.stdin:
 """Makes each call of stdin in a child, and says how the child ended."""
 
 
+kill = pytest.param(CHANGES, -signal.SIGKILL, id="kill")
+full = pytest.param(WRITE, errno.ENOSPC, id="full", marks=pytest.mark.rest)
+
+
 @SHIM
-@pytest.mark.parametrize(("kinds", "action"), [(CHANGES, -signal.SIGKILL), (WRITE, errno.ENOSPC)], ids=["kill", "full"])
+@pytest.mark.parametrize(("kinds", "action"), [kill, full])
 @pytest.mark.parametrize("call", ["import_", "backup"])
 def test_fault_leaves_nothing_or_all(tmp_path, call, kinds, action):
     folder = tmp_path / "store"
@@ -337,6 +354,34 @@ def test_fault_leaves_nothing_or_all(tmp_path, call, kinds, action):
                 break
         process.stdin.close()
     assert (ended, struck >= 5) == (1, True), struck
+
+
+@SHIM
+@pytest.mark.rest
+@pytest.mark.parametrize("call", ["backup", "export"])
+def test_power_cut_leaves_nothing_or_all(tmp_path, call):
+    folder = tmp_path / "store"
+    folder.mkdir(mode=0o700)
+    faults = Faults(folder, tmp_path / "faults")
+    make_source(tmp_path, tmp_path / "log")
+    words = f"{tmp_path / 'old.db'} {call} {folder if call == 'backup' else folder / 'new.db'}\n"
+    program = [sys.executable, "-c", FORKS]
+    done = subprocess.run(program, input=words, capture_output=True, text=True, env=environment(faults.recorded))
+    assert done.stdout == "ready\n0\n", done
+    disk, dice, calls, cut = Disk(), random.Random(1), list(entries(faults.journal)), tmp_path / "cut"
+    for number, entry in enumerate(calls, start=1):
+        disk.add(entry)
+        if number % 100 and number < len(calls) - 6:
+            continue
+        for kept in (0.0, 0.5):
+            (place := cut / f"{number}-{kept}").mkdir(mode=0o700, parents=True)
+            disk.lose_power(place, dice, kept)
+            if call == "backup":
+                require_nothing_or_all(place, 0 if number == len(calls) else -1)
+            else:
+                is_there = (place / "new.db").exists()
+                assert is_there or number < len(calls)
+                assert not is_there or (place / "new.db").read_bytes() == (tmp_path / "log").read_bytes()
 
 
 LAST = 3_000

@@ -19,7 +19,7 @@ from holdlog.adapters.stores.codec import FIRST_DIGEST, digest_event, hash_paylo
 from holdlog.adapters.stores.decoding import decode_event
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import ABSENCE, Claims
-from holdlog.domain.log import Imported
+from holdlog.domain.log import Imported, TextsRedacted
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 from holdlog.domain.state import State
@@ -103,7 +103,7 @@ def _require_whole(about: dict[str, Any]) -> dict[str, Any]:
 
 def _add_events(engine: Engine, batch: Batch, lines: "_Lines", claims: Claims) -> None:
     """Write all events, and fold them. Ends at the line behind them, or at the end of the file."""
-    missing: set[str] = set()
+    bare: set[int] = set()
     while "position" in lines.read():
         row = _check(lines.line, batch)
         position, stream, version, topic, at, meta, payload = row[:7]
@@ -111,14 +111,16 @@ def _add_events(engine: Engine, batch: Batch, lines: "_Lines", claims: Claims) -
         refold(batch.state.records, claims, event, version, position, at)
         batch.rows.append(row)
         batch.head = Head(position, row[-1], at)
-        if payload is None and topic == "ValueWritten":
-            missing.add(stream)
-        elif missing:
-            missing.discard(stream)
+        if payload is None:
+            bare.add(position)
+        if type(event) is TextsRedacted:
+            if not bare.issuperset(event.positions):
+                raise InvalidError(f"source: has a text that the event at position {position} redacted")
+            bare.difference_update(event.positions)
         if len(batch.rows) == PAGE_EVENTS:
             _flush(engine, batch)
-    if missing:
-        raise InvalidError("source: has no text of a current value; export the log with values")
+    if bare:
+        raise InvalidError(f"source: the event at position {min(bare)} lacks its text, and no later one redacted it")
     _flush(engine, batch)
 
 

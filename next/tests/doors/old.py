@@ -3,6 +3,7 @@
 At most 250 lines: what differs by more than a name is marked with `changes_in_02`.
 """
 
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -107,23 +108,12 @@ def verify(db: Any, kept: Path | None = None) -> str:
 def redact(db: Any, event: str | None = None, reason: str = "it leaked", older_than: float | None = None) -> str:
     """Redact one text, or all of an age in seconds; the refusal, or nothing."""
     if OLD:
-        assert event is not None
-        code, _, err = _run("redact", db, event, *(("--reason", reason) if reason else ()))
-        return err if code else ""
-    with holdlog.StateStore(db) as opened:
-        try:
-            opened.redact(event, older_than_seconds=older_than, redacted_by="ann", reason=reason)
-        except holdlog.HoldlogError as refusal:
-            return str(refusal)
-    return ""
+        return _refusal("redact", db, event, *(("--reason", reason) if reason else ()))
+    return _try(db, "redact", event, older_than_seconds=older_than, redacted_by="ann", reason=reason)
 
 
 def rebuild(db: Any) -> None:
-    if OLD:
-        assert _run("rebuild", db)[0] == 0
-        return
-    with holdlog.StateStore(db) as opened:
-        assert opened.rebuild()
+    assert (_refusal("rebuild", db) if OLD else _try(db, "rebuild")) == ""
 
 
 def diagnose(db: Any) -> list[str]:
@@ -138,10 +128,36 @@ def diagnose(db: Any) -> list[str]:
         return [str(refusal)]
 
 
-def _run(word: str, db: Any, *more: Any) -> Any:
+def export(db: Any) -> str:
+    if OLD:
+        return str(_run("export", db)[1])
+    with holdlog.StateStore(db) as opened:
+        opened.export(file := io.BytesIO())
+    return file.getvalue().decode()
+
+
+def import_(text: str, db: Any) -> str:
+    """The refusal, or nothing."""
+    return _refusal("import", db, "-", stdin=text) if OLD else _try(db, "import_", io.BytesIO(text.encode()))
+
+
+def _try(db: Any, method: str, *arguments: Any, **options: Any) -> str:
+    with holdlog.StateStore(db) as opened:
+        try:
+            getattr(opened, method)(*arguments, **options)
+        except holdlog.HoldlogError as refusal:
+            return str(refusal)
+    return ""
+
+
+def _refusal(*words: Any, **options: Any) -> str:
+    return done.err if (done := _run(*words, **options)).code else ""
+
+
+def _run(word: str, db: Any, *more: Any, **options: Any) -> Any:
     from tests.support.programs import run
 
-    done = run(word, *more, "--db", db)
+    done = run(word, *more, "--db", db, **options)
     assert "Traceback" not in done.err
     return done
 

@@ -72,9 +72,11 @@ class WriteLock:
         return int.from_bytes(os.pread(self._descriptor, _POSITION_BYTES, _BYTES), "little")
 
     def note_position(self, position: int) -> None:
-        """Note a position; the caller has the lock. It never decreases: that shows a backup that was copied back."""
-        if position > self.read_position():
-            os.pwrite(self._descriptor, position.to_bytes(_POSITION_BYTES, "little"), _BYTES)
+        """Note a position, if the disk lets us; the caller has the lock. It never decreases: that shows a backup that
+        was copied back."""
+        with suppress(OSError):
+            if position > self.read_position():
+                os.pwrite(self._descriptor, position.to_bytes(_POSITION_BYTES, "little"), _BYTES)
 
     def distrust(self) -> None:
         """Make the next `acquire` return False."""
