@@ -1,5 +1,6 @@
 """What only 0.2 does about proof and care, on both stores: tampering by those who know its tables and its rule."""
 
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -196,23 +197,24 @@ def test_rebuild_gives_claims_whose_rows_are_gone_a_full_life_and_waiters_time(p
         ann.claim("c.py", agent="ann", mode="shared")
         assert bob.claim("src/a.py", agent="bob", also=["d.py"], wait_seconds=0.01).status == "busy"
         ann.set("n", "k", 1, updated_by="ann", ttl_seconds=3600)
+        ann.set("n", "l", 1, updated_by="ann")
         before, expiry = ann.status(), ann.get("n", "k").expires_at
-        for table in ("claims", "holders", "current"):
-            ask(place, f"DELETE FROM {table}")
+        for rows in ("claims", "holders", "current WHERE stream = 'record:n/k'"):
+            ask(place, f"DELETE FROM {rows}")
         for key in ("A", "z"):
             ask(place, f"INSERT INTO current VALUES ('record:n/{key}', 1, 1, 1, NULL)")
         row = "'z.py', 1, 0, 'exclusive', 'eve', 's', '', 1, 1, NULL, NULL, 0, 0, NULL"
         ask(place, f"INSERT INTO claims VALUES ({row})")
         assert verify(place) == "the view of claim:b.py differs from the log; run rebuild"
         assert diagnose(place) == ["views"]
-        assert ann.rebuild() == (8, 5, "ok")
+        assert ann.rebuild() == (8, 6, "ok")
         assert (diagnose(place), ann.rebuild().changed) == ([], 0)
         after = ann.status()
         held = [[(it.resource, it.held_by, it.version, it.claimed_at) for it in it.claims] for it in (after, before)]
         assert held[0] == held[1] != []
         assert all(it.expires_in_seconds > 250 for it in after.claims)
         assert [[it.agent for it in queue.line] for queue in after.queues] == [["bob"]]
-        assert (ann.get("n", "k").expires_at, ann.list("n").count) == (expiry, 1)
+        assert (ann.get("n", "k").expires_at, ann.list("n").count) == (expiry, 2)
         assert ann.release("b.py", agent="ann").status == "released"
 
 
@@ -350,26 +352,38 @@ def verify_export(*words):
 
 
 def test_program_verifies_an_export_and_names_what_differs(tmp_path):
-    db, log, kept, changed = (tmp_path / name for name in ("state.db", "log", "checkpoint", "changed"))
+    db, before, log, part, kept, changed = (tmp_path / it for it in ("db", "before", "log", "part", "kept", "changed"))
     kept.write_text(fill(db))
     with holdlog.StateStore(db) as store:
         store.set("n", "é", "é\u2028", updated_by="ann")
+        store.export(before)
         store.redact("record:n/a@2", **WHY)
         store.export(log)
-        store.export(tmp_path / "part", first=10, values=False)
+        store.export(part, first=10, values=False)
     assert verify_export(log) == verify_export(log, "--checkpoint", kept) == ""
-    assert verify_export(tmp_path / "part", "--checkpoint", kept) == ""
-    lines = log.read_text().splitlines(keepends=True)
+    assert verify_export(part, "--checkpoint", kept) == ""
+    old, lines = (file.read_text().splitlines(keepends=True) for file in (before, log))
+    event = json.loads(old[3])
+    redacted = {name: value for name, value in json.loads(lines[3]).items() if name in ("payload_hash", "digest")}
+    bare = {name: value for name, value in event.items() if name not in ("payload", "salt")}
     texts = {
         "position 5: the event was changed": [*lines[:5], lines[5].replace("more", "less"), *lines[6:]],
         "position 5: the event is missing": [*lines[:5], *lines[6:]],
-        "position 3: the event was changed": [*lines[:3], lines[5].replace('"position":5', '"position":3'), *lines[4:]],
+        "position 3: a redacted text is back": [*lines[:3], old[3], *lines[4:]],
+        "position 3: has a text and the hash": [*lines[:3], json.dumps(event | redacted) + "\n", *lines[4:]],
+        "position 3: a text is gone": [*old[:3], json.dumps(bare | redacted) + "\n", *old[4:]],
+        "position 14: the export does not end": [*lines[:-1], lines[-1].replace('"end":14', '"end":15')],
         "the export was cut": lines[:-1],
+        "the log does not contain the checkpoint": [
+            lines[0].replace('"last":14', '"last":1'),
+            lines[1],
+            end_at(lines[1]),
+        ],
     }
     for problem, text in texts.items():
         changed.write_text("".join(text))
-        assert verify_export(changed).startswith(problem)
-    fill(tmp_path / "other.db")
-    with holdlog.StateStore(tmp_path / "other.db") as other:
-        other.export(tmp_path / "other")
-    assert verify_export(tmp_path / "other", "--checkpoint", kept) == "the log does not contain the checkpoint"
+        assert verify_export(changed, "--checkpoint", kept).startswith(problem)
+
+
+def end_at(line):
+    return json.dumps({"end": 1, "digest": json.loads(line)["digest"]})
