@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.operating_system.repositories import find_start, locate_store
+from holdlog.adapters.operating_system.location import find_store
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.domain.refusals import InvalidError
 from tests.support.hosts import git, repository, write
@@ -19,8 +19,7 @@ def find(tmp_path: Path) -> Find:
     environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
 
     def search(folder: Path, *named: str) -> Workspaces:
-        start = find_start(environment, str(folder))
-        return find_workspaces(environment, start, locate_store(environment, start), named)
+        return find_workspaces(environment, str(folder), find_store(None, environment, str(folder)), named)
 
     return search
 
@@ -37,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_worktrees_share_a_store_and_not_their_names(root, tree, find):
-    assert locate_store({}, str(tree)) == locate_store({}, str(root / "src")) == f"{root}/.git/holdlog/state.db"
+    assert find_store(None, {}, str(tree)) == find_store(None, {}, str(root / "src")) == f"{root}/.git/holdlog/state.db"
     assert find(root).resolve("src/a.py") == find(root / "src").resolve("a.py") == "src/a.py"
     assert find(tree).resolve("src/a.py") == find(root).resolve(f"{tree}/src/a.py") == "file://tree/src/a.py"
     assert find(tree).resolve("file://main/src/a.py") == "src/a.py"
@@ -56,7 +55,7 @@ def test_file_of_a_removed_worktree_keeps_its_name_and_cannot_be_claimed(root, t
 def test_submodule_is_a_repository_of_its_own(root, tmp_path, find):
     origin = repository(tmp_path / "origin", has_store=False)
     git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(origin), "lib")
-    assert locate_store({}, str(root / "lib")) == f"{root}/.git/modules/lib/holdlog/state.db"
+    assert find_store(None, {}, str(root / "lib")) == f"{root}/.git/modules/lib/holdlog/state.db"
     assert find(root / "lib").resolve("src/a.py") == "src/a.py"
 
 

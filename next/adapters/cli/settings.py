@@ -140,4 +140,3 @@ def read_variable(setting: str) -> str | None:
     if not text or "\n" in text:
         raise InvalidError(f"{name}_FILE: must contain exactly one line")
     return text
-

@@ -12,14 +12,16 @@ from typing import Final, NamedTuple
 from unicodedata import normalize
 from urllib.parse import quote
 
-from holdlog.adapters.operating_system.repositories import (
+from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
-    find_main,
+    STORE_FILE,
+    find_home,
     find_own_folder,
-    find_worktree,
-    list_linked,
-    locate_common_store,
+    find_repository,
+    find_start,
+    find_state_folder,
 )
+from holdlog.adapters.operating_system.worktrees import find_main, list_linked
 from holdlog.domain.claims.file_name import encode_path
 from holdlog.domain.claims.resource import check_claimable, check_resource
 from holdlog.domain.names import MAX_NAME
@@ -211,29 +213,32 @@ class Workspaces:
 
 def find_workspaces(
     environ: Mapping[str, str],
-    start: str,
+    cwd: str,
     store: str,
     named: Sequence[str] = (),
     shares: Callable[[str, str], bool] | None = None,
 ) -> Workspaces:
-    """The workspaces around a folder (see `find_start`). In a repository: the main worktree, which is the default, and
-    the linked ones; elsewhere the nearest folder with `.holdlog`, or none. `named`: each `name=path` adds one, or names
-    one. Raises InvalidError for `named`."""
+    """The workspaces for a store, around CLAUDE_PROJECT_DIR or `cwd`. In a repository: the main worktree, which is the
+    default, and the linked ones; elsewhere the nearest folder with `.holdlog`, or none. `named`: each `name=path` adds
+    one, or names one. Raises InvalidError for `named`."""
+    start, home = find_start(environ, cwd), find_home(environ)
     try:
-        worktree = find_worktree(start)
-    except StoreError:
-        worktree = None
-    default = find_main(worktree) if worktree is not None else find_own_folder(start)
+        repository = find_repository(start, home)
+    except StoreError:  # it is broken
+        repository = None
+    own = None if repository is not None else find_own_folder(start, home)
+    default = find_main(repository) if repository is not None else own and os.path.dirname(own)
     names = _parse_named(named)
     if any(name == MAIN and root != default for root, name in names.items()) and default is not None:
         raise InvalidError(f"--workspace: must not use the name {MAIN}, which is that of the default workspace")
     called = {default: MAIN, **names} if default is not None else dict(names)
-    for folder, root in list_linked(worktree).items() if worktree is not None else ():
+    for folder, root in list_linked(repository).items() if repository is not None else ():
         if root not in called:
             name = quote(os.fsencode(folder), safe=_IN_NAME)
             called[root] = f"worktrees%2F{name}" if name in (*called.values(), MAIN) else name
     known = [Workspace(name, root, root == default, folds_case(root)) for root, name in called.items()]
-    return Workspaces(start, known, shares, store == locate_common_store(environ))
+    common = os.path.realpath(os.path.join(find_state_folder(environ), STORE_FILE))
+    return Workspaces(start, known, shares, store == common)
 
 
 def folds_case(root: str) -> bool:
