@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from holdlog.adapters.operating_system.repositories import Worktree
+from holdlog.adapters.operating_system.location import Repository
 
 GIT_SECONDS: Final = 2.0
 """A hook has 5 s."""
@@ -50,9 +50,9 @@ def ask_git(folder: str, options: Sequence[str], *words: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def locate(folder: str, options: Sequence[str] = ()) -> Worktree | None:
+def locate(folder: str, options: Sequence[str] = ()) -> Repository | None:
     """The worktree in which git runs with these global options, or the repository outside of every worktree, whose
-    `root` is that of its main worktree or its own folder. Raises GitFailedError."""
+    `folder` is that of its main worktree or its own. Raises GitFailedError."""
     words = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
     for more in (("--show-toplevel",), ()):
         output = ask_git(folder, options, *words, *more)
@@ -62,7 +62,7 @@ def locate(folder: str, options: Sequence[str] = ()) -> Worktree | None:
                 raise GitFailedError("git is older than 2.31, or a folder has a line break in its name")
             common = lines[1]
             is_inside = os.path.basename(common) == ".git"
-            return Worktree(lines[2] if more else os.path.dirname(common) if is_inside else common, lines[0], common)
+            return Repository(lines[2] if more else os.path.dirname(common) if is_inside else common, lines[0], common)
     return None
 
 

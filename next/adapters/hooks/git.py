@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from holdlog.adapters.hooks.targets import GitCommand
-from holdlog.adapters.operating_system.repositories import find_top
+from holdlog.adapters.operating_system.location import find_top
 
 Effect = Literal["discards", "includes", "moves"]
 Kind = Literal["staged", "changed", "untracked", "ignored"]

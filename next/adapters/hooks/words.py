@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from holdlog.adapters.operating_system.repositories import find_top
+from holdlog.adapters.operating_system.location import find_top
 
 MAX_WORDS: Final = 500  # words that a glob results in
 MAX_VALUE: Final = 4_096  # characters of a variable: A=$A$A doubles it

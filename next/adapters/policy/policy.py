@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.policy.globs import MAX_GLOB, is_match
+from holdlog.adapters.policy.in_force import FILE, MAX_BYTES
 
-FILE: Final = "holdlog.toml"
-MAX_BYTES: Final = 256 * 1024
 MAX_RULES: Final = 1_000
 MAX_LINE: Final = 2_000
 """Characters: for a dotted key, tomllib needs time that grows with the square of its parts."""
@@ -80,7 +79,8 @@ def parse_policy(content: bytes) -> Policy:
         text = content.decode()
         tables = tomllib.loads(text)
     except UnicodeDecodeError as error:
-        raise PolicyError(f"{FILE}:{content.count(b'\n', 0, error.start) + 1}: is not UTF-8") from None
+        line = content.count(b"\n", 0, error.start) + 1
+        raise PolicyError(f"{FILE}:{line}: is not UTF-8") from None
     except ValueError as error:
         raise PolicyError(_describe_syntax(str(error), text)) from None
     except RecursionError:
