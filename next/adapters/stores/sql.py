@@ -33,6 +33,14 @@ FILE_CHANGES: Final = (
     "SELECT position, version, at, meta FROM events WHERE stream = :stream AND topic = 'FileChanged'"
     " AND version < :before ORDER BY version DESC LIMIT :limit"
 )
+LAST_FILE_CHANGES: Final = (
+    "SELECT e.stream, e.at, e.meta FROM json_each(:streams) AS n JOIN events AS e ON e.stream = n.value AND e.version ="
+    " (SELECT MAX(version) FROM events WHERE stream = n.value AND topic = 'FileChanged')"
+)
+FILE_CHANGES_BELOW: Final = (
+    "SELECT stream, at, meta FROM events WHERE stream >= :first AND stream < :end AND topic = 'FileChanged'"
+    " ORDER BY stream, version LIMIT :limit"
+)
 RUN_OF_SESSION: Final = (
     "SELECT stream, version, meta FROM events WHERE stream >= :first AND stream < :end AND position > :after"
     " AND at >= :since AND topic IN ('ValueWritten', 'ValueDeleted') AND json_extract(meta, '$.session') = :name"
@@ -168,6 +176,7 @@ BEATS: Final = (
     " AND a.agent = c.agent AND a.expires_at > :now) LIMIT 1) AS due"
 )
 """What a session holds, its holders, all tickets, and one claim that may be due, if there is any."""
+CONVERSATION_HOSTS: Final = "SELECT session, host FROM conversations"
 STREAMS: Final = (
     "SELECT n.value, (SELECT MAX(version) FROM events WHERE stream = n.value), e.position, e.topic, e.at, e.meta,"
     " e.payload FROM json_each(:streams) AS n LEFT JOIN events AS e ON e.stream = n.value AND e.version ="
