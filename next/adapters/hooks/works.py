@@ -47,12 +47,15 @@ class Works:
                 self._claims.setdefault(claim.resource, []).append(claim)
         self._left = {it.who for it in board.holders.values() if it.is_left_to(who, host)}
         self._hosts = {holder.who: holder.host for holder in board.holders.values()}
-        self._conversations = dict(reader.read(sql.CONVERSATION_HOSTS, {}))
+        rows = reader.read(sql.CONVERSATION_HOSTS, {})
+        self._conversations = {session: host for session, host, _ in rows}
+        own = self._conversations.get(who.session)
+        self._former = {session for session, host, has_ended in rows if has_ended and host == own}
 
     def is_own(self, who: Who, holds: bool = False) -> bool:
-        """Whether work is the agent's own. What its session changed is, sub-agents included; of what that holds, what
-        the agent or one above it holds."""
-        if who in self._left:
+        """Whether work is the agent's own. What its session changed is, under an earlier id and by sub-agents, too; of
+        what that `holds`, what the agent or one above it holds."""
+        if who in self._left or (who.session in self._former and who.principal == self.who.principal):
             return True
         is_above = who.agent == self.who.agent or self.who.agent.startswith(f"{who.agent}/")
         return who[1:] == self.who[1:] and (is_above or not holds)

@@ -176,7 +176,7 @@ BEATS: Final = (
     " AND a.agent = c.agent AND a.expires_at > :now) LIMIT 1) AS due"
 )
 """What a session holds, its holders, all tickets, and one claim that may be due, if there is any."""
-CONVERSATION_HOSTS: Final = "SELECT session, host FROM conversations"
+CONVERSATION_HOSTS: Final = "SELECT session, host, has_ended FROM conversations"
 STREAMS: Final = (
     "SELECT n.value, (SELECT MAX(version) FROM events WHERE stream = n.value), e.position, e.topic, e.at, e.meta,"
     " e.payload FROM json_each(:streams) AS n LEFT JOIN events AS e ON e.stream = n.value AND e.version ="
