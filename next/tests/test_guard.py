@@ -3,11 +3,13 @@
 import hashlib
 import os
 import subprocess
+import time
 
 import pytest
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import Conversation
+from holdlog.adapters.hooks.changes import compare, describe, list_marks
 from holdlog.adapters.hooks.guard import Source, Verdict, guard_command, read_call
 from holdlog.adapters.hooks.shell import read_shell
 from holdlog.adapters.hooks.works import Works
@@ -18,6 +20,7 @@ from holdlog.domain.claims.commands import Acquire, Change, Release
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import Caller
 from tests.support.hosts import commit_policy, git, repository, store_of, write
+from tests.support.programs import environment
 
 
 class Sides:
@@ -63,6 +66,15 @@ class Sides:
 
     def denied(self, *words, **options):
         return self.guard(*words, **options).denial
+
+    def run(self, name, command):
+        """Run an uncertain command with what its hooks do before and after it."""
+        folder, since = str(self.root), time.time()
+        reading = read_call(read_shell(command, folder), folder)
+        look = lambda: Works(self.engine.store, Who(f"claude-{name}", name), self.host)  # noqa: E731
+        marks = list_marks(reading, look(), self.workspaces(folder), folder)
+        subprocess.run(["sh", "-c", command], cwd=folder, env=environment(), check=True, capture_output=True)
+        return compare(marks, since, look(), self.workspaces(folder)) if marks else None
 
 
 @pytest.fixture
@@ -238,3 +250,33 @@ def test_paths_that_git_commands_name_are_targets(root):
     reading = read_call(read_shell("git mv src/a.py b.py; git rm own.py; git apply x.diff", str(root)), str(root))
     assert reading.targets.paths == (f"{root}/src/a.py", f"{root}/b.py", f"{root}/own.py")
     assert reading.targets.reports
+
+
+def test_uncertain_command_that_changes_or_commits_what_others_hold_is_reported(sides, root):
+    write(root / "Makefile", "all:\n\techo y > src/a.py\nship:\n\tgit commit -qm x src/a.py\n")
+    sides.edit("one", "src/a.py", "x = 2\n")
+    sides.edit("one", "src/b.py", "x = 2\n")
+    assert sides.run("one", "make") is None, "nothing of others"
+    write(root / "src/a.py", "x = 2\n")
+    (difference,) = sides.run("two", "make").differences
+    assert difference == ("src/a.py", Who("claude-one", "one"), "changed", hashlib.sha256(b"y\n").hexdigest())
+    text = describe([difference], sides.workspaces(root))
+    assert "src/a.py (held by claude-one) changed while your command ran" in text
+    assert sides.run("two", "make").differences == ()
+    assert [it.verb for it in sides.run("two", "make ship").differences] == ["committed"]
+    assert sides.run("two", "make -n && sleep 0").differences == ()
+
+
+def test_change_that_the_hooks_of_its_holder_recorded_meanwhile_is_not_that_of_the_command(sides, root):
+    sides.edit("one", "src/a.py", "x = 2\n")
+    folder, since = str(root), time.time()
+    works = Works(sides.engine.store, Who("claude-two", "two"), sides.host)
+    marks = list_marks(read_call(read_shell("make", folder), folder), works, sides.workspaces(root), folder)
+    sides.edit("one", "src/a.py", "x = 3\n")
+    assert compare(marks, since, works, sides.workspaces(root)).differences == ()
+
+
+def test_new_stash_entries_are_found(sides, root):
+    write(root / "own.py", "x = 3\n")
+    assert sides.run("two", "git stash").stashed == (git(root, "rev-parse", "stash@{0}").strip(),)
+    assert sides.run("two", "git stash").stashed == ()

@@ -67,7 +67,7 @@ class Works:
     def find_own(self, resources: Iterable[str]) -> dict[str, Work]:
         """Those of these files that the agent's session holds or changed last."""
         files = list(resources)
-        changes = self._read_changes(files)
+        changes = self.read_changes(files)
         works = {}
         for resource in files:
             claim = next((it for it in self._list_claims(resource) if self.is_own(it.who, holds=True)), None)
@@ -81,7 +81,7 @@ class Works:
     def find_others(self, resources: Iterable[str]) -> dict[str, list[Work]]:
         """The works of others in each of these resources that has some; in a folder, all below it."""
         names = list(resources)
-        changes = self._read_changes([name for name in names if not name.endswith("/")])
+        changes = self.read_changes([name for name in names if not name.endswith("/")])
         works: dict[str, list[Work]] = {}
         for name in names:
             found = list(self._find_below(name) if name.endswith("/") else self._find(name, changes.get(name)))
@@ -120,7 +120,8 @@ class Works:
         is_live = is_alive(self._hosts.get(claim.who)) is not False
         return Work(claim.resource, claim.who, max(0, self.now - claim.since) / SECOND, True, is_live)
 
-    def _read_changes(self, resources: list[str]) -> dict[str, Work]:
+    def read_changes(self, resources: list[str]) -> dict[str, Work]:
+        """The last changes of these files, by anybody."""
         streams = json.dumps([f"claim:{resource}" for resource in resources])
         rows = self._reader.read(sql.LAST_FILE_CHANGES, {"streams": streams}) if resources else ()
         return {change.resource: change for change in map(self._decode, rows)}
