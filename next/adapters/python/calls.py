@@ -4,15 +4,16 @@ Each is a generator of steps that both halves of the library take, each in its w
 """
 
 import random
+import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.waiting import Wait
-from holdlog.adapters.operations.base import BlockingQuery
+from holdlog.adapters.operations.base import BlockingQuery, Command, Operation, Query, Task
 from holdlog.adapters.operations.claims import Claim, TimeInQueue
 from holdlog.adapters.operations.values import Get, List, Replace
 from holdlog.domain.claims.claim import OFFER
@@ -55,6 +56,47 @@ class Subscribe(NamedTuple):
 Step = Run | Subscribe | float | Any
 """A float is a pause of so many seconds. Queries are asked, and other functions called in a thread of their own."""
 Steps = Generator[Step, Any, Any]
+
+
+def execute(operation: Operation, caller: Caller, engine: Engine) -> Steps:
+    """What surfaces do for an operation of any kind."""
+    if isinstance(operation, Claim) and operation.wait_seconds:
+        return (yield from claim(operation, caller, engine))
+    if isinstance(operation, BlockingQuery):
+        return (yield from wait(operation, engine))
+    if isinstance(operation, Task):
+        return (yield partial(operation.run, engine, caller))
+    return (yield Run(operation, caller) if isinstance(operation, Command) else operation)
+
+
+def take_steps(steps: Steps, engine: Engine) -> Any:
+    """Take the steps in this thread, and return what their generator returns."""
+    with ExitStack() as subscriptions:
+        event = threading.Event()
+        result: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                step = steps.send(result) if error is None else steps.throw(error)
+                error = None
+                result = _take(step, event, subscriptions, engine)
+            except StopIteration as end:
+                return end.value
+            except BaseException as problem:  # an interrupt may come at any point
+                if problem is error:  # the generator has ended with it
+                    raise
+                error = problem
+
+
+def _take(step: Step, event: threading.Event, subscriptions: ExitStack, engine: Engine) -> Any:
+    if isinstance(step, float):
+        event.wait(step)
+        return event.clear()
+    if isinstance(step, Run):
+        return engine.run(*step)
+    if isinstance(step, Subscribe):
+        return subscriptions.enter_context(engine.waiters.subscribe(step.topics, event.set))
+    return engine.ask(step) if isinstance(step, Query) else step()
 
 
 def read_pages(namespace: str | None) -> Steps:
