@@ -227,6 +227,7 @@ PUT_FILE: Final = (
     " (:session, :agent, :resource, :digest, :at, :made) ON CONFLICT (session, agent, resource)"
     " DO UPDATE SET digest = excluded.digest, at = excluded.at, made = excluded.made"
 )
+NAMESAKES: Final = "SELECT DISTINCT session FROM conversations WHERE name = :name"
 STASHED: Final = "SELECT resource, agent, session FROM files WHERE resource >= 'stash:' AND resource < 'stash;'"
 FORGET_FILES: Final = "DELETE FROM files WHERE at < :oldest"
 CHANGES_SINCE: Final = (
