@@ -159,6 +159,17 @@ class TimeInQueue(Query):
         return (int(rows[0][0]) - reader.steady()) / SECOND if rows else None
 
 
+class FindHolders(Query):
+    """Who holds each of some resources; None if nobody does."""
+
+    resources: list[str]
+
+    def read(self, reader: Reader) -> list[str | None]:
+        board = read_board(reader, Reads(resources=tuple(self.resources)))
+        held = [describe_resource(resource, None, board) for resource in self.resources]
+        return [getattr(it, "held_by", None) for it in held]
+
+
 class FindEnd(Query):
     """How a grant ended without its holder's doing; None if its holder released it."""
 
@@ -181,8 +192,8 @@ class FindEnd(Query):
 class WaitFor(
     BlockingQuery, name="wait", group="claims", route="GET /waits/{resource}", words="resource timeout_seconds"
 ):
-    """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim next, or
-    queue with claim and wait_seconds."""
+    """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim() next,
+    or queue with claim() and wait_seconds."""
 
     results = (Available, WaitTimeout)
     resource: Claimable
