@@ -73,13 +73,15 @@ class Operation(BaseModel):
         repeats: bool = False,
         overwrites: bool = False,
         tool: str = "",
+        register: bool = True,
     ) -> None:
         if name:
             cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
             cls.returns, cls.computes, cls.waits, cls.repeats = returns, computes, waits, repeats
             cls.overwrites, cls.tool = overwrites, tool or name
             cls.words = tuple(words.split())
-            OPERATIONS[name] = cls
+            if register:
+                OPERATIONS[name] = cls
 
     @classmethod
     def parse(cls, arguments: dict[str, Any]) -> Self:

@@ -1,5 +1,5 @@
-"""How an operation is carried out, as a generator of steps: each surface takes them in its way, in threads or on an event
-loop."""
+"""How an operation is carried out, as a generator of steps: each surface takes them in its way, in threads or on an
+event loop."""
 
 import time
 from collections.abc import Generator
