@@ -1,0 +1,115 @@
+"""The command `holdlog`: chooses by the first word, before anything slow is imported."""
+
+import codecs
+import json
+import os
+import sys
+from importlib import import_module
+from typing import Final
+
+from holdlog.adapters.cli.texts import print_note
+from holdlog.adapters.operating_system.location import mask_password
+from holdlog.domain.refusals import HoldlogError, InvalidError, UnavailableError
+
+REFUSED: Final = 1
+BAD_ARGUMENTS: Final = 2
+INTERRUPTED: Final = 130
+BY_HAND: Final = {
+    "serve": "cli.serve:run",
+    "init": "hooks.init:run",
+    "check": "hooks.check:run",
+    "commit": "hooks.commit:run",
+    "doctor": "cli.doctor:run",
+    "demo": "cli.demo:run",
+    "run": "cli.run:run",
+    "log": "cli.log:run",
+    "verify": "cli.audit:verify",
+    "checkpoint": "cli.audit:checkpoint",
+    "redact": "cli.audit:redact",
+    "export": "cli.audit:export",
+    "import": "cli.audit:import_",
+    "backup": "cli.audit:backup",
+    "thread": "cli.threads:run",
+    "token": "cli.tokens:run",
+    "relay": "nats.relay:run",
+    "subscribe": "nats.subscriber:run",
+    "completion": "cli.completion:run",
+}
+"""Commands that are not derived from operations: the function that takes the words after the command, and returns the
+exit code."""
+
+
+def main() -> int:
+    """Run the command line. 0: done; 1: it was refused, or found a problem; 2: bad arguments or settings. Reports every
+    error in one line."""
+    _make_every_character_writable()
+    try:
+        try:
+            return _choose(sys.argv[1:])
+        finally:
+            print(end="", flush=True)  # report a full disk here, not when the interpreter ends
+    except HoldlogError as error:
+        return _complain(str(error), REFUSED if isinstance(error, UnavailableError) else BAD_ARGUMENTS)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("holdlog"):
+            raise
+        return _complain(f"{error.name} is not installed; install holdlog[all]", BAD_ARGUMENTS)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has closed it
+        _discard_output()
+        return 0
+    except OSError as error:
+        _discard_output()
+        where = "" if error.filename is None else f"{error.filename}: "
+        return _complain(f"{where}{error.strerror or error}", REFUSED)
+
+
+def _complain(problem: str, code: int) -> int:
+    """Report a problem in one line; returns the exit code."""
+    print_note(mask_password(problem))
+    return code
+
+
+def _choose(words: list[str]) -> int:
+    command, rest = split_command(words)
+    place, _, function = BY_HAND.get(command, "cli.derived:run").partition(":")
+    if command not in BY_HAND:
+        rest = [command, *rest]
+    return int(getattr(import_module(f"holdlog.adapters.{place}"), function)(rest))
+
+
+def split_command(words: list[str]) -> tuple[str, list[str]]:
+    """The command, `serve` by default, and its words; `--db` may come before it. Raises InvalidError."""
+    before = 0
+    while before < len(words) and words[before].startswith("-"):
+        if words[before] in ("-h", "--help", "--version"):
+            return words[before], words[:before]
+        before += 1 + (words[before] != "--" and "=" not in words[before])
+    if before >= len(words):
+        return "serve", words
+    options = [word.partition("=")[0] for word in words[:before] if word.startswith("-")]
+    if strange := [option for option in options if option != "--db"]:
+        raise InvalidError(f"{strange[0]}: put it after {words[before]}; only --db may come before a command")
+    return words[before], words[:before] + words[before + 1 :]
+
+
+def _discard_output() -> None:
+    """Discard buffered output, which would fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _make_every_character_writable() -> None:
+    """Escape what standard output cannot encode as in JSON: in text it is readable, in JSON it is equivalent. Standard
+    error escapes by default."""
+    if sys.stdout.errors not in ("strict", "surrogateescape"):  # the user's choice (PYTHONIOENCODING)
+        return
+    if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
+        codecs.register_error("holdlog.json", _escape)
+        sys.stdout.reconfigure(errors="holdlog.json")  # type: ignore[union-attr]
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end

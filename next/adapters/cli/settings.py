@@ -1,0 +1,142 @@
+"""Settings of servers and commands: options, and variables HOLDLOG_… of the environment."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.operating_system.location import find_store
+from holdlog.domain.refusals import InvalidError
+
+LARGEST_VALUE: Final = 16 * 1024 * 1024
+"""Bytes; every reader of a key gets the whole value."""
+LONGEST_FILE: Final = 64 * 1024
+GROUPS: Final = ("claims", "standard", "state", "advanced", "power", "threads", "kv", "all")
+
+
+class Settings(NamedTuple):
+    """What a server runs with. `db`: the place of its store, found. Times are in seconds, sizes in bytes."""
+
+    db: str
+    tools: tuple[str, ...] = ("claims",)
+    tool_prefix: str = "holdlog_"
+    workspace: tuple[str, ...] = ()
+    lease_seconds: float = 300.0
+    idle_limit: float = 1800.0
+    max_wait: float = 50.0
+    max_value_bytes: int = 256 * 1024
+    transport: str = "stdio"
+    host: str = "127.0.0.1"
+    port: int = 8420
+    path: str = "/mcp"
+    allowed_host: tuple[str, ...] = ()
+    nats: str | None = None
+    open_tokens: int = 0
+    space_bytes: int = 0
+
+
+class Rule(NamedTuple):
+    """What the text of a setting must be: `must be …`."""
+
+    metavar: str
+    text: str
+    read: Callable[[str], Any]
+    is_good: Callable[[Any], bool]
+    help: str
+
+    def parse(self, text: str) -> Any:
+        """Raises ValueError, whose message is for the user."""
+        try:
+            value = self.read(text)
+        except ValueError:
+            value = None
+        if value is None or not self.is_good(value):
+            raise ValueError(f"must be {self.text}")
+        return value
+
+
+def _seconds(least: float, most: float, help_text: str) -> Rule:
+    return Rule("SECONDS", f"{least:g} to {most:g} seconds", float, lambda it: least <= it <= most, help_text)
+
+
+def _number(least: int, most: int, help_text: str, metavar: str = "N") -> Rule:
+    return Rule(metavar, f"a whole number from {least} to {most}", int, lambda it: least <= it <= most, help_text)
+
+
+def _text(metavar: str, help_text: str) -> Rule:
+    return Rule(metavar, "a text", str, lambda it: True, help_text)
+
+
+def _words(metavar: str, help_text: str) -> Rule:
+    return Rule(metavar, "a text", lambda it: tuple(filter(None, map(str.strip, it.split(",")))), bool, help_text)
+
+
+RULES: Final = {
+    "tools": Rule(
+        "GROUPS",
+        f"of {', '.join(GROUPS)}, separated by commas",
+        lambda it: tuple(filter(None, map(str.strip, it.split(",")))),
+        lambda it: bool(it) and all(group in GROUPS for group in it),
+        "groups of tools, separated by commas: claims, state, power, threads, kv, all",
+    ),
+    "tool_prefix": _text("TEXT", "the first part of all tool names"),
+    "workspace": _words("NAME=PATH", "a folder whose paths are file://NAME/…; repeatable"),
+    "lease_seconds": _seconds(1, 10**9, "how long a silent holder keeps its claims, where no process beats for it"),
+    "idle_limit": _seconds(1, 10**9, "a server beats for holders whose last call is not longer ago"),
+    "max_wait": _seconds(0.001, 3600, "the longest wait of a tool: hosts cut calls off"),
+    "max_value_bytes": _number(1, LARGEST_VALUE, "the size of a value as JSON", "BYTES"),
+    "transport": Rule("KIND", "stdio or http", str.lower, ("stdio", "http").__contains__, "stdio, or http"),
+    "host": _text("ADDRESS", "the address to listen on, with --transport http"),
+    "port": _number(0, 65_535, "the port to listen on, with --transport http", "PORT"),
+    "path": Rule("PATH", "a path such as /mcp", str, lambda it: it.startswith("/"), "where MCP is, over HTTP"),
+    "allowed_host": _words("HOST", "another name of this server, over HTTP; repeatable"),
+    "nats": _text("URL", "publish the log to NATS, such as nats://127.0.0.1:4222"),
+    "open_tokens": _number(0, 10**9, "let callers over HTTP create so many tokens with a space each"),
+    "space_bytes": _number(0, 2**62, "the values of each such space", "BYTES"),
+}
+"""All settings but `db`."""
+REPEATABLE: Final = ("workspace", "allowed_host")
+
+
+def name_option(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}"
+
+
+def read_settings(options: Mapping[str, Any]) -> Settings:
+    """Those of the options, which are texts, else of the environment. Raises InvalidError, which names the option or
+    variable, and StoreError."""
+    values: dict[str, Any] = {}
+    for setting, rule in RULES.items():
+        named, text = name_option(setting), options.get(setting)
+        if isinstance(text, list):
+            text = ",".join(text)
+        if text is None:
+            named, text = f"HOLDLOG_{setting.upper()}", read_variable(setting)
+        if text is not None:
+            try:
+                values[setting] = rule.parse(text)
+            except ValueError as error:
+                raise InvalidError(f"{named}: {error}") from None
+    return Settings(find_place(options.get("db")), **values)
+
+
+def find_place(db: str | None) -> str:
+    """The place of the store that an option, the environment or the working folder names. Raises InvalidError,
+    StoreError."""
+    return find_store(db if db is not None else read_variable("db"), os.environ, os.getcwd())
+
+
+def read_variable(setting: str) -> str | None:
+    """The text of HOLDLOG_…, or of the file that HOLDLOG_…_FILE names. Raises InvalidError."""
+    name = f"HOLDLOG_{setting.upper()}"
+    path = os.environ.get(f"{name}_FILE")
+    if not path or os.environ.get(name):
+        return os.environ.get(name) or ("" if setting == "tool_prefix" and name in os.environ else None)
+    try:
+        with open(os.path.expanduser(path), "rb") as file:
+            text = file.read(LONGEST_FILE).decode().removesuffix("\n").removesuffix("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidError(f"{name}_FILE: cannot be read ({why})") from None
+    if not text or "\n" in text:
+        raise InvalidError(f"{name}_FILE: must contain exactly one line")
+    return text

@@ -1,0 +1,103 @@
+"""Formats that all commands share. All text that agents wrote is escaped: terminals interpret control characters."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+NEXT_STEP: Final = "the first claim or set creates it, for example: holdlog claim README.md"
+WIDEST_VALUE: Final = 60
+"""Characters of a value in a table."""
+_MARKS: Final = {"ok": ("✓", "ok", 32), "warning": ("!", "!", 33), "bad": ("✗", "x", 31)}
+_to_json: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def print_note(line: str) -> None:
+    """Print a line for the user on standard error; results go to standard output."""
+    sys.stderr.write(f"holdlog: {escape(line, kept='')}\n")
+
+
+def print_text(text: str) -> None:
+    sys.stdout.write(f"{escape(text)}\n")
+
+
+def print_json(fields: object) -> None:
+    """Print an object as JSON, on one line."""
+    sys.stdout.write(f"{escape(_to_json(fields))}\n")
+    sys.stdout.flush()
+
+
+def escape(text: str, kept: str = "\n") -> str:
+    """Escape, as in JSON, all characters that a terminal could interpret, except those in `kept`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in kept else json.dumps(each)[1:-1] for each in text)
+
+
+def show_value(value: object, redacted: bool | None = None) -> str:
+    """A value as JSON, cut to the width of a table."""
+    text = "redacted" if redacted else _to_json(value)
+    return text if len(text) <= WIDEST_VALUE else text[: WIDEST_VALUE - 1] + "…"
+
+
+def show_author(name: str | None, principal: str | None = None) -> str:
+    return f"{name} ({principal.replace(':', ' ')})" if principal else name or ""
+
+
+def show_time(time: datetime) -> str:
+    """UTC, to the millisecond."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03} UTC"
+
+
+def show_clock(time: datetime) -> str:
+    """As `show_time`, without the date if it is today."""
+    text = show_time(time)
+    return text.partition(" ")[2] if time.astimezone(UTC).date() == datetime.now(UTC).date() else text
+
+
+def show_since(time: datetime, seconds: float) -> str:
+    return f"since {show_clock(time)} ({show_duration(seconds)})"
+
+
+def show_duration(seconds: float) -> str:
+    """The largest unit and the next smaller one, up to days."""
+    whole = int(seconds)
+    for unit, size, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // part} {smaller}"
+    return f"{whole} s"
+
+
+def show_table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Aligned columns, one line for each row, without columns that are empty."""
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    cells = [tuple(escape(cell, kept="") for cell in row) for row in zip(*columns, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )
+
+
+def show_fields(fields: dict[str, Any]) -> str:
+    """`name value, name value`, without status and hint."""
+    texts = {name: value if isinstance(value, str) else _to_json(value) for name, value in fields.items()}
+    return ", ".join(f"{name} {text}" for name, text in texts.items() if name not in ("status", "hint"))
+
+
+def show_finding(level: str, name: str, text: str, stream: TextIO) -> str:
+    """A line of a diagnosis, with a mark: `ok`, `warning` or `bad`."""
+    mark, plain, colour = _MARKS[level]
+    try:
+        mark.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        mark = f"{plain:<2}"
+    if is_coloured(stream):
+        mark = f"\x1b[{colour}m{mark}\x1b[0m"
+    return f"{mark} {name:<9} {escape(text, kept='')}"
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Whether a stream shows colours (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
