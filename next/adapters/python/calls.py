@@ -6,7 +6,7 @@ Each is a generator of steps that both halves of the library take, each in its w
 import random
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ from holdlog.adapters.operations.claims import Claim, TimeInQueue
 from holdlog.adapters.operations.values import Get, List, Replace
 from holdlog.domain.claims.claim import OFFER
 from holdlog.domain.claims.commands import GiveUp
-from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.holder import RECEIPT, Who
 from holdlog.domain.claims.results import Busy
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.names import check_label
@@ -110,21 +110,24 @@ def wait(query: BlockingQuery, engine: Engine) -> Steps:
 
 def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) -> Steps:
     """Claim, and wait in the queue. A call that is given up leaves its place there for a while, or at once if it
-    `leaves`."""
-    began = time.monotonic()
+    `leaves`; unless another call of its agent waits at the same place."""
+    began, beats = time.monotonic(), engine.beats
+    who = Who(command.agent, command.receipt or caller.session, caller.principal)
+    place = (who, command.resource, tuple(command.also or ()), command.mode)
     give_up = Run(_give_up(command, leaves), caller._replace(request_id=None))
     try:
-        result = yield Run(command, caller)
-        if isinstance(result, Busy) and result.ticket is not None and command.wait_seconds:
-            with engine.beats.open_call(Who(command.agent, command.receipt or caller.session, caller.principal)):
+        with beats.open_call(who, waits_for=place) if command.wait_seconds else nullcontext():
+            result = yield Run(command, caller)
+            if isinstance(result, Busy) and result.ticket is not None and command.wait_seconds:
                 result = yield from _wait_in_queue(command, result, caller, began + command.wait_seconds)
     except (HoldlogError, GeneratorExit):
         raise
     except BaseException:  # the caller is interrupted or cancelled
-        with suppress(HoldlogError):
-            yield give_up
+        if not beats.is_awaited(place):
+            with suppress(HoldlogError):
+                yield give_up
         raise
-    if leaves and not result:
+    if leaves and not result and not beats.is_awaited(place):
         yield give_up
     return result
 
@@ -160,6 +163,13 @@ def require_label(name: str, text: Any) -> str:
     except ValueError as error:
         raise InvalidError(f"{name}: {error}") from None
     raise InvalidError(f"{name}: must be a text")
+
+
+def require_session(text: Any) -> str:
+    """Raises InvalidError."""
+    if (session := require_label("session", text)).startswith(RECEIPT):
+        raise InvalidError(f"session: must not begin with {RECEIPT}; pass a receipt as receipt")
+    return session
 
 
 def drop_missing(arguments: dict[str, Any]) -> dict[str, Any]:
