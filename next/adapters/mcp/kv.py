@@ -1,8 +1,8 @@
 """The two tools that agents of echoValue know. https://echovalue.dev"""
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, Strict
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.operations.base import Command, Name, Query, Writable, encode_value, refuse_bool
@@ -12,7 +12,6 @@ from holdlog.domain.refusals import NotFoundError
 from holdlog.domain.results import NotFound, SetResult
 from holdlog.domain.values import Json
 from holdlog.projections.results import StateRecord
-from pydantic import BeforeValidator, Strict
 
 DEFAULT_TTL: Final = 2_592_000
 """Seconds: 30 days."""

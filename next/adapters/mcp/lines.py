@@ -18,9 +18,7 @@ HEAD: Final = 64 * 1024
 MAX_MEMBERS: Final = 64
 """Members of a broken message that are read one by one."""
 _TEXT: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
-_MEMBER: Final = re.compile(
-    rb"\s*(" + _TEXT + rb")\s*:\s*(" + _TEXT + rb"|[^\s\",:{}\[\]]+(?=[\s,}]))\s*,?", re.DOTALL
-)
+_MEMBER: Final = re.compile(rb"\s*(" + _TEXT + rb")\s*:\s*(" + _TEXT + rb"|[^\s\",:{}\[\]]+(?=[\s,}]))\s*,?", re.DOTALL)
 _OPENING: Final = re.compile(rb"\s*\{")
 _LENIENT: Final = json.JSONDecoder(strict=False)
 _ENVELOPE: Final = (

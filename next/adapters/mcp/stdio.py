@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple

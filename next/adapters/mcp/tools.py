@@ -1,6 +1,5 @@
 """The tools: one for each operation of the chosen groups, and their server."""
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
@@ -50,7 +49,9 @@ def choose_groups(text: str) -> tuple[str, ...]:
     chosen: list[str] = []
     for word in filter(None, (word.strip() for word in text.split(","))):
         if word not in GROUPS and word not in ALIASES:
-            raise InvalidError(f"--tools: {word!r} is not one of {', '.join((*GROUPS, *ALIASES))}{suggest(word, GROUPS)}")
+            raise InvalidError(
+                f"--tools: {word!r} is not one of {', '.join((*GROUPS, *ALIASES))}{suggest(word, GROUPS)}"
+            )
         chosen += ALIASES.get(word, (word,))
     if not chosen:
         raise InvalidError(f"--tools: name at least one of {', '.join((*GROUPS, *ALIASES))}")
