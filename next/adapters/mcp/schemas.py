@@ -14,7 +14,7 @@ _DROPPED: Final = (
 )
 _HUGE: Final = 10**6
 """Larger bounds tell a model nothing."""
-_ANY: Final = {"anyOf": [{"type": kind} for kind in ("object", "string", "number", "boolean", "null")]}
+_ANY: Final[Schema] = {"anyOf": [{"type": kind} for kind in ("object", "string", "number", "boolean", "null")]}
 """Any JSON, spelled out: some hosts take a schema without a type for a mistake."""
 _ANY["anyOf"].insert(1, {"type": "array", "items": {}})
 _FORCE: Final = {"type": "boolean", "description": "Write whatever the version is"}

@@ -44,25 +44,19 @@ INSTRUCTIONS: Final = {
 _DESTRUCTIVE: Final = ("delete", "clear_namespace")
 
 
-def choose_groups(text: str) -> tuple[str, ...]:
-    """`claims,state`, `standard`, `advanced` or `all`. Raises InvalidError."""
-    chosen: list[str] = []
-    for word in filter(None, (word.strip() for word in text.split(","))):
-        if word not in GROUPS and word not in ALIASES:
-            raise InvalidError(
-                f"--tools: {word!r} is not one of {', '.join((*GROUPS, *ALIASES))}{suggest(word, GROUPS)}"
-            )
-        chosen += ALIASES.get(word, (word,))
-    if not chosen:
-        raise InvalidError(f"--tools: name at least one of {', '.join((*GROUPS, *ALIASES))}")
-    return tuple(dict.fromkeys(chosen))
-
-
-def check_prefix(prefix: str) -> str:
-    """Hosts add a prefix of their own, and allow 64 characters in all. Raises InvalidError."""
+def choose_groups(words: Sequence[str], prefix: str) -> tuple[str, ...]:
+    """The groups that `claims`, `standard`, `advanced` or `all` stand for. Raises InvalidError, also for a prefix that
+    hosts would refuse: they add one of their own, and allow 64 characters in all."""
     if not _PREFIX.fullmatch(prefix):
         raise InvalidError("--tool-prefix: must have at most 32 characters: letters, digits, '_' and '-'")
-    return prefix
+    known = (*GROUPS, *ALIASES)
+    for word in words:
+        if word not in known:
+            raise InvalidError(f"--tools: {word!r} is not one of {', '.join(known)}{suggest(word, known)}")
+    chosen = tuple(dict.fromkeys(group for word in words for group in ALIASES.get(word, (word,))))
+    if not chosen:
+        raise InvalidError(f"--tools: name at least one of {', '.join(known)}")
+    return chosen
 
 
 def suggest(word: str, known: Sequence[str], prefix: str = "") -> str:
