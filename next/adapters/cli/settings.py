@@ -17,6 +17,7 @@ class Settings(NamedTuple):
     """What a server runs with. `db`: the place of its store, found. Times are in seconds, sizes in bytes."""
 
     db: str
+    session: str | None = None
     tools: tuple[str, ...] = ("claims",)
     tool_prefix: str = "holdlog_"
     workspace: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ def _words(metavar: str, help_text: str) -> Rule:
 
 
 RULES: Final = {
+    "session": _text("ID", "the session of all calls, as _meta would name it"),
     "tools": Rule(
         "GROUPS",
         f"of {', '.join(GROUPS)}, separated by commas",

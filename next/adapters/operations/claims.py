@@ -1,7 +1,7 @@
 """Claims: acquire, release, who holds what, and wait."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -120,6 +120,18 @@ class Release(
         if (self.outcome == "moved") != (self.moved_to is not None):
             raise ValueError("moved_to: goes with outcome moved, which needs it")
         return self
+
+
+class EndClaims(Command):
+    """End all claims of a resource, whoever holds them. For people: no tool does it."""
+
+    results = (Released, AlreadyFree, NeverClaimed, NotHolder)
+    reads, decide = acquire.declare_release, acquire.end_claims
+    resource: Resource
+    agent: Agent = Field(description="Who ends them")
+    reason: Note = Field(description="The holder reads it")
+    also: ClassVar[None] = None
+    receipt: ClassVar[None] = None
 
 
 class Status(Query, name="status", group="claims", route="GET /claims/{resource}", words="resource version"):

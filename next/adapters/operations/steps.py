@@ -1,15 +1,16 @@
 """How an operation is carried out, as a generator of steps: each surface takes them in its way, in threads or on an
 event loop."""
 
+import threading
 import time
 from collections.abc import Generator
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.waiting import Wait
-from holdlog.adapters.operations.base import BlockingQuery, Command, Operation, Task
+from holdlog.adapters.operations.base import BlockingQuery, Command, Operation, Query, Task
 from holdlog.adapters.operations.claims import Claim, TimeInQueue
 from holdlog.domain.claims.claim import OFFER
 from holdlog.domain.claims.commands import GiveUp
@@ -52,6 +53,36 @@ def execute(operation: Operation, caller: Caller, engine: Engine) -> Steps:
     if isinstance(operation, Task):
         return (yield partial(operation.run, engine, caller))
     return (yield Run(operation, caller) if isinstance(operation, Command) else operation)
+
+
+def take_steps(steps: Steps, engine: Engine) -> Any:
+    """Take the steps in this thread, and return what their generator returns."""
+    with ExitStack() as subscriptions:
+        event = threading.Event()
+        result: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                step = steps.send(result) if error is None else steps.throw(error)
+                error = None
+                result = _take(step, event, subscriptions, engine)
+            except StopIteration as end:
+                return end.value
+            except BaseException as problem:  # an interrupt may come at any point
+                if problem is error:  # the generator has ended with it
+                    raise
+                error = problem
+
+
+def _take(step: Step, event: threading.Event, subscriptions: ExitStack, engine: Engine) -> Any:
+    if isinstance(step, float):
+        event.wait(step)
+        return event.clear()
+    if isinstance(step, Run):
+        return engine.run(*step)
+    if isinstance(step, Subscribe):
+        return subscriptions.enter_context(engine.waiters.subscribe(step.topics, event.set))
+    return engine.ask(step) if isinstance(step, Query) else step()
 
 
 def wait(query: BlockingQuery, engine: Engine) -> Steps:

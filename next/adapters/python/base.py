@@ -3,11 +3,10 @@
 import asyncio
 import os
 import secrets
-import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, Literal, Self
 
 from holdlog.adapters.compose import open_engine
@@ -15,7 +14,7 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.base import BlockingQuery, Command, Query, Task
 from holdlog.adapters.operations.claims import Claim
-from holdlog.adapters.operations.steps import Run, Step, Steps, Subscribe, claim, wait
+from holdlog.adapters.operations.steps import Run, Step, Steps, Subscribe, claim, take_steps, wait
 from holdlog.adapters.python.block import Block
 from holdlog.adapters.python.calls import (
     compute,
@@ -144,31 +143,7 @@ class BlockingHandle(Handle):
 
     def _make(self, steps: Steps) -> Any:
         """Take the steps, and return what their generator returns."""
-        with ExitStack() as subscriptions:
-            event = threading.Event()
-            result: Any = None
-            error: BaseException | None = None
-            while True:
-                try:
-                    step = steps.send(result) if error is None else steps.throw(error)
-                    error = None
-                    result = self._take(step, event, subscriptions)
-                except StopIteration as end:
-                    return end.value
-                except BaseException as problem:  # an interrupt may come at any point
-                    if problem is error:  # the generator has ended with it
-                        raise
-                    error = problem
-
-    def _take(self, step: Step, event: threading.Event, subscriptions: ExitStack) -> Any:
-        if isinstance(step, float):
-            event.wait(step)
-            return event.clear()
-        if isinstance(step, Run):
-            return self._engine.run(*step)
-        if isinstance(step, Subscribe):
-            return subscriptions.enter_context(self._engine.waiters.subscribe(step.topics, event.set))
-        return self._engine.ask(step) if isinstance(step, Query) else step()
+        return take_steps(steps, self._engine)
 
 
 class AsyncSteps:

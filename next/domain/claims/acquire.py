@@ -91,6 +91,25 @@ def release(command: Any, state: State, moment: Moment) -> Decision:
     return board.events, Released(ended[0].resource, ended[0].version, command.outcome, granted_to, several)
 
 
+def end_claims(command: Any, state: State, moment: Moment) -> Decision:
+    """End all grants of the resource, whoever holds them: a person decided so. Its queue stays."""
+    board: Board = state.board
+    board.start(moment)
+    held = [claim for claim in board.list_grants(command.resource) if claim.resource == command.resource]
+    if not held:
+        refusal = refuse_release(command.resource, Who(command.agent, moment.caller.session), board)
+        return board.events, refusal or AlreadyFree(command.resource)
+    ended = []
+    for claim in held:
+        forced = ClaimReleased(
+            f"claim:{claim.resource}", claim.who.agent, claim.version, forced_by=command.agent, note=command.reason
+        )
+        ended.append(Granted(claim.resource, board.record(forced)))
+    granted = [holder.agent for resource, holder in grant_waiting(board) if overlap(resource, command.resource)]
+    several = ended if len(ended) > 1 else None
+    return board.events, Released(*ended[0], None, granted[0] if granted else None, several)
+
+
 def give_up(command: Any, state: State, moment: Moment) -> Decision:
     """End a claim that waited: its place stays for two minutes, or is given up if it `leaves`. What was granted to it
     and not collected goes to the next."""
