@@ -135,7 +135,9 @@ def _read_text(text: str, annotation: str) -> Any:
 
 def parse(kind: type[Operation], arguments: dict[str, Any], names: Names | None) -> Operation:
     """Check arguments, whose files have the names that people use. Raises InvalidError."""
-    for name, is_new in _list_resources(kind).items() if names is not None else ():
+    if names is None:
+        return kind.parse(arguments)
+    for name, is_new in _list_resources(kind).items():
         value = arguments.get(name)
         try:
             if isinstance(value, str):
