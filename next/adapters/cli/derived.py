@@ -23,8 +23,8 @@ from holdlog.adapters.operating_system.location import mask_password
 from holdlog.adapters.operations.base import Operation, Query
 from holdlog.adapters.operations.claims import EndClaims
 from holdlog.adapters.operations.json import refusal_to_object
-from holdlog.adapters.operations.surface import Surface
-from holdlog.adapters.python.calls import take_steps
+from holdlog.adapters.operations.steps import take_steps
+from holdlog.adapters.operations.surface import Surface, parse
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
 _LISTS: Final = ("list", "claims", "status", "replay")
@@ -99,7 +99,7 @@ def call(command: str, kind: type[Operation], words: tuple[str, ...], options: N
         arguments.setdefault("limit", limit)
     names = find_names(options) if _FILES & kind.model_fields.keys() else None
     try:
-        operation = kind.parse(arguments, None if names is None else names.resolve)
+        operation = parse(kind, arguments, names)
         if kind.overwrites and not options.force and "expected_version" not in arguments:
             raise InvalidError("expected_version: is required; give the version you read, or 0 if there is no value")
         opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query) else open_to_write(options)

@@ -14,7 +14,7 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.base import OPERATIONS, Condition, Operation
 from holdlog.adapters.operations.claims import FindHolders
 from holdlog.adapters.operations.json import Object, to_object
-from holdlog.adapters.python.calls import Steps, execute
+from holdlog.adapters.operations.steps import Steps, execute
 from holdlog.domain.claims.resource import check_claimable, check_resource
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import InvalidError
@@ -58,9 +58,7 @@ class Surface:
         arguments = read_arguments(kind, arguments)
         if kind.overwrites:
             arguments = _require_version(kind, arguments)
-        if self._names is not None:
-            _resolve(kind, arguments, self._names)
-        return kind.parse(arguments)
+        return parse(kind, arguments, self._names)
 
     def respond(self, operation: Operation, caller: Caller) -> Steps:
         """Carry out an operation, and return the object for its caller. Raises HoldlogError."""
@@ -135,8 +133,10 @@ def _read_text(text: str, annotation: str) -> Any:
     return _PLAIN.get(text, text) if "bool" in annotation else text
 
 
-def _resolve(kind: type[Operation], arguments: dict[str, Any], names: Names) -> None:
-    """Replace the names of files by resources. Raises InvalidError."""
+def parse(kind: type[Operation], arguments: dict[str, Any], names: Names | None) -> Operation:
+    """Check arguments, whose files have the names that people use. Raises InvalidError."""
+    if names is None:
+        return kind.parse(arguments)
     for name, is_new in _list_resources(kind).items():
         value = arguments.get(name)
         try:
@@ -146,6 +146,7 @@ def _resolve(kind: type[Operation], arguments: dict[str, Any], names: Names) -> 
                 arguments[name] = [_resolve_item(item, is_new, names) for item in value]
         except ValueError as error:
             raise InvalidError(f"{name}: {error}") from None
+    return kind.parse(arguments)
 
 
 def _resolve_item(item: Any, is_new: bool, names: Names) -> Any:

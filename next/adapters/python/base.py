@@ -14,20 +14,15 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.base import BlockingQuery, Command, Query, Task
 from holdlog.adapters.operations.claims import Claim
+from holdlog.adapters.operations.steps import Run, Step, Steps, Subscribe, claim, take_steps, wait
 from holdlog.adapters.python.block import Block
 from holdlog.adapters.python.calls import (
-    Run,
-    Step,
-    Steps,
-    Subscribe,
-    claim,
     compute,
     drop_missing,
     read_pages,
     require_function_alone,
     require_label,
-    take_steps,
-    wait,
+    require_session,
 )
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, ValueRefusal
@@ -45,10 +40,11 @@ class Handle:
     ) -> None:
         """Open or create the store: a path, `:memory:` or a PostgreSQL URL. Raises InvalidError, StoreError,
         UnavailableError."""
-        session = secrets.token_hex(8) if session is None else require_label("session", session)
+        is_shared = session is not None
+        session = secrets.token_hex(8) if session is None else require_session(session)
         if correlation_id is not None:
             correlation_id = require_label("correlation_id", correlation_id)
-        self._caller = Caller(session, None, None, correlation_id, identify_host(), name_handle())
+        self._caller = Caller(session, None, None, correlation_id, identify_host(), name_handle(), is_shared=is_shared)
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # type: ignore[redundant-expr]
             raise InvalidError("path: must be a path, `:memory:` or a URL")
         self._engine = open_engine(path)
@@ -151,7 +147,8 @@ class BlockingHandle(Handle):
 
 
 class AsyncSteps:
-    """Takes the steps of calls.py on an event loop."""
+    """Takes the steps of operations on an event loop: commands run in the writer thread; reads of one row on the loop,
+    others in a few threads."""
 
     _engine: Engine
     _pool: ThreadPoolExecutor | None = None
@@ -240,7 +237,7 @@ class AsyncSteps:
 
 
 class AwaitableHandle(Handle, AsyncSteps):
-    """For coroutines. Commands run in the writer thread; reads of one row on the loop, others in a few threads."""
+    """For coroutines."""
 
     async def close(self) -> None:
         """As StateStore.close."""
