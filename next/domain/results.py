@@ -117,7 +117,7 @@ class Conflict(NamedTuple):
     @property
     def hint(self) -> str:
         if not self.actual_version:
-            return "There is no value now. Call get, then decide whether your change still applies."
+            return "There is no value now. Call get(), then decide whether your change still applies."
         return f"Merge your change into actual_value and call again with expected_version={self.actual_version}."
 
 
@@ -129,7 +129,7 @@ class NotFound(NamedTuple):
     version: int | None = None
     deleted_by: str | None = None
     deleted_at: datetime | None = None
-    hint: str = "Call list to see the keys of this namespace."
+    hint: str = "Call list() to see the keys of this namespace."
     status: Literal["not_found"] = "not_found"
 
 
@@ -142,7 +142,7 @@ class Fenced(NamedTuple):
     held_by: str | None = None
     reason: str | None = None
     hint: str = (
-        "The writer does not hold this with that version. Call claim again, read the values again, and pass the new"
+        "The writer does not hold this with that version. Call claim() again, read the values again, and pass the new"
         " version."
     )
     status: Literal["fenced"] = "fenced"

@@ -60,7 +60,7 @@ class WaitTimeout(NamedTuple):
     claimed_at: datetime
     held_for_seconds: float
     elapsed_seconds: float
-    hint: str = "Still held. Call wait again, or claim with wait_seconds to queue for it."
+    hint: str = "Still held. Call wait() again, or claim() with wait_seconds to queue for it."
     status: Literal["timeout"] = "timeout"
 
     def __bool__(self) -> bool:

@@ -118,8 +118,11 @@ class WatchTimeout(NamedTuple):
     key: str
     since_version: int
     elapsed_seconds: float
-    hint: str = "Nothing changed yet. Call watch again with the same since_version."
     status: Literal["timeout"] = "timeout"
+
+    @property
+    def hint(self) -> str:
+        return f"Nothing changed yet. Call watch() again with since_version={self.since_version}."
 
     def __bool__(self) -> bool:
         return False
@@ -305,7 +308,7 @@ class NoThread(NamedTuple):
     """Nothing was appended to a thread of this name."""
 
     thread_id: str
-    hint: str = "The first thread_append starts a thread: check its thread_id."
+    hint: str = "The first thread_append() starts a thread: check its thread_id."
     status: Literal["not_found"] = "not_found"
 
     def __bool__(self) -> bool:
@@ -377,6 +380,7 @@ class FileBlame(NamedTuple):
     resource: str
     changes: list[FileChange]
     next_before: int | None = None
+    status: Literal["ok"] = "ok"
 
 
 class ExportedLog(NamedTuple):

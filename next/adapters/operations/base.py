@@ -36,7 +36,8 @@ class Operation(BaseModel):
 
     Commands and library take the arguments in `words` by position. If `returns` names a field of the result, the
     library returns it alone. If an operation `computes`, the library also takes a function of the current value; if a
-    command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id.
+    command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id. If one
+    `overwrites`, surfaces other than the library require expected_version, or force. They call it `tool`.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -51,6 +52,8 @@ class Operation(BaseModel):
     computes: ClassVar[bool]
     waits: ClassVar[bool]
     repeats: ClassVar[bool]
+    overwrites: ClassVar[bool]
+    tool: ClassVar[str]
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Pydantic's own handling would refuse the options of a declaration."""
@@ -68,12 +71,17 @@ class Operation(BaseModel):
         computes: bool = False,
         waits: bool = False,
         repeats: bool = False,
+        overwrites: bool = False,
+        tool: str = "",
+        register: bool = True,
     ) -> None:
         if name:
             cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
             cls.returns, cls.computes, cls.waits, cls.repeats = returns, computes, waits, repeats
+            cls.overwrites, cls.tool = overwrites, tool or name
             cls.words = tuple(words.split())
-            OPERATIONS[name] = cls
+            if register:
+                OPERATIONS[name] = cls
 
     @classmethod
     def parse(cls, arguments: dict[str, Any]) -> Self:

@@ -1,6 +1,7 @@
 """Claims: acquire, release, who holds what, and wait."""
 
-from typing import Annotated, Any
+import json
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -121,6 +122,18 @@ class Release(
         return self
 
 
+class EndClaims(Command):
+    """End all claims of a resource, whoever holds them. For people: no tool does it."""
+
+    results = (Released, AlreadyFree, NeverClaimed, NotHolder)
+    reads, decide = acquire.declare_release, acquire.end_claims
+    resource: Resource
+    agent: Agent = Field(description="Who ends them")
+    reason: Note = Field(description="The holder reads it")
+    also: ClassVar[None] = None
+    receipt: ClassVar[None] = None
+
+
 class Status(Query, name="status", group="claims", route="GET /claims/{resource}", words="resource version"):
     """Who holds a resource, or how its last hold ended. Without resource, the board: all claims and queues; with agent,
     what that agent and its sub-agents hold and wait for."""
@@ -159,16 +172,32 @@ class TimeInQueue(Query):
         return (int(rows[0][0]) - reader.steady()) / SECOND if rows else None
 
 
+class FindHolders(Query):
+    """Who holds each of some resources; None if nobody does."""
+
+    resources: list[str]
+
+    def read(self, reader: Reader) -> list[str | None]:
+        board = read_board(reader, Reads(resources=tuple(self.resources)))
+        held = [describe_resource(resource, None, board) for resource in self.resources]
+        return [getattr(it, "held_by", None) for it in held]
+
+
 class FindEnd(Query):
-    """How a grant ended without its holder's doing; None if its holder released it."""
+    """How a grant, or what replaced it, ended without its holder's doing; None if its holder released it."""
 
     resource: str
     version: int
 
     def read(self, reader: Reader) -> Fenced | None:
         rows = reader.read(sql.ENDS, {"stream": f"claim:{self.resource}", "version": self.version})
-        ends = (read_end(self.resource, *row) for row in rows)
-        end = next((end for end in ends if end.grant == self.version), None)
+        end, current = None, self.version
+        for version, *row in rows:
+            if row[1] == "ClaimGranted":
+                current = version if json.loads(row[3]).get("instead_of") == current else current
+            elif (found := read_end(self.resource, *row)).grant == current:
+                end = found
+                break
         if end is None or (end.outcome != "expired" and end.forced_by is None):
             return None
         held = describe_resource(self.resource, None, read_board(reader, Reads(resources=(self.resource,))))
@@ -181,8 +210,8 @@ class FindEnd(Query):
 class WaitFor(
     BlockingQuery, name="wait", group="claims", route="GET /waits/{resource}", words="resource timeout_seconds"
 ):
-    """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim next, or
-    queue with claim and wait_seconds."""
+    """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim() next,
+    or queue with claim() and wait_seconds."""
 
     results = (Available, WaitTimeout)
     resource: Claimable

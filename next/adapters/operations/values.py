@@ -86,9 +86,10 @@ class SetValue(
     route="PUT /values/{namespace}/{key}",
     words="namespace key value",
     scope="write",
+    overwrites=True,
 ):
-    """Write a value if its version is still the one you read with get: expected_version, 0 if it must not exist.
-    Without it the write is unconditional."""
+    """Write a value if its version is still the one you read with get(): expected_version, 0 if it must not exist. In
+    a program, a write without it is unconditional."""
 
     op: ClassVar[str] = "set"
     results = (SetResult, Conflict, Fenced)
@@ -116,6 +117,7 @@ class Delete(
     route="DELETE /values/{namespace}/{key}",
     words="namespace key",
     scope="write",
+    overwrites=True,
 ):
     """Delete a value. Its history stays, and its versions go on."""
 
@@ -160,7 +162,9 @@ class Update(
     key: Name
     updated_by: Agent
     expected_version: Version | None = None
-    merge: JsonValue = Field(default=None, description="Object to merge; null removes a member")
+    merge: JsonValue = Field(
+        default=None, description="Object to merge; null removes a member", json_schema_extra={"type": "object"}
+    )
     increment: JsonNumber = Field(default=None, description="Number to add")
     append: JsonValue = Field(default=None, description="Item to add to a list")
     unique: bool = Field(default=False, description="Append only what the list does not contain")
@@ -306,7 +310,12 @@ class ReadHistory(
 
 
 class ExportNamespace(
-    Query, name="export_namespace", group="state", route="GET /exports/{namespace}", words="namespace"
+    Query,
+    name="export_namespace",
+    group="state",
+    route="GET /exports/{namespace}",
+    words="namespace",
+    tool="export",
 ):
     """Export the values of a namespace with their histories, in pages."""
 

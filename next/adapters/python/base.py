@@ -3,11 +3,10 @@
 import asyncio
 import os
 import secrets
-import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, Literal, Self
 
 from holdlog.adapters.compose import open_engine
@@ -15,19 +14,15 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.base import BlockingQuery, Command, Query, Task
 from holdlog.adapters.operations.claims import Claim
+from holdlog.adapters.operations.steps import Run, Step, Steps, Subscribe, claim, take_steps, wait
 from holdlog.adapters.python.block import Block
 from holdlog.adapters.python.calls import (
-    Run,
-    Step,
-    Steps,
-    Subscribe,
-    claim,
     compute,
     drop_missing,
     read_pages,
     require_function_alone,
     require_label,
-    wait,
+    require_session,
 )
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, ValueRefusal
@@ -45,10 +40,11 @@ class Handle:
     ) -> None:
         """Open or create the store: a path, `:memory:` or a PostgreSQL URL. Raises InvalidError, StoreError,
         UnavailableError."""
-        session = secrets.token_hex(8) if session is None else require_label("session", session)
+        is_shared = session is not None
+        session = secrets.token_hex(8) if session is None else require_session(session)
         if correlation_id is not None:
             correlation_id = require_label("correlation_id", correlation_id)
-        self._caller = Caller(session, None, None, correlation_id, identify_host(), name_handle())
+        self._caller = Caller(session, None, None, correlation_id, identify_host(), name_handle(), is_shared=is_shared)
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # type: ignore[redundant-expr]
             raise InvalidError("path: must be a path, `:memory:` or a URL")
         self._engine = open_engine(path)
@@ -147,133 +143,15 @@ class BlockingHandle(Handle):
 
     def _make(self, steps: Steps) -> Any:
         """Take the steps, and return what their generator returns."""
-        with ExitStack() as subscriptions:
-            event = threading.Event()
-            result: Any = None
-            error: BaseException | None = None
-            while True:
-                try:
-                    step = steps.send(result) if error is None else steps.throw(error)
-                    error = None
-                    result = self._take(step, event, subscriptions)
-                except StopIteration as end:
-                    return end.value
-                except BaseException as problem:  # an interrupt may come at any point
-                    if problem is error:  # the generator has ended with it
-                        raise
-                    error = problem
-
-    def _take(self, step: Step, event: threading.Event, subscriptions: ExitStack) -> Any:
-        if isinstance(step, float):
-            event.wait(step)
-            return event.clear()
-        if isinstance(step, Run):
-            return self._engine.run(*step)
-        if isinstance(step, Subscribe):
-            return subscriptions.enter_context(self._engine.waiters.subscribe(step.topics, event.set))
-        return self._engine.ask(step) if isinstance(step, Query) else step()
+        return take_steps(steps, self._engine)
 
 
-class AwaitableHandle(Handle):
-    """For coroutines. Commands run in the writer thread; reads of one row on the loop, others in a few threads."""
+class AsyncSteps:
+    """Takes the steps of operations on an event loop: commands run in the writer thread; reads of one row on the loop,
+    others in a few threads."""
 
+    _engine: Engine
     _pool: ThreadPoolExecutor | None = None
-
-    async def close(self) -> None:
-        """As StateStore.close."""
-        await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def list_keys(self, namespace: str) -> list[StateRecord]:
-        """All values of a namespace, in order of their keys."""
-        return [record for page in await self._make(read_pages(namespace or "")) for record in page.records]
-
-    async def list_namespaces(self) -> list[str]:
-        """The namespaces that have values."""
-        return [row.namespace for page in await self._make(read_pages(None)) for row in page.namespaces]
-
-    @asynccontextmanager
-    async def claimed(
-        self,
-        resource: str,
-        *,
-        agent: str,
-        receipt: str | None = None,
-        also: Sequence[str] | None = None,
-        lease_seconds: float | None = None,
-        wait_seconds: float = 0,
-        mode: Literal["exclusive", "shared"] = "exclusive",
-        note: str | None = None,
-        outcome: str | None = None,
-    ) -> AsyncIterator[Block]:
-        """As StateStore.claimed. A cancelled block releases its claim, too."""
-        arguments = {name: value for name, value in locals().items() if name != "self"}
-        block = Block(arguments, self._caller, self._engine)
-        try:
-            await self._make(block.enter())
-            yield block
-            await self._make(block.leave(None))
-        except BaseException as error:
-            with suppress(HoldlogError):
-                await self._make(block.leave(error))
-            raise
-
-    async def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
-        return await self._submit(kind.parse(arguments), caller)
-
-    async def _submit(self, command: Any, caller: Caller) -> Any:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        job = self._engine.submit(command, caller, loop, future)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if not self._engine.withdraw(job) and not job.done:  # it runs, so it may still change the store
-                job.future = loop.create_future()
-                await asyncio.wait([job.future])
-                job.future.exception()
-            raise
-        except ValueRefusal as refusal:
-            with suppress(StoreError):  # it stays a refusal, if the store is closed meanwhile
-                await self._in_pool(self._engine.explain, refusal)
-            raise
-
-    async def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
-        arguments.pop("self", None)
-        request_id = arguments.pop("request_id", None)
-        caller = self._caller if request_id is None else self._call_as(request_id)
-        return await self._in_pool(kind.parse(arguments).run, self._engine, caller)
-
-    async def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
-        arguments.pop("self", None)
-        return await self._read(kind.parse(arguments))
-
-    async def _read(self, query: Query) -> Any:
-        if query.is_quick and self._engine.store.is_local:
-            return self._engine.ask(query)
-        return await self._in_pool(self._engine.ask, query)
-
-    async def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
-        if (function := arguments.pop("function")) is None:
-            return await self._run(kind, drop_missing(arguments))
-        return await self._make(compute(function, require_function_alone(arguments), self._caller))
-
-    async def _wait(self, kind: type[BlockingQuery], arguments: dict[str, Any]) -> Any:
-        del arguments["self"]
-        return await self._make(wait(kind.parse(arguments), self._engine))
-
-    async def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
-        return await self._make(self._claim(kind, arguments))
 
     async def _make(self, steps: Steps) -> Any:
         """Take the steps, and return what their generator returns."""
@@ -334,3 +212,103 @@ class AwaitableHandle(Handle):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="holdlog-read")
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+    async def _submit(self, command: Any, caller: Caller) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        job = self._engine.submit(command, caller, loop, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not self._engine.withdraw(job) and not job.done:  # it runs, so it may still change the store
+                job.future = loop.create_future()
+                await asyncio.wait([job.future])
+                job.future.exception()
+            raise
+        except ValueRefusal as refusal:
+            with suppress(StoreError):  # it stays a refusal, if the store is closed meanwhile
+                await self._in_pool(self._engine.explain, refusal)
+            raise
+
+    async def _read(self, query: Query) -> Any:
+        if query.is_quick and self._engine.store.is_local:
+            return self._engine.ask(query)
+        return await self._in_pool(self._engine.ask, query)
+
+
+class AwaitableHandle(Handle, AsyncSteps):
+    """For coroutines."""
+
+    async def close(self) -> None:
+        """As StateStore.close."""
+        await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def list_keys(self, namespace: str) -> list[StateRecord]:
+        """All values of a namespace, in order of their keys."""
+        return [record for page in await self._make(read_pages(namespace or "")) for record in page.records]
+
+    async def list_namespaces(self) -> list[str]:
+        """The namespaces that have values."""
+        return [row.namespace for page in await self._make(read_pages(None)) for row in page.namespaces]
+
+    @asynccontextmanager
+    async def claimed(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        receipt: str | None = None,
+        also: Sequence[str] | None = None,
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: Literal["exclusive", "shared"] = "exclusive",
+        note: str | None = None,
+        outcome: str | None = None,
+    ) -> AsyncIterator[Block]:
+        """As StateStore.claimed. A cancelled block releases its claim, too."""
+        arguments = {name: value for name, value in locals().items() if name != "self"}
+        block = Block(arguments, self._caller, self._engine)
+        try:
+            await self._make(block.enter())
+            yield block
+            await self._make(block.leave(None))
+        except BaseException as error:
+            with suppress(HoldlogError):
+                await self._make(block.leave(error))
+            raise
+
+    async def _run(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
+        arguments.pop("self", None)
+        request_id = arguments.pop("request_id", None)
+        caller = self._caller if request_id is None else self._call_as(request_id)
+        return await self._submit(kind.parse(arguments), caller)
+
+    async def _do(self, kind: type[Task], arguments: dict[str, Any]) -> Any:
+        arguments.pop("self", None)
+        request_id = arguments.pop("request_id", None)
+        caller = self._caller if request_id is None else self._call_as(request_id)
+        return await self._in_pool(kind.parse(arguments).run, self._engine, caller)
+
+    async def _ask(self, kind: type[Query], arguments: dict[str, Any]) -> Any:
+        arguments.pop("self", None)
+        return await self._read(kind.parse(arguments))
+
+    async def _update(self, kind: type[Command], arguments: dict[str, Any]) -> Any:
+        if (function := arguments.pop("function")) is None:
+            return await self._run(kind, drop_missing(arguments))
+        return await self._make(compute(function, require_function_alone(arguments), self._caller))
+
+    async def _wait(self, kind: type[BlockingQuery], arguments: dict[str, Any]) -> Any:
+        del arguments["self"]
+        return await self._make(wait(kind.parse(arguments), self._engine))
+
+    async def _queue(self, kind: type[Claim], arguments: dict[str, Any]) -> Any:
+        return await self._make(self._claim(kind, arguments))

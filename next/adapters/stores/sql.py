@@ -33,6 +33,14 @@ FILE_CHANGES: Final = (
     "SELECT position, version, at, meta FROM events WHERE stream = :stream AND topic = 'FileChanged'"
     " AND version < :before ORDER BY version DESC LIMIT :limit"
 )
+LAST_FILE_CHANGES: Final = (
+    "SELECT e.stream, e.at, e.meta FROM json_each(:streams) AS n JOIN events AS e ON e.stream = n.value AND e.version ="
+    " (SELECT MAX(version) FROM events WHERE stream = n.value AND topic = 'FileChanged')"
+)
+FILE_CHANGES_BELOW: Final = (
+    "SELECT stream, at, meta FROM events WHERE stream >= :first AND stream < :end AND topic = 'FileChanged'"
+    " ORDER BY stream, version LIMIT :limit"
+)
 RUN_OF_SESSION: Final = (
     "SELECT stream, version, meta FROM events WHERE stream >= :first AND stream < :end AND position > :after"
     " AND at >= :since AND topic IN ('ValueWritten', 'ValueDeleted') AND json_extract(meta, '$.session') = :name"
@@ -120,7 +128,7 @@ FORGET_REQUESTS: Final = (
 # --- the board: a row has a claim and its holder, or one of them
 
 _CLAIM = (
-    "c.resource, c.version, c.is_ticket, c.mode, c.agent, c.session, c.principal, c.position, c.since, c.also,"
+    "c.resource, c.version, c.is_ticket, c.mode, c.agent, c.session, c.principal, c.position, c.since, c.hold, c.also,"
     " c.deadline, c.waits_until, c.is_offered, c.note,"
     " (SELECT MAX(version) FROM events WHERE stream = 'claim:' || c.resource)"
 )
@@ -128,7 +136,7 @@ _HOLDER = (
     "h.agent, h.session, h.principal, h.expires_at, h.seen_at, h.lease, h.idle_limit, h.host, h.handles,"
     " h.has_left, h.open_calls, h.lost"
 )
-CLAIM_COLUMNS: Final = 15
+CLAIM_COLUMNS: Final = 16
 _NO_CLAIM = ", ".join(["NULL"] * CLAIM_COLUMNS)
 _WITH_HOLDERS = "LEFT JOIN holders AS h ON h.session = c.session AND h.principal = c.principal AND h.agent = c.agent"
 _ROWS = f"SELECT {_CLAIM}, {_HOLDER} FROM claims AS c {_WITH_HOLDERS}"
@@ -150,7 +158,7 @@ SESSION: Final = (
 """The holders of a session, and its claims that are due before their holders."""
 CLAIMS: Final = (
     f"{_ROWS} WHERE c.resource IN (SELECT value FROM json_each(:names))"
-    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {_HOLDERS} UNION ALL {_LEFT_TO_AGENT}"
+    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {SESSION} UNION ALL {_LEFT_TO_AGENT}"
 )
 """The claims that are or contain some resources, all tickets, a session's holders, and those that left to an agent. An
 OR would scan all claims."""
@@ -159,8 +167,8 @@ SUBTREES: Final = (
     f" ON c.resource > s.value AND c.resource < substr(s.value, 1, length(s.value) - 1) || '0' {_WITH_HOLDERS}"
 )
 """The claims within some subtrees."""
-BOARD: Final = f"{_ROWS} UNION ALL {_HOLDERS}"
-"""All claims and tickets, and the holders of a session."""
+BOARD: Final = f"{_ROWS} UNION ALL SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h"
+"""All claims, tickets and holders."""
 BEATS: Final = (
     f"{_ROWS} WHERE c.session = :session AND c.principal = :principal UNION ALL {_HOLDERS}"
     f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL SELECT * FROM ({_ROWS} WHERE c.deadline <= :now"
@@ -168,6 +176,7 @@ BEATS: Final = (
     " AND a.agent = c.agent AND a.expires_at > :now) LIMIT 1) AS due"
 )
 """What a session holds, its holders, all tickets, and one claim that may be due, if there is any."""
+CONVERSATION_HOSTS: Final = "SELECT session, host, has_ended FROM conversations"
 STREAMS: Final = (
     "SELECT n.value, (SELECT MAX(version) FROM events WHERE stream = n.value), e.position, e.topic, e.at, e.meta,"
     " e.payload FROM json_each(:streams) AS n LEFT JOIN events AS e ON e.stream = n.value AND e.version ="
@@ -176,10 +185,10 @@ STREAMS: Final = (
 )
 """Of each stream the last version, and how the last hold ended."""
 ENDS: Final = (
-    "SELECT position, topic, at, meta, payload FROM events WHERE stream = :stream AND version > :version"
-    " AND topic IN ('ClaimReleased', 'ClaimExpired') ORDER BY version LIMIT 100"
+    "SELECT version, position, topic, at, meta, payload FROM events WHERE stream = :stream AND version > :version"
+    " AND topic IN ('ClaimGranted', 'ClaimReleased', 'ClaimExpired') ORDER BY version LIMIT 100"
 )
-"""The holds of a resource that ended after the grant with a version."""
+"""The grants of a resource after the one with a version, and how holds ended."""
 TICKET: Final = "SELECT waits_until FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
 LAST_COMMIT: Final = "SELECT committed_at, began_at, ended_at FROM silence"
 _IS_SILENCE = f"CASE WHEN :now - committed_at > {SILENCE} OR ended_at > :now THEN"
@@ -219,6 +228,8 @@ PUT_FILE: Final = (
     " (:session, :agent, :resource, :path, :digest, :at, :made) ON CONFLICT (session, agent, resource)"
     " DO UPDATE SET path = excluded.path, digest = excluded.digest, at = excluded.at, made = excluded.made"
 )
+NAMESAKES: Final = "SELECT DISTINCT session FROM conversations WHERE name = :name"
+STASHED: Final = "SELECT resource, agent, session FROM files WHERE resource >= 'stash:' AND resource < 'stash;'"
 FORGET_FILES: Final = "DELETE FROM files WHERE at < :oldest"
 CHANGES_SINCE: Final = (
     "SELECT at, json_extract(meta, '$.by'), json_extract(meta, '$.session'), json_extract(meta, '$.sha256') FROM events"

@@ -104,8 +104,8 @@ class Busy(NamedTuple):
                 " choose a name of your own, such as claude-7f3a."
             )
         return (
-            "Work on something else, or claim again with wait_seconds=30 to queue for it. wait only notifies you; it"
-            " does not reserve a place."
+            "Work on something else, or call claim() again with wait_seconds=30 to queue for it. wait() only notifies"
+            " you; it does not reserve a place."
         )
 
     def __bool__(self) -> bool:
@@ -157,7 +157,7 @@ class NeverClaimed(NamedTuple):
     """Nobody has claimed the resource by this name."""
 
     resource: str
-    hint: str = "Nobody has claimed this. Call status to see what you hold."
+    hint: str = "Nobody has claimed this. Call status() to see what you hold."
     lost: list[Lost] | None = None
     status: Literal["not_found"] = "not_found"
 
@@ -171,7 +171,7 @@ class NotHolder(NamedTuple):
     resource: str
     held_by: str | None = None
     reason: str | None = None
-    hint: str = "You do not hold this. Call status to see who does."
+    hint: str = "You do not hold this. Call status() to see who does."
     lost: list[Lost] | None = None
     status: Literal["not_holder"] = "not_holder"
 
@@ -184,7 +184,7 @@ class Expired(NamedTuple):
 
     resource: str
     held_by: str | None = None
-    hint: str = "Your claim had expired: check what others changed, and claim again before you go on."
+    hint: str = "Your claim had expired: check what others changed, and call claim() again before you go on."
     lost: list[Lost] | None = None
     status: Literal["expired"] = "expired"
 

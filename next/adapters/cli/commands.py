@@ -1,0 +1,150 @@
+"""All commands: those that are derived from operations, and what `--help` says of the others."""
+
+from importlib import import_module
+from typing import Final, NamedTuple
+
+from holdlog.adapters.operations.base import OPERATIONS, Operation
+
+
+class Derived(NamedTuple):
+    """The operation of a command, and the module that declares it. `words`: arguments by position, if others than those
+    of the library. `without`: fields that are no options."""
+
+    module: str
+    operation: str
+    examples: tuple[str, ...]
+    words: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+
+    def find(self) -> type[Operation]:
+        return find_operation(self.module, self.operation)
+
+
+def find_operation(module: str, name: str) -> type[Operation]:
+    """Importing all operations takes as long as a whole `get`."""
+    import_module(f"holdlog.adapters.operations.{module}")
+    return OPERATIONS[name]
+
+
+def describe_operation(kind: type[Operation]) -> str:
+    """What an operation does, for people: its text is for agents, who call `get()`."""
+    text = " ".join((kind.__doc__ or "").split()).replace("()", "")
+    for argument, option in _ARGUMENTS.items():
+        text = text.replace(argument, option)
+    return text
+
+
+_ARGUMENTS: Final = {
+    "wait_seconds": "--wait",
+    "expected_version": "--version",
+    "since_version": "--since",
+    "dry_run": "--dry-run",
+    "moment is a position": "MOMENT is a position",
+}
+DERIVED: Final = {
+    "get": Derived("values", "get", ("get campaign budget",)),
+    "set": Derived("values", "set", ("set campaign budget 2000 --version 1 --reason 'ads for May'",)),
+    "update": Derived(
+        "values", "update", ("update stats visits --increment 1", "update stats tags --append '\"new\"' --unique")
+    ),
+    "delete": Derived("values", "delete", ("delete campaign budget --version 2",)),
+    "clear": Derived("values", "clear_namespace", ("clear campaign",)),
+    "list": Derived("values", "list", ("list", "list campaign --prefix bud")),
+    "history": Derived("values", "history", ("history order-1 status", "history src/parser.py"), ("namespace", "key")),
+    "transact": Derived("values", "transact", ("transact steps.json", "transact - < steps.json")),
+    "watch": Derived("values", "watch", ("watch campaign budget --since 2 --timeout 30",), ("namespace", "key")),
+    "claims": Derived("claims", "status", ("claims --agent claude",), (), ("resource", "version")),
+    "claim": Derived(
+        "claims", "claim", ("claim src/parser.py --note 'renaming parse()'", "claim custom://merge --wait 30")
+    ),
+    "release": Derived("claims", "release", ("release src/parser.py --outcome modified --note 'renamed parse()'",)),
+    "status": Derived("claims", "status", ("status src/parser.py", "status"), ("resource",)),
+    "wait": Derived("claims", "wait", ("wait src/parser.py --timeout 30",), ("resource",)),
+    "at": Derived("past", "at", ("at 14:03", "at 14:03 order-1", "at v3 order-1 status")),
+    "blame": Derived("changes", "blame", ("blame order-1 status", "blame src/parser.py")),
+    "diff": Derived(
+        "changes",
+        "diff",
+        ("diff 14:03 now order-1", "diff v1 v3 order-1 status"),
+        ("start", "end", "namespace", "key"),
+    ),
+    "revert": Derived("changes", "revert", ("revert --session build-7 --dry-run",)),
+    "replay": Derived("past", "replay", ("replay 10 20", "replay 14:03 now")),
+}
+OF_RESOURCE: Final = {"history": ("past", "resource_history"), "blame": ("changes", "blame")}
+"""Commands that take NAMESPACE KEY or one RESOURCE: the operation that reads a resource."""
+GROUPS: Final = {
+    "begin here": ("init", "demo"),
+    "work with claims": ("claims", "claim", "release", "status", "wait", "run", "check", "commit"),
+    "work with values": ("get", "set", "update", "transact", "delete", "clear", "list", "history", "watch"),
+    "work with threads": ("thread",),
+    "see and undo changes": ("log", "at", "replay", "diff", "blame", "revert"),
+    "audit and administration": ("verify", "checkpoint", "redact", "doctor", "token"),
+    "servers and stores": ("serve", "hook", "relay", "subscribe", "export", "import", "backup", "completion"),
+}
+TEXTS: Final = {
+    "init": "set up the hosts of this project, with hooks",
+    "demo": "see two agents share a budget, in ten seconds",
+    "run": "hold a claim while a command runs: merge lanes, deploys, migrations",
+    "check": "check that files are not claimed by others, for git hooks and scripts",
+    "commit": "commit the files that this session changed, and nothing else",
+    "thread": "append to a conversation of agents, or read it",
+    "log": "list events, and follow them",
+    "verify": "verify that no event was changed, added or removed",
+    "checkpoint": "print the line with which verify finds every change of the log until now",
+    "redact": "remove a former text from the log; its hash stays",
+    "doctor": "check the store and how hosts are set up",
+    "token": "create, list and revoke tokens for callers over HTTP",
+    "serve": "serve MCP over stdio, or MCP and REST over HTTP (the default command)",
+    "hook": "guard an edit, as a host asks on standard input",
+    "relay": "publish the log to NATS",
+    "subscribe": "print events from NATS, without gaps",
+    "export": "write the log, or the values of a namespace, as JSON",
+    "import": "import an export of a whole log into a new store",
+    "backup": "copy the store to a new file in a folder",
+    "completion": "print a script that lets bash, zsh or fish complete commands",
+}
+EPILOG: Final = """\
+examples:
+  holdlog init                                  set up the hosts of this project, with hooks
+  holdlog                                       serve MCP over stdio, with the store of this git repository
+  holdlog demo                                  see two agents share a budget, in ten seconds
+  holdlog claims                                list claims and queues
+  holdlog claim src/parser.py --note 'renaming parse()'
+  holdlog run --claim custom://merge --wait 600 -- git push origin main
+  holdlog set order-1 status '"paid"' --version 0
+  holdlog log --last 20                         the last 20 events
+  holdlog at 14:03                              what was claimed at 14:03
+  holdlog --db 'postgresql://ann@db.example/team' claims
+
+holdlog COMMAND --help describes a command. Each option of serve is also an environment variable: HOLDLOG_DB,
+HOLDLOG_TOOLS … HOLDLOG_AGENT and HOLDLOG_SESSION name the caller of a command.
+Exit codes: 0 done; 1 refused, not found or timed out; 2 bad arguments or settings.
+"""
+
+
+def list_commands() -> list[str]:
+    return [name for names in GROUPS.values() for name in names]
+
+
+def print_help() -> int:
+    print("usage: holdlog [--db PATH|URL] COMMAND …\n")
+    print("holdlog is a coordination store for AI agents: versioned shared values, and claims (leases) on files or any")
+    print("named resource. Every change is an event in one log.\n")
+    for title, names in GROUPS.items():
+        print(f"{title}:")
+        for name in names:
+            print(f"  {name:<12}{summarize(name)}")
+        print()
+    print(EPILOG, end="")
+    return 0
+
+
+def summarize(name: str) -> str:
+    """The first clause of what a command does."""
+    if name == "claims":
+        return "list claims and queues"
+    if name not in DERIVED:
+        return TEXTS[name]
+    text = describe_operation(DERIVED[name].find()).partition(". ")[0].partition(": ")[0].partition(", which")[0]
+    return text[0].lower() + text[1:].removesuffix(".")

@@ -1,0 +1,142 @@
+"""Runs the commands that are derived from operations."""
+
+import sys
+from argparse import SUPPRESS, Namespace
+from contextlib import closing
+from typing import Final
+
+from holdlog.adapters.cli.commands import (
+    DERIVED,
+    OF_RESOURCE,
+    describe_operation,
+    find_operation,
+    list_commands,
+    print_help,
+)
+from holdlog.adapters.cli.fields import IDENTITIES, add_fields, collect, name_argument
+from holdlog.adapters.cli.parser import Parser, suggest
+from holdlog.adapters.cli.results import GOOD, Object, add_remark, describe, describe_loss
+from holdlog.adapters.cli.settings import find_place, read_variable
+from holdlog.adapters.cli.store import find_agent, find_caller, find_names, open_to_read, open_to_write
+from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text
+from holdlog.adapters.operating_system.location import mask_password
+from holdlog.adapters.operations.base import Operation, Query
+from holdlog.adapters.operations.claims import EndClaims
+from holdlog.adapters.operations.json import refusal_to_object
+from holdlog.adapters.operations.steps import take_steps
+from holdlog.adapters.operations.surface import Surface, parse
+from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
+
+_LISTS: Final = ("list", "claims", "status", "replay")
+_FILES: Final = frozenset(("resource", "also", "guard", "moved_to"))
+"""Arguments that may name files."""
+
+
+def run(words: list[str]) -> int:
+    command, rest = words[0], words[1:]
+    if command in ("-h", "--help", "help"):
+        return print_help()
+    if command == "--version":
+        from holdlog import __version__
+
+        print(f"holdlog {__version__}")
+        return 0
+    if command not in DERIVED:
+        raise InvalidError(f"unknown command {command!r}{suggest(command, list_commands())}")
+    derived = DERIVED[command]
+    kind = derived.find()
+    words_here = kind.words if derived.words is None else derived.words
+    options = build_parser(command).parse_args(rest)
+    if command in OF_RESOURCE and hasattr(options, "namespace") and not hasattr(options, "key"):
+        kind, words_here = find_operation(*OF_RESOURCE[command]), ("resource",)
+        options.resource = options.__dict__.pop("namespace")
+    if getattr(options, "force", False) and command == "release":
+        kind = EndClaims
+    elif hasattr(options, "reason") and command == "release":
+        raise InvalidError("--reason: needs --force; use --note TEXT for the next holder")
+    return call(command, kind, words_here, options)
+
+
+def build_parser(command: str) -> Parser:
+    derived = DERIVED[command]
+    kind = derived.find()
+    parser = Parser(command, describe_operation(kind), derived.examples)
+    words = kind.words if derived.words is None else derived.words
+    add_fields(parser, kind, words, derived.without)
+    if kind.overwrites:
+        parser.add_argument("--force", action="store_true", help="write whatever the current version is")
+    if command == "release":
+        parser.add_argument("--force", action="store_true", help="end the claim of any holder; needs --reason")
+        parser.add_argument("--reason", metavar="TEXT", default=SUPPRESS, help="why you end it; the holder reads it")
+    if not issubclass(kind, Query):
+        add_caller(parser, kind)
+    return parser
+
+
+def add_caller(parser: Parser, kind: type[Operation] | None = None) -> None:
+    """Options that say who calls, unless the operation has arguments of these names."""
+    texts = {
+        "session": "commands with the same ID act as one holder (default: HOLDLOG_SESSION, or that of the agent or"
+        " terminal that runs this)",
+        "correlation": "a name for a task, recorded with each of its events (default: HOLDLOG_CORRELATION)",
+        "request-id": "repeat the command with the same ID within 24 hours: it is done once",
+    }
+    taken = () if kind is None else [name.removesuffix("_id") for name in kind.model_fields]
+    for name, text in texts.items():
+        if name not in taken:
+            parser.add_argument(f"--{name}", dest=f"caller_{name.replace('-', '_')}", metavar="ID", help=text)
+
+
+def call(command: str, kind: type[Operation], words: tuple[str, ...], options: Namespace) -> int:
+    """Call an operation with the options of a command, and print its result. Returns the exit code."""
+    arguments = collect(kind, options)
+    for name in IDENTITIES:
+        if name in kind.model_fields and kind.model_fields[name].is_required():
+            arguments.setdefault(name, find_agent())
+    if "since_version" in kind.model_fields:
+        arguments.setdefault("since_version", 0)
+    if "limit" in kind.model_fields and (limit := read_variable("limit")):
+        arguments.setdefault("limit", limit)
+    names = find_names(options) if _FILES & kind.model_fields.keys() else None
+    try:
+        operation = parse(kind, arguments, names)
+        if kind.overwrites and not options.force and "expected_version" not in arguments:
+            raise InvalidError("expected_version: is required; give the version you read, or 0 if there is no value")
+        opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query) else open_to_write(options)
+        with closing(opened) as engine:
+            surface = Surface(engine, names, None, lambda name: f"holdlog {name.replace('_', ' ')}")
+            return _respond(command, operation, surface, options)
+    except InvalidError as error:
+        raise name_argument(error, kind, words) from None
+
+
+def _respond(command: str, operation: Operation, surface: Surface, options: Namespace) -> int:
+    try:
+        response = take_steps(surface.respond(operation, find_caller(options)), surface.engine)
+    except (InvalidError, StoreError):
+        raise
+    except HoldlogError as refusal:
+        response = surface.name(refusal_to_object(refusal))
+        if refusal.detail is None and not options.json:
+            print_note(str(refusal))
+            return 1
+    return show(command, response, options)
+
+
+def show(command: str, response: Object, options: Namespace) -> int:
+    """Print a result. Returns the exit code."""
+    is_good = response.get("status", "ok") in GOOD
+    if options.json:
+        print_json(response)
+        return 0 if is_good else 1
+    for lost in response.get("lost", ()):
+        print_note(describe_loss(lost))
+    text = describe(command, response, f"the store {mask_password(find_place(options.db))}")
+    if is_good:
+        print_text(text)
+    else:
+        sys.stderr.write(f"{escape(text)}\n")
+    remark = add_remark(command, response)
+    if remark and sys.stdout.isatty():  # for people; programs get only the value
+        print_note(remark)
+    return 0 if is_good else 1

@@ -1,0 +1,288 @@
+"""Results for people: a sentence that begins with the status, or a table. The rest prints as it is."""
+
+import json
+import shlex
+from datetime import datetime
+from typing import Any, Final
+
+from holdlog.adapters.cli.events import show_line
+from holdlog.adapters.cli.texts import (
+    show_author,
+    show_clock,
+    show_duration,
+    show_fields,
+    show_since,
+    show_table,
+    show_time,
+    show_value,
+)
+
+Object = dict[str, Any]
+GOOD: Final = ("ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted")
+_FIRST_CLAIM: Final = "to claim a file: holdlog claim README.md"
+_MORE: Final = {"next_after": "--after", "next_before": "--before", "next_start": "FROM"}
+
+
+def describe(command: str, response: Object, store: str) -> str:
+    """The result of a command; `store` is named if nothing was found."""
+    if response["status"] != "ok":
+        advice = _advise(command, response)
+        return _show_sentence(response) + _show_elsewhere(response) + (f"\n{advice}" if advice else "")
+    if "value" in response:
+        return "redacted" if response.get("redacted") else json.dumps(response["value"], ensure_ascii=False, indent=2)
+    if command in ("set", "delete"):
+        return f"version {response['version']}"
+    if command == "list":
+        return _show_list(response, store)
+    if "history" in response:
+        rows = [_show_hold(row) if "held_by" in row else _show_version(row) for row in response["history"]]
+        return show_table(rows) or f"nothing of this name is in {store}; to see what there is: holdlog list"
+    if "claims" in response and "values" not in response:
+        return show_board(response) or f"nothing is claimed in {store}; {_FIRST_CLAIM}"
+    return _show_any(response)
+
+
+def add_remark(command: str, response: Object) -> str:
+    """A note for people after a result; empty for most."""
+    if command == "delete" and "deleted_version" in response:
+        return f"the history keeps the value of version {response['deleted_version']}; to remove it: holdlog redact -h"
+    for name, option in _MORE.items():
+        if name in response:
+            return f"there is more: pass {option} {shlex.quote(str(response[name]))}"
+    if command == "update" and "version" in response:
+        return f"version {response['version']}"
+    if command == "get" and "expires_in_seconds" in response:
+        return f"expires in {show_duration(response['expires_in_seconds'])}"
+    return ""
+
+
+def describe_loss(lost: Object) -> str:
+    """A claim that the session lost since its last command."""
+    why = "its lease expired" if lost["why"] == "expired" else "it was taken from you"
+    reason = f": {lost['reason']}" if "reason" in lost else ""
+    holder = f"; {lost['held_by']} holds it now" if "held_by" in lost else ""
+    return f"you lost {lost['resource']}: {why}{reason}{holder}"
+
+
+def show_board(board: Object) -> str:
+    """The claims, and below each its queue."""
+    lines = {queue["resource"]: queue["line"] for queue in board["queues"]}
+    rows: list[tuple[str, ...]] = []
+    for held in board["claims"]:
+        rows.append(_show_claim(held))
+        rows += _show_queue(lines.pop(held["resource"], []))
+    for resource, line in lines.items():
+        rows += [(resource, *[""] * 5), *_show_queue(line)]
+    return show_table(rows)
+
+
+# --- values
+
+
+def _show_list(response: Object, store: str) -> str:
+    if "namespaces" in response:
+        counts = [(row["namespace"], "1 value" if row["count"] == 1 else f"{row['count']:,} values")
+                  for row in response["namespaces"]]  # fmt: skip
+        return show_table(counts) or f"no values in {store}; to write one: holdlog set NAMESPACE KEY VALUE --version 0"
+    empty = f"no values in namespace {response['namespace']} of {store}; to see all namespaces: holdlog list"
+    return show_table([_show_record(row) for row in response["records"]]) or empty
+
+
+def _show_record(row: Object) -> tuple[str, ...]:
+    author = show_author(row["updated_by"], row.get("principal"))
+    return row["key"], f"v{row['version']}", author, show_value(row["value"], row.get("redacted"))
+
+
+def _show_version(row: Object) -> tuple[str, ...]:
+    author, kind = show_author(row["updated_by"], row.get("principal")), row["event_type"]
+    value = show_value(row["value"]) if kind == "write" else ""
+    forced = "by force" if row.get("forced") else ""
+    time = show_time(datetime.fromisoformat(row["updated_at"]))
+    return f"v{row['version']}", kind, author, time, value, forced, row.get("reason", "")
+
+
+# --- claims
+
+
+def _show_claim(held: Object) -> tuple[str, ...]:
+    author = show_author(held["held_by"], held.get("principal"))
+    left = f"expires in {show_duration(held['expires_in_seconds'])}" if "expires_in_seconds" in held else ""
+    away = ", not connected" if held.get("holder_connected") is False else ""
+    shared = "shared" if held["mode"] == "shared" else ""
+    since = f"for {show_duration(held['held_for_seconds'])}"
+    return held["resource"], author, shared, since, left + away, held.get("holder_note", "")
+
+
+def _show_queue(line: list[Object]) -> list[tuple[str, ...]]:
+    return [
+        (
+            f"  {number}. in queue",
+            show_author(waiter["agent"], waiter.get("principal")),
+            "shared" if waiter["mode"] == "shared" else "",
+            f"for {show_duration(waiter['since_seconds'])}",
+            "away" if waiter.get("present") is False else "",
+            waiter.get("note", ""),
+        )
+        for number, waiter in enumerate(line, 1)
+    ]
+
+
+def _show_hold(row: Object) -> tuple[str, ...]:
+    end = row.get("outcome", "holds it")
+    if "outcome_at" in row:
+        end += f" {show_time(datetime.fromisoformat(row['outcome_at']))}"
+    end += f" by {row['forced_by']}" if "forced_by" in row else ""
+    start = show_time(datetime.fromisoformat(row["claimed_at"]))
+    return row["resource"], row["held_by"], f"claimed {start}", end, row.get("outcome_note", row.get("note", ""))
+
+
+def _show_sentence(response: Object) -> str:
+    """One line that begins with the status."""
+    status, resource = response["status"], response.get("resource")
+    if "released" in response:
+        return f"{status} {', '.join(row['resource'] for row in response['released'])}"
+    if status == "claimed" and "held_by" not in response:
+        names = ", ".join([resource, *(row["resource"] for row in response.get("also", ()))])
+        return f"{status} {names} (version {response['version']}){_show_end(response)}"
+    if status == "released":
+        heir = f"; {response['granted_to']}, next in the queue, holds it" if "granted_to" in response else ""
+        return f"{status} {resource} (version {response['version']}){heir}"
+    if status == "already_free":
+        return f"{status} {resource}" if resource else f"{status}: nothing was held"
+    if status == "available" and "previous_holder" not in response:
+        return f"{status} {resource}"
+    text = _show_claim_refusal(response) if resource else _show_value_refusal(response)
+    return f"{status}: {text or response.get('message') or show_fields(response)}"
+
+
+def _show_claim_refusal(response: Object) -> str:
+    resource, version = response["resource"], response.get("version")
+    match response["status"]:
+        case "already_claimed":
+            return f"you hold {resource} since {_clock(response['claimed_at'])} (version {version})"
+        case "available":
+            return f"{resource}{_show_end(response)}"
+        case "claimed" | "busy" | "timeout":
+            since = show_since(datetime.fromisoformat(response["claimed_at"]), response["held_for_seconds"])
+            return f"{resource} is held by {response['held_by']} {since}{_show_details(response)}"
+        case "not_holder" if "held_by" in response:
+            reason = f"; it was taken from you: {response['reason']}" if "reason" in response else ""
+            return f"{resource} is held by {response['held_by']}{reason}"
+        case "not_holder" if "reason" in response:
+            return f"{resource} was taken from you: {response['reason']}"
+        case "expired":
+            holder = f", and {response['held_by']} holds it now" if "held_by" in response else ""
+            return f"the claim of {resource} expired{holder}"
+        case "deadlock":
+            links = (f"{it['agent']} holds {it['holds']} and waits for {it['waits_for']}" for it in response["cycle"])
+            return f"{resource}: {', '.join(links)}"
+        case "not_found":
+            return f"{resource} was never claimed"
+        case "fenced":
+            holder = f"; {response['held_by']} holds it now" if "held_by" in response else ""
+            return f"{resource} is not held with version {version}{holder}"
+    return ""
+
+
+def _show_details(hold: Object) -> str:
+    """For those who want the resource."""
+    shared = ", shared" if hold.get("mode") == "shared" else ""
+    covered = f", who claimed {hold['covered_by']}" if "covered_by" in hold else ""
+    note = f": {hold['holder_note']}" if "holder_note" in hold else ""
+    waiting = f"; {hold['queue_length']} in the queue" if hold.get("queue_length") else ""
+    place = f", you are number {hold['queue_position']}" if "queue_position" in hold else ""
+    current = f"; this version is {'' if hold['current'] else 'not '}current" if "current" in hold else ""
+    return shared + covered + note + waiting + place + current
+
+
+def _show_elsewhere(response: Object) -> str:
+    rows = response.get("also_claimed_in", ())
+    return "".join(f"\nalso claimed in workspace {row['workspace']} by {row['held_by']}" for row in rows)
+
+
+def _show_end(response: Object) -> str:
+    """How the last hold ended."""
+    if "previous_holder" not in response:
+        return ""
+    holder, end = response["previous_holder"], response.get("previous_outcome", "")
+    ended = {"expired": f"claim of {holder} expired", "forced": f"taken from {holder}"}.get(end, f"{end} by {holder}")
+    to = f" to {response['moved_to']}" if "moved_to" in response else ""
+    at = f" at {_clock(response['previous_outcome_at'])}" if "previous_outcome_at" in response else ""
+    note = f": {response['previous_note']}" if "previous_note" in response else ""
+    return f" ({ended}{to}{at}{note})"
+
+
+# --- refusals of values
+
+
+def _show_value_refusal(response: Object) -> str:
+    if "key" not in response:
+        return ""
+    name, version = f"{response['namespace']}/{response['key']}", response.get("version")
+    match response["status"]:
+        case "not_found" | "deleted" if "deleted_by" in response:
+            return f"{name} was deleted by {response['deleted_by']} at {_clock(response['deleted_at'])}"
+        case "not_found":
+            return f"{name} has no value"
+        case "deleted":
+            return f"{name} has no value any more (version {version})"
+        case "conflict" if not response["actual_version"]:
+            return f"{name} has no value now, so it is not at version {response['expected_version']}"
+        case "conflict":
+            actual = f"version {response['actual_version']} by {response.get('actual_updated_by')}"
+            return f"{name} is at {actual}, not {response['expected_version']}: {show_value(response['actual_value'])}"
+        case "timeout":
+            return f"{name} did not change after version {response['since_version']}"
+    return ""
+
+
+def _advise(command: str, response: Object) -> str:
+    """What to do after a refusal; empty if there is nothing to do."""
+    name, hint = shlex.quote(response.get("resource", "")), response.get("hint", "")
+    key = f"{shlex.quote(response.get('namespace', ''))} {shlex.quote(response.get('key', ''))}"
+    version = response.get("actual_version")
+    match response["status"]:
+        case "conflict" | "not_found" if "operation" in response:
+            return f"Operation {response['operation']} was refused, and nothing changed."
+        case "conflict" if command == "update":
+            return f"If your change still applies, repeat the command with --version {version}, or without it."
+        case "conflict" if command == "delete":
+            return f"To delete this value: holdlog delete {key} --version {version}" if version else ""
+        case "conflict" if version:
+            return f"Merge your change into this value, then: holdlog set {key} VALUE --version {version}"
+        case "conflict":
+            return f"To create it: holdlog set {key} VALUE --version 0"
+        case "timeout" if "key" in response:
+            return f"To wait again: holdlog watch {key} --since {response['since_version']}"
+        case "timeout":
+            return f"To wait again: holdlog wait {name}; to queue for it: holdlog claim {name} --wait 30"
+        case "not_holder" if "held_by" in response:
+            return f"{hint}\nA person can take it: holdlog release {name} --force --reason TEXT"
+        case "already_claimed":
+            return ""
+    return str(hint).replace("wait_seconds=30", "--wait 30").replace("wait_seconds", "--wait")
+
+
+# --- the rest
+
+
+def _show_any(response: Object) -> str:
+    """Lists as tables, and the other fields in one line."""
+    parts, rest = [], {}
+    for name, value in response.items():
+        if name == "events":
+            parts += [show_line(event) for event in value]
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            columns = list(dict.fromkeys(column for row in value for column in row))
+            parts.append(show_table([tuple(_show_cell(row.get(column)) for column in columns) for row in value]))
+        elif value != []:
+            rest[name] = value
+    return "\n".join([*filter(None, parts), *([text] if (text := show_fields(rest)) else [])])
+
+
+def _show_cell(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else show_value(value)
+
+
+def _clock(text: str) -> str:
+    return show_clock(datetime.fromisoformat(text))

@@ -1,0 +1,100 @@
+"""The store of a command, and who calls it."""
+
+import getpass
+import os
+import secrets
+from argparse import Namespace
+from contextlib import suppress
+
+from holdlog.adapters.cli.settings import find_place, read_variable
+from holdlog.adapters.cli.texts import NEXT_STEP
+from holdlog.adapters.compose import open_engine
+from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.operating_system.location import is_url, mask_password, prepare_folder
+from holdlog.adapters.operating_system.processes import identify_host, identify_process
+from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
+from holdlog.domain.moment import Caller
+from holdlog.domain.names import check_label
+from holdlog.domain.refusals import HoldlogError, InvalidError
+
+
+class MissingStoreError(HoldlogError):
+    """There is no store; the text says what to do next."""
+
+    code = "store"
+
+    def __init__(self, place: str, exit_code: int) -> None:
+        super().__init__(f"there is no store at {mask_password(place)} yet; {NEXT_STEP}")
+        self.exit_code = exit_code
+
+
+def has_store(place: str) -> bool:
+    return place == ":memory:" or is_url(place) or os.path.lexists(place)
+
+
+def is_named(options: Namespace) -> bool:
+    """Whether the user named the store."""
+    return options.db is not None or read_variable("db") is not None
+
+
+def open_to_read(options: Namespace, is_list: bool = False) -> Engine:
+    """The store of a command that only reads. A list of a new project is empty. Raises MissingStoreError, StoreError,
+    UnavailableError."""
+    place = find_place(options.db)
+    if has_store(place):
+        return open_engine(place)
+    is_new = is_list and not is_named(options)
+    if is_new and getattr(options, "json", False):
+        return open_engine(":memory:")
+    raise MissingStoreError(place, 0 if is_new else 1)
+
+
+def open_to_write(options: Namespace) -> Engine:
+    """The store of a command, which may create it. Raises StoreError, UnavailableError."""
+    place = find_place(options.db)
+    if place != ":memory:" and not is_url(place):
+        prepare_folder(place, os.environ)
+    return open_engine(place)
+
+
+def find_names(options: Namespace) -> Workspaces:
+    """What turns names of files into resources here. Raises InvalidError, StoreError."""
+    named = read_variable("workspace")
+    return find_workspaces(os.environ, os.getcwd(), find_place(options.db), named.split(",") if named else ())
+
+
+def find_caller(options: Namespace) -> Caller:
+    """Who calls: a session of --session, HOLDLOG_SESSION, the conversation of the agent that runs this, the terminal or
+    the parent process. Raises InvalidError."""
+    session = _read_label("session", getattr(options, "caller_session", None) or os.environ.get("HOLDLOG_SESSION"))
+    correlation = getattr(options, "caller_correlation", None) or os.environ.get("HOLDLOG_CORRELATION")
+    return Caller(
+        session or _find_session(),
+        None,
+        _read_label("request-id", getattr(options, "caller_request_id", None)),
+        _read_label("correlation", correlation),
+        identify_host(),
+    )
+
+
+def find_agent() -> str:
+    """The name of an agent that the environment names, else that of the user."""
+    try:
+        return os.environ.get("HOLDLOG_AGENT") or getpass.getuser()
+    except (OSError, KeyError):
+        return "somebody"
+
+
+def _find_session() -> str:
+    leader = os.getppid()
+    with suppress(OSError):  # without a terminal
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+        leader = os.getsid(0)
+    return identify_process(leader) or secrets.token_hex(8)
+
+
+def _read_label(name: str, text: str | None) -> str | None:
+    try:
+        return check_label(text) if text else None
+    except ValueError as error:
+        raise InvalidError(f"--{name}: {error}") from None
