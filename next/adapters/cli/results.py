@@ -133,7 +133,7 @@ def _show_hold(row: Object) -> tuple[str, ...]:
         end += f" {show_time(datetime.fromisoformat(row['outcome_at']))}"
     end += f" by {row['forced_by']}" if "forced_by" in row else ""
     start = show_time(datetime.fromisoformat(row["claimed_at"]))
-    return row["resource"], row["held_by"], f"claimed {start}", end, row.get("outcome_note", row.get("note", ""))
+    return row["resource"], row["held_by"], f"claimed {start}", end, str(row.get("note", ""))
 
 
 def _show_sentence(response: Object) -> str:
@@ -142,7 +142,7 @@ def _show_sentence(response: Object) -> str:
     if "released" in response:
         return f"{status} {', '.join(row['resource'] for row in response['released'])}"
     if status == "claimed" and "held_by" not in response:
-        names = ", ".join([resource, *(row["resource"] for row in response.get("also", ()))])
+        names = ", ".join([str(resource), *(row["resource"] for row in response.get("also", ()))])
         return f"{status} {names} (version {response['version']}){_show_end(response)}"
     if status == "released":
         heir = f"; {response['granted_to']}, next in the queue, holds it" if "granted_to" in response else ""
@@ -181,7 +181,8 @@ def _show_claim_refusal(response: Object) -> str:
         case "fenced":
             holder = f"; {response['held_by']} holds it now" if "held_by" in response else ""
             return f"{resource} is not held with version {version}{holder}"
-    return ""
+        case _:
+            return ""
 
 
 def _show_details(hold: Object) -> str:
@@ -233,7 +234,8 @@ def _show_value_refusal(response: Object) -> str:
             return f"{name} is at {actual}, not {response['expected_version']}: {show_value(response['actual_value'])}"
         case "timeout":
             return f"{name} did not change after version {response['since_version']}"
-    return ""
+        case _:
+            return ""
 
 
 def _advise(command: str, response: Object) -> str:
@@ -260,7 +262,8 @@ def _advise(command: str, response: Object) -> str:
             return f"{hint}\nA person can take it: holdlog release {name} --force --reason TEXT"
         case "already_claimed":
             return ""
-    return str(hint).replace("wait_seconds=30", "--wait 30").replace("wait_seconds", "--wait")
+        case _:
+            return str(hint).replace("wait_seconds=30", "--wait 30").replace("wait_seconds", "--wait")
 
 
 # --- the rest

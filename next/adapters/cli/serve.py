@@ -5,7 +5,7 @@ from importlib import import_module
 
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.settings import REPEATABLE, RULES, Settings, name_option, read_settings
-from holdlog.adapters.operating_system.location import mask_password, prepare_folder
+from holdlog.adapters.operating_system.location import mask_password
 
 EXAMPLES = (
     "serve --tools claims,state",

@@ -122,19 +122,30 @@ class Engine:
         return query.read(self.store)
 
     @contextmanager
-    def write_alone(self) -> Iterator[Batch]:
-        """A transaction for what takes longer than a command may: all other writers of the store are refused after
-        COMMIT_SECONDS. Commits at the end of the block, or undoes everything."""
+    def write_alone(self, reads: Sequence[tuple[Reads, Caller]] = ()) -> Iterator[Batch]:
+        """A transaction for statements, and for commands that need these `reads` (see `decide`). If it takes long, all
+        other writers of the store are refused after COMMIT_SECONDS. Commits at the end of the block, or undoes
+        everything."""
         self.require_open()
         with self._busy:
             try:
-                batch = self.store.begin(())
+                batch = self.store.begin(reads)
+                if batch.state.board is not None and not batch.state.board.is_quiet:
+                    self._settle(batch, reads)
                 yield batch
                 self.store.commit(batch)
             except BaseException:
                 self.store.abort()
                 raise
         self.waiters.wake_all()
+
+    def decide(self, command: Command, caller: Caller, batch: Batch) -> Any:
+        """Run a command in the block of `write_alone`. Raises the refusal."""
+        job = Job(command, caller)
+        self._decide(job, batch)
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     def erase(self) -> None:
         """Remove what is left of redacted texts next to the tables. Raises UnavailableError."""

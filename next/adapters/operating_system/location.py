@@ -89,6 +89,16 @@ def find_repository(start: str, home: str | None) -> Repository | None:
     return None
 
 
+def find_top(folder: str) -> str | None:
+    """The nearest folder upwards that has a `.git`, whatever it leads to."""
+    while not os.path.lexists(f"{folder}/.git"):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return folder
+
+
 def find_own_folder(start: str, home: str | None) -> str | None:
     """The nearest `.holdlog/` upwards. Raises StoreError."""
     folders = (os.path.join(folder, OUR_FOLDER) for folder in _go_up(start, home))

@@ -1,6 +1,6 @@
 """What all operations have in common: declaration, arguments, errors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import (
@@ -13,7 +13,6 @@ from pydantic import (
     Strict,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -28,8 +27,6 @@ from holdlog.domain.refusals import InvalidError
 from holdlog.domain.state import Decision, Reads, State
 from holdlog.domain.values import MAX_NESTING, Json, count_levels
 
-Resolve = Callable[[str, bool], str]
-"""The resource that a name means, here; and whether it is for a new claim. Raises ValueError."""
 OPERATIONS: Final[dict[str, type["Operation"]]] = {}
 """All operations by name: surfaces are derived from them."""
 
@@ -39,8 +36,8 @@ class Operation(BaseModel):
 
     Commands and library take the arguments in `words` by position. If `returns` names a field of the result, the
     library returns it alone. If an operation `computes`, the library also takes a function of the current value; if a
-    command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id. If it `overwrites`,
-    surfaces but the library require expected_version, or force. Surfaces call it `tool`.
+    command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id. If one
+    `overwrites`, surfaces other than the library require expected_version, or force. They call it `tool`.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -76,20 +73,21 @@ class Operation(BaseModel):
         repeats: bool = False,
         overwrites: bool = False,
         tool: str = "",
+        register: bool = True,
     ) -> None:
         if name:
             cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
             cls.returns, cls.computes, cls.waits, cls.repeats = returns, computes, waits, repeats
             cls.overwrites, cls.tool = overwrites, tool or name
             cls.words = tuple(words.split())
-            OPERATIONS[name] = cls
+            if register:
+                OPERATIONS[name] = cls
 
     @classmethod
-    def parse(cls, arguments: dict[str, Any], resolve: Resolve | None = None) -> Self:
-        """Check the arguments; `resolve` turns names of files into resources. Raises InvalidError, which names the
-        argument and never its value."""
+    def parse(cls, arguments: dict[str, Any]) -> Self:
+        """Check the arguments. Raises InvalidError, which names the argument and never its value."""
         try:
-            operation: Self = cls.__pydantic_validator__.validate_python(arguments, context=resolve)
+            operation: Self = cls.__pydantic_validator__.validate_python(arguments)
         except ValidationError as error:
             raise describe(error) from None
         return operation
@@ -201,24 +199,11 @@ def encode_number(value: Any) -> Json:
     return text
 
 
-def resolve_resource(text: str, info: ValidationInfo) -> str:
-    """A resource, in the spelling of the surface that `info` has for it."""
-    if info.context is None or text.startswith("custom://"):
-        return check_resource(text)
-    return str(info.context(text, False))
-
-
-def resolve_claimable(text: str, info: ValidationInfo) -> str:
-    if info.context is None or text.startswith("custom://"):
-        return check_claimable(text)
-    return str(info.context(text, True))
-
-
 Name = Annotated[str, Strict(), AfterValidator(names.check_name)]
 Writable = Annotated[str, Strict(), AfterValidator(names.check_writable)]
 Label = Annotated[str, Strict(), AfterValidator(names.check_label)]
-Resource = Annotated[str, Strict(), AfterValidator(resolve_resource)]
-Claimable = Annotated[str, Strict(), AfterValidator(resolve_claimable)]
+Resource = Annotated[str, Strict(), AfterValidator(check_resource)]
+Claimable = Annotated[str, Strict(), AfterValidator(check_claimable)]
 Agent = Annotated[str, Strict(), AfterValidator(names.check_agent)]
 Note = Annotated[str, Strict(), AfterValidator(names.check_note)]
 Prefix = Annotated[str, Strict(), AfterValidator(names.check_prefix)]

@@ -3,9 +3,9 @@
 
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_json
 
@@ -99,5 +99,7 @@ def encode_result(result: AgentResult) -> tuple[Json, str | None]:
     return encode_value(exported), exported.get("checksum")
 
 
-NewMessage = Annotated[Message, AfterValidator(encode_message)]
-NewResult = Annotated[AgentResult, AfterValidator(encode_result)]
+_PLAIN: Final = WithJsonSchema({"type": "object"})
+"""The whole schema is longer than those of all other tools together; the arguments' descriptions say enough."""
+NewMessage = Annotated[Message, AfterValidator(encode_message), _PLAIN]
+NewResult = Annotated[AgentResult, AfterValidator(encode_result), _PLAIN]

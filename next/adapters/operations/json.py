@@ -18,7 +18,8 @@ to_text: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 def to_object(result: Any) -> Object:
     """A result as an object: `status` first, absent fields left out, a stored null kept, hints included."""
     fields: Object = {"status": result.status} if hasattr(result, "status") else {}
-    for place, name, may_be_absent in _list_fields(type(result)):
+    kind: Any = type(result)
+    for place, name, may_be_absent in _list_fields(kind):
         value = result[place]
         if value is None:
             if may_be_absent:
@@ -26,7 +27,7 @@ def to_object(result: Any) -> Object:
         elif not isinstance(value, (str, int, float)):
             value = _to_json(value)
         fields[name] = value
-    for name in _list_derived(type(result)):
+    for name in _list_derived(kind):
         if (value := getattr(result, name)) is not None:
             fields[name] = value
     if isinstance(result, EventEntry):
@@ -58,7 +59,7 @@ def _list_fields(kind: Any) -> list[tuple[int, str, bool]]:
 
 
 @cache
-def _list_derived(kind: type) -> list[str]:
+def _list_derived(kind: Any) -> list[str]:
     return [name for name, member in vars(kind).items() if isinstance(member, property)]
 
 

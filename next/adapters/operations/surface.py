@@ -14,7 +14,7 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.base import OPERATIONS, Condition, Operation
 from holdlog.adapters.operations.claims import FindHolders
 from holdlog.adapters.operations.json import Object, to_object
-from holdlog.adapters.python.calls import Steps, execute
+from holdlog.adapters.operations.steps import Steps, execute
 from holdlog.domain.claims.resource import check_claimable, check_resource
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import InvalidError
@@ -55,12 +55,7 @@ class Surface:
 
     def parse(self, kind: type[Operation], arguments: Any) -> Operation:
         """Raises InvalidError, which names the argument."""
-        arguments = read_arguments(kind, arguments)
-        if kind.overwrites:
-            arguments = _require_version(kind, arguments)
-        if self._names is not None:
-            _resolve(kind, arguments, self._names)
-        return kind.parse(arguments)
+        return parse(kind, arguments, self._names)
 
     def respond(self, operation: Operation, caller: Caller) -> Steps:
         """Carry out an operation, and return the object for its caller. Raises HoldlogError."""
@@ -107,6 +102,17 @@ class Surface:
         if response["status"] == "claimed" and "position" in response and names.is_missing(resource):
             name = resource.removeprefix("file://").partition("/")[2] if resource.startswith("file://") else resource
             response.setdefault("hint", _MISSING.format(f"custom://{name}"))
+
+
+def parse(kind: type[Operation], arguments: Any, names: Names | None) -> Operation:
+    """Read the arguments of a call; `names` turns those of files into resources. Raises InvalidError, which names the
+    argument."""
+    arguments = read_arguments(kind, arguments)
+    if kind.overwrites:
+        arguments = _require_version(kind, arguments)
+    if names is not None:
+        _resolve(kind, arguments, names)
+    return kind.parse(arguments)
 
 
 def read_arguments(kind: type[Operation], arguments: Any) -> dict[str, Any]:

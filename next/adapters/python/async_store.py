@@ -414,8 +414,8 @@ class AsyncStateStore(AwaitableHandle):
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.SetResult:
-        """Write a value if its version is still the one you read with get: expected_version, 0 if it must not exist.
-        Without it the write is unconditional.
+        """Write a value if its version is still the one you read with get(): expected_version, 0 if it must not exist.
+        In a program, a write without it is unconditional.
 
         namespace: Group of keys, e.g. order-1234.
         expected_version: The version you read; 0: must not exist.
@@ -565,8 +565,8 @@ class AsyncStateStore(AwaitableHandle):
         return result
 
     async def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:
-        """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim next,
-        or queue with claim and wait_seconds."""
+        """Wait until nobody holds a resource. This only notifies you, it does not give you the claim: call claim()
+        next, or queue with claim() and wait_seconds."""
         result: board.Available | board.WaitTimeout = await self._wait(claims.WaitFor, locals())
         return result
 

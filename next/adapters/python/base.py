@@ -14,21 +14,9 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operations.base import BlockingQuery, Command, Query, Task
 from holdlog.adapters.operations.claims import Claim
+from holdlog.adapters.operations.steps import Run, Step, Steps, Subscribe, claim, take_steps, wait
 from holdlog.adapters.python.block import Block
-from holdlog.adapters.python.calls import (
-    Run,
-    Step,
-    Steps,
-    Subscribe,
-    claim,
-    compute,
-    drop_missing,
-    read_pages,
-    require_function_alone,
-    require_label,
-    take_steps,
-    wait,
-)
+from holdlog.adapters.python.calls import compute, drop_missing, read_pages, require_function_alone, require_label
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, ValueRefusal
 from holdlog.projections.results import StateRecord
@@ -151,7 +139,8 @@ class BlockingHandle(Handle):
 
 
 class AsyncSteps:
-    """Takes the steps of calls.py on an event loop."""
+    """Takes the steps of operations on an event loop: commands run in the writer thread; reads of one row on the loop,
+    others in a few threads."""
 
     _engine: Engine
     _pool: ThreadPoolExecutor | None = None
@@ -240,7 +229,7 @@ class AsyncSteps:
 
 
 class AwaitableHandle(Handle, AsyncSteps):
-    """For coroutines. Commands run in the writer thread; reads of one row on the loop, others in a few threads."""
+    """For coroutines."""
 
     async def close(self) -> None:
         """As StateStore.close."""

@@ -7,7 +7,7 @@ from typing import Any
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.claims import Claim, FindEnd, Release
 from holdlog.adapters.operations.rows import read_position
-from holdlog.adapters.python.calls import Run, Steps, claim
+from holdlog.adapters.operations.steps import Run, Steps, claim
 from holdlog.domain.claims.board import LAST
 from holdlog.domain.claims.commands import Finish, ListGrants, Renewal
 from holdlog.domain.claims.holder import Who

@@ -195,3 +195,31 @@ FORGET_HOLDERS: Final = (
     " AND c.agent = holders.agent)"
 )
 """Those that have ended and hold nothing: at once, or if they do not know of a loss, after a day."""
+
+# --- what hooks remember: no views, but liveness
+
+CONVERSATIONS: Final = (
+    "SELECT session, agent, name, host, seen_at, calls, has_ended, told FROM conversations"
+    " WHERE host = :host OR session = :session ORDER BY seen_at, session, agent"
+)
+PUT_CONVERSATION: Final = (
+    "INSERT INTO conversations (session, agent, name, host, seen_at, calls, has_ended, told)"
+    " VALUES (:session, :agent, :name, :host, :seen_at, :calls, :has_ended, :told) ON CONFLICT (session, agent)"
+    " DO UPDATE SET name = excluded.name, host = excluded.host, seen_at = excluded.seen_at, calls = excluded.calls,"
+    " has_ended = excluded.has_ended, told = excluded.told"
+)
+END_CONVERSATION: Final = "DELETE FROM conversations WHERE session = :session"
+END_AGENT: Final = f"{END_CONVERSATION} AND agent = :agent"
+FORGET_CONVERSATIONS: Final = "DELETE FROM conversations WHERE seen_at < :oldest"
+FILES: Final = "SELECT resource, digest, at, made FROM files WHERE session = :session AND agent = :agent"
+"""What an agent read or wrote last."""
+PUT_FILE: Final = (
+    "INSERT INTO files (session, agent, resource, digest, at, made) VALUES"
+    " (:session, :agent, :resource, :digest, :at, :made) ON CONFLICT (session, agent, resource)"
+    " DO UPDATE SET digest = excluded.digest, at = excluded.at, made = excluded.made"
+)
+FORGET_FILES: Final = "DELETE FROM files WHERE at < :oldest"
+CHANGES_SINCE: Final = (
+    "SELECT at, json_extract(meta, '$.by'), json_extract(meta, '$.session'), json_extract(meta, '$.sha256') FROM events"
+    " WHERE stream = :stream AND version > :version AND topic = 'FileChanged' ORDER BY version DESC LIMIT 100"
+)

@@ -2,9 +2,18 @@
 
 from typing import NamedTuple
 
-from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, leave, release
+from holdlog.domain.claims.acquire import (
+    acquire,
+    adopt,
+    declare_claim,
+    declare_release,
+    finish,
+    give_up,
+    leave,
+    release,
+)
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import Mode, Outcome
+from holdlog.domain.claims.claim import FileChanged, Mode, Outcome
 from holdlog.domain.claims.holder import Who, list_ancestors
 from holdlog.domain.moment import Moment
 from holdlog.domain.state import Decision, Reads, State
@@ -138,6 +147,37 @@ class Leave(NamedTuple):
 
     def decide(self, state: State, moment: Moment) -> Decision:
         return leave(self, state, moment)
+
+
+class Adopt(NamedTuple):
+    """Hand on to the caller's session what the holders of other ones hold or wait for: those of its conversation under
+    an earlier id, or of its process before the conversation was known."""
+
+    sessions: tuple[str, ...]
+
+    def reads(self) -> Reads:
+        return Reads(claims="all")
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        return adopt(self, state, moment)
+
+
+class Change(NamedTuple):
+    """A file has another content: a hook of the agent's host has seen it."""
+
+    agent: str
+    resource: str
+    sha256: str | None
+    receipt: str | None = None
+
+    def reads(self) -> Reads:
+        return Reads(resources=(self.resource,), agent=self.agent, receipt=self.receipt)
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board: Board = state.board
+        who = board.start(moment, self.agent)
+        board.record(FileChanged(f"claim:{self.resource}", who.agent, self.sha256))
+        return board.events, None
 
 
 class Call(NamedTuple):

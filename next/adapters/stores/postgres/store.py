@@ -176,10 +176,15 @@ class PostgresStore:
         if batch.refusals:
             text += f"EXECUTE refuse({_quote_columns(batch.refusals)}); "
         if batch.rows and batch.rows[-1][0] % FORGET_EVERY < len(batch.rows):
-            forget = f"{sql.FORGET_REFUSALS}; {FORGET_REQUESTS}; {FORGET_HOLDERS}; ".replace(
-                ":oldest", str(batch.at - REMEMBER_FOR)
+            statements = (
+                sql.FORGET_REFUSALS,
+                FORGET_REQUESTS,
+                FORGET_HOLDERS,
+                sql.FORGET_CONVERSATIONS,
+                sql.FORGET_FILES,
             )
-            text += forget.replace(":now", str(batch.steady))
+            forget = "".join(f"{statement}; " for statement in statements)
+            text += forget.replace(":oldest", str(batch.at - REMEMBER_FOR)).replace(":now", str(batch.steady))
         assert self._writer is not None  # and no new one: it would commit outside of the transaction
         try:
             self._writer.execute(f"{text}COMMIT")

@@ -48,6 +48,11 @@ TABLES: Final = (
     host TEXT, handles TEXT NOT NULL, has_left INTEGER NOT NULL, open_calls TEXT, lost TEXT,
     UNIQUE (session, principal, agent))""",
     "CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1",
+    """CREATE TABLE conversations (session TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, host TEXT NOT NULL,
+    seen_at INTEGER NOT NULL, calls TEXT NOT NULL, has_ended INTEGER NOT NULL, told TEXT NOT NULL,
+    PRIMARY KEY (session, agent)) WITHOUT ROWID""",
+    """CREATE TABLE files (session TEXT NOT NULL, agent TEXT NOT NULL, resource TEXT NOT NULL, digest TEXT NOT NULL,
+    at INTEGER NOT NULL, made INTEGER NOT NULL, PRIMARY KEY (session, agent, resource)) WITHOUT ROWID""",
     "CREATE TABLE silence (committed_at INTEGER NOT NULL, began_at INTEGER NOT NULL, ended_at INTEGER NOT NULL)",
     "INSERT INTO silence VALUES (0, 0, 0)",
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -66,6 +71,7 @@ _NEW_BOOT: Final = (
     f"""UPDATE claims SET waits_until = 0, deadline = CASE WHEN is_ticket = 1 THEN :now + {ABSENCE}
     WHEN is_offered = 1 THEN :now + {OFFER} ELSE deadline + :now - (SELECT committed_at FROM silence) END
     WHERE is_ticket = 1 OR deadline IS NOT NULL""",
+    "UPDATE conversations SET seen_at = :now, calls = '{}'",
     "UPDATE silence SET committed_at = :now, began_at = 0, ended_at = 0",
     "INSERT OR REPLACE INTO meta VALUES ('boots', :boots)",
 )

@@ -197,6 +197,8 @@ class SqliteStore:
                 execute(sql.FORGET_REFUSALS)
                 execute(FORGET_REQUESTS, {"oldest": batch.at - REMEMBER_FOR})
                 execute(sql.FORGET_HOLDERS, {"now": batch.steady, "oldest": batch.steady - REMEMBER_FOR})
+                execute(sql.FORGET_CONVERSATIONS, {"oldest": batch.steady - REMEMBER_FOR})
+                execute(sql.FORGET_FILES, {"oldest": batch.at - REMEMBER_FOR})
             sure = False
             execute("COMMIT")
         except sqlite3.IntegrityError as error:  # somebody wrote without the write lock: an old head

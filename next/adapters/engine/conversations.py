@@ -1,0 +1,77 @@
+"""The conversations of agents, as the hooks of their hosts have seen them, and in which of them a process acts.
+
+Liveness, not history: rows of the table `conversations`, which no event knows. Quick to import.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.stores.sql import CONVERSATIONS
+from holdlog.domain.moment import IDLE_LIMIT
+
+SHELL: Final = "shell"
+"""An announced call of a shell."""
+MADE_UP: Final = "process-"
+"""How the sessions begin that a server takes until its conversation is known. Hooks of the same host hand on what such
+a session holds to the conversation."""
+_NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
+"""What hosts name their conversation in the environment of a shell."""
+
+
+class Conversation(NamedTuple):
+    """An agent of a conversation; `agent`: its id, as its host says; empty for the main one. `name`: as it holds
+    claims. `calls`: those that run now, SHELL or `name_call(name)` by their ids. `has_ended`: it goes on under another
+    id. `told`: what the agent has been told once."""
+
+    session: str
+    agent: str
+    name: str
+    host: str
+    seen_at: int
+    calls: dict[str, str]
+    has_ended: bool
+    told: tuple[str, ...]
+
+    @classmethod
+    def read(cls, session: str, agent: str, name: str, host: str, seen: int, calls: str, ended: int, told: str) -> Any:
+        """From a row."""
+        return cls(session, agent, name, host, seen, json.loads(calls), bool(ended), tuple(json.loads(told)))
+
+    def encode(self) -> dict[str, Any]:
+        """The parameters of PUT_CONVERSATION."""
+        texts = {"calls": json.dumps(self.calls), "has_ended": int(self.has_ended), "told": json.dumps(self.told)}
+        return self._asdict() | texts
+
+
+def name_call(name: str) -> str:
+    """An announced call of a tool of holdlog, by the name that the agent passes."""
+    return f"tool {name}"
+
+
+def list_conversations(reader: Reader, host: str | None, session: str = "") -> list[Conversation]:
+    """Those below a host, and those of a session."""
+    return [Conversation.read(*row) for row in reader.read(CONVERSATIONS, {"host": host or "-", "session": session})]
+
+
+def find_conversation(
+    reader: Reader, host: str | None, call: str = SHELL, environ: Mapping[str, str] | None = None
+) -> Conversation | None:
+    """The conversation in which a process below a host (`identify_host`) acts: the one that its environment names; the
+    one whose hook announced the call (SHELL, or `name_call(agent)` for a tool); or the only live one. None if there are
+    none or several. A caller acts in its `session`, and under its `name` if it passes no other."""
+    environ = os.environ if environ is None else environ
+    named = next((environ[name] for name in _NAMED if environ.get(name)), "") if call == SHELL else ""
+    rows = [it for it in list_conversations(reader, host, named) if is_live(it, reader.steady())]
+    rows = [it for it in rows if it.session == named] or [it for it in rows if host is not None and it.host == host]
+    announced = [it for it in rows if call in it.calls.values()]
+    candidates = announced or rows
+    if not candidates or len({it.session for it in candidates}) > 1:
+        return None
+    return candidates[-1] if announced else min(candidates, key=lambda it: it.agent)
+
+
+def is_live(conversation: Conversation, now: int) -> bool:
+    return not conversation.has_ended and now - conversation.seen_at < IDLE_LIMIT

@@ -1,0 +1,285 @@
+"""What hosts pass to hooks, and the output that they read: Claude Code, Codex, Cursor, VS Code with Copilot, Gemini,
+and a plain form for OpenCode (opencode.js) and others. Quick to import."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from holdlog.adapters.hooks.targets import GitCommand, Targets
+from holdlog.adapters.hooks.tools import READS, find_named, find_targets, make_local
+
+Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
+Client = Literal["claude", "codex", "cursor", "opencode", "vscode", "gemini", "agent"]
+
+EVENTS: Final = get_args(Event)
+PLAIN: Final = ("opencode", "agent")
+"""Clients that read the plain form."""
+OF_ONE_PROCESS: Final = ("cursor", "opencode", "vscode")
+"""Hosts whose conversations share a process."""
+MAX_CONTEXT: Final = 300
+"""Characters that a hook adds to the context of an agent."""
+MAX_PATH: Final = 4096
+"""Bytes: PATH_MAX of Linux."""
+MAX_PATHS: Final = 1_000
+_EVENT_OF: Final[Mapping[str, Event]] = {
+    **dict.fromkeys(("pretooluse", "beforeshellexecution", "beforemcpexecution", "beforetool"), "pre-edit"),
+    **dict.fromkeys(("posttooluse", "posttoolusefailure", "aftershellexecution", "aftertool"), "post-edit"),
+    **dict.fromkeys(("afterfileedit",), "post-edit"),
+    "beforereadfile": "read",
+    **dict.fromkeys(("userpromptsubmit", "userpromptsubmitted", "beforesubmitprompt", "beforeagent"), "prompt"),
+    "sessionstart": "start",
+    **dict.fromkeys(("stop", "agentstop", "afteragent", "stopfailure"), "turn-end"),
+    "subagentstop": "subagent-end",
+    "sessionend": "session-end",
+}
+_SHELL_EVENTS: Final = ("beforeShellExecution", "afterShellExecution")
+"""Events of Cursor that name no tool."""
+_FOREIGN: Final = frozenset({"hookEventName", "sessionId", "toolName", "toolArgs"})
+"""Fields of VS Code and Copilot, which run the hooks of Claude Code, too."""
+_MARK: Final = b"\xef\xbb\xbf"
+"""A byte order mark: some pipes on Windows add one, and some hosts another."""
+_NAMES: Final = ("agent", "updated_by", "deleted_by")
+"""Arguments of our tools that name the caller."""
+_OWN_QUERIES: Final = ("status", "events", "wait", "at", "blame")
+"""Our tools whose `agent` is a filter."""
+
+
+class HookCall(NamedTuple):
+    """One call of a hook. `name`: the host's name of the event. `session`: the conversation; `agent`: the id of its
+    sub-agent, empty for the main one. `folder`: where the agent works. `id`: of the tool call. `resumes`: the
+    conversation goes on after its end, under another id. `called_name`: the name that the agent passes to our own
+    tool. `targets`: what the call changes; a folder ends with a slash. `command`: of a shell. `failed`: the tool did
+    not run."""
+
+    event: Event
+    name: str
+    client: Client
+    session: str
+    agent: str
+    folder: str
+    id: str = ""
+    tool: str = ""
+    resumes: bool = False
+    called_name: str | None = None
+    targets: Targets = Targets()
+    command: str | None = None
+    failed: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.targets.paths
+
+    @property
+    def git(self) -> tuple[GitCommand, ...]:
+        return self.targets.git
+
+    @property
+    def reaches_agent(self) -> bool:
+        """Whether the host passes on what the hook adds for this event, if it allows the call."""
+        if self.event == "pre-edit":
+            return self.client != "codex"  # which shows it to the user
+        if self.event in ("post-edit", "read"):
+            return self.client != "cursor" or self.name.lower() == "posttooluse"
+        return self.event == "start" or (self.event == "prompt" and self.client != "cursor")
+
+
+class InputError(ValueError):
+    """The host's input cannot be read. The message is one line."""
+
+
+def read_json(text: bytes) -> Any:
+    """The JSON of a host; None if it is not JSON."""
+    while text.startswith(_MARK):
+        text = text[len(_MARK) :]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def find_folder(given: Mapping[str, Any]) -> str:
+    """The folder in which the agent works; empty if the host names none."""
+    roots = given.get("workspace_roots")
+    first = next((it for it in roots if isinstance(it, str)), "") if isinstance(roots, list) else ""
+    return make_local(_text(given, "cwd") or first)
+
+
+def parse(given: Any, event: str | None) -> HookCall | None:
+    """Read the host's input; None for an event that needs nothing, and for one of a host that runs the hooks of another
+    one in an unknown form. `event`: as named on the command line. Raises InputError."""
+    if not isinstance(given, dict):
+        raise InputError("the input must be a JSON object")
+    if event is not None and event not in EVENTS:
+        raise InputError(f"the event must be one of {', '.join(EVENTS)}")
+    name = _text(given, "hook_event_name", "hookEventName")
+    kind = event or _EVENT_OF.get(name.lower())
+    session = _text(given, "conversation_id", "session_id", "sessionId")
+    if name and kind is None:
+        return None
+    if not (kind and session):
+        if not _FOREIGN.isdisjoint(given):
+            return None
+        missing = "session_id: is missing" if kind else "hook_event_name: is missing; name the event, such as pre-edit"
+        raise InputError(missing)
+    client = _find_client(given, name)
+    agent = _text(given, "agent_id", "subagent_id")
+    if client in OF_ONE_PROCESS and agent == session:
+        agent = ""
+    tool = _text(given, "tool_name", "toolName") or ("Bash" if name in _SHELL_EVENTS else "")
+    arguments = _read_object(given.get("tool_input", given.get("toolArgs"))) or given
+    if kind == "post-edit" and tool in READS:
+        kind = "read"
+    folder = find_folder(given) or os.getcwd()
+    targets = _find_targets(kind, name, tool, arguments, folder)
+    command = arguments.get("command") or arguments.get("cmd") if tool else None
+    own = _find_own_tool(tool)
+    called = next((arguments[it] for it in _NAMES if isinstance(arguments.get(it), str)), None)
+    return HookCall(
+        kind,  # type: ignore[arg-type]  # one of EVENTS
+        name or kind,
+        client,
+        session,
+        agent,
+        folder,
+        _text(given, "tool_use_id", "tool_call_id", "toolUseId", "call_id") or tool,
+        tool,
+        _text(given, "reason") in ("clear", "resume"),
+        called if own and own not in _OWN_QUERIES else None,
+        targets,
+        " ".join(map(str, command)) if isinstance(command, list) else command if isinstance(command, str) else None,
+        "failure" in name.lower(),
+    )
+
+
+def _find_own_tool(tool: str) -> str:
+    """The name of our tool that a call uses, without prefixes; empty for another one."""
+    return re.split(r"holdlog[_/.:]+", tool.lower())[-1] if "holdlog" in tool.lower() else ""
+
+
+def _find_targets(event: str, name: str, tool: str, arguments: dict[str, Any], folder: str) -> Targets:
+    if tool and event != "read":
+        targets = find_targets(tool, arguments, folder)
+    else:
+        paths = find_named(arguments) if tool or name else [*find_named(arguments), *_list_plain(arguments)]
+        targets = Targets(tuple(paths))
+    moved = _text(arguments, "source", "old_path", "oldPath")
+    slash = "/" if moved and os.path.isdir(os.path.join(folder, moved)) else ""
+    paths = [_make_absolute(os.path.join(folder, path) + slash) for path in targets.paths]
+    if len(paths) > MAX_PATHS:
+        return targets._replace(paths=(), problem=f"a call names more than {MAX_PATHS:,} files")
+    return targets._replace(paths=tuple(filter(_is_path, paths)))
+
+
+# --- output
+
+
+def deny(call: HookCall, reason: str) -> dict[str, Any]:
+    """Keep the host from running the tool."""
+    if call.client in (*PLAIN, "gemini"):
+        return {"decision": "deny", "reason": reason}
+    decision = {"permissionDecision": "deny", "permissionDecisionReason": reason}
+    claude = {"hookSpecificOutput": {"hookEventName": call.name} | decision}
+    if call.client == "cursor":  # it also runs the hooks of Claude Code, under their names
+        own = {"permission": "deny", "user_message": reason, "agent_message": reason}
+        return own | (claude if call.name[:1].isupper() else {})
+    return decision | claude if call.client == "vscode" else claude  # Copilot reads it at the top
+
+
+def warn(call: HookCall, text: str) -> dict[str, Any]:
+    """Let the host run the tool, and tell the agent something."""
+    if call.client == "cursor":
+        return {"agent_message": text}
+    if call.client in PLAIN:
+        return {"warning": text}
+    if call.client in ("codex", "gemini"):
+        return {"systemMessage": text}
+    return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
+
+
+def ask_person(call: HookCall, text: str) -> dict[str, Any]:
+    """Let a person decide. Hosts that cannot ask deny the call, but for Codex, which shows the text."""
+    if call.client == "cursor":
+        return {"permission": "ask", "user_message": text, "agent_message": text}
+    if call.client in (*PLAIN, "gemini"):
+        return deny(call, f"{text} Ask your user to make it.")
+    if call.client == "codex":
+        return {"systemMessage": text}
+    decision = {"hookEventName": call.name, "permissionDecision": "ask", "permissionDecisionReason": text}
+    return {"hookSpecificOutput": decision}
+
+
+def add_context(call: HookCall, text: str) -> dict[str, Any]:
+    """Add text to the agent's context."""
+    text = text if len(text) <= MAX_CONTEXT else f"{text[: MAX_CONTEXT - 1]}…"
+    if call.client == "cursor":
+        return {"additional_context": text}
+    if call.client in PLAIN:
+        return {"context": text}
+    return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
+
+
+def tell(call: HookCall, text: str) -> dict[str, Any]:
+    """Tell the agent something, in the form of the event; nothing if the text is empty."""
+    if not text:
+        return {}
+    is_before = call.event == "pre-edit" or (call.client in PLAIN and call.event in ("post-edit", "read"))
+    return warn(call, text) if is_before else add_context(call, text)
+
+
+def is_denial(output: Mapping[str, Any]) -> bool:
+    decision = output.get("hookSpecificOutput", {}).get("permissionDecision")
+    return "deny" in (output.get("permission"), output.get("decision"), decision)
+
+
+# --- parts
+
+
+def _find_client(given: Mapping[str, Any], name: str) -> Client:
+    if "cursor_version" in given or "workspace_roots" in given:
+        return "cursor"
+    if name in ("BeforeTool", "AfterTool", "BeforeAgent", "AfterAgent"):
+        return "gemini"
+    if name and not _FOREIGN.union({"timestamp"}).isdisjoint(given):
+        return "vscode"
+    if name[:1].islower():
+        return "cursor"
+    if not name:
+        return "opencode" if given.get("client") == "opencode" else "agent"
+    return "codex" if "turn_id" in given or given.get("tool_name") == "apply_patch" else "claude"
+
+
+def _list_plain(given: Mapping[str, Any]) -> list[str]:
+    """The paths in the plain form. Raises InputError."""
+    paths = [] if given.get("paths") is None else given["paths"]
+    if not (isinstance(paths, list) and all(isinstance(it, str) and it for it in paths)):
+        raise InputError("paths: must be a list of paths")
+    return paths
+
+
+def _read_object(given: Any) -> dict[str, Any]:
+    """The arguments of a tool, which some hosts pass as JSON in a text. A text that is not JSON is a patch."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            return {"input": given}
+    return given if isinstance(given, dict) else {}
+
+
+def _text(given: Mapping[str, Any], *names: str) -> str:
+    """The first text of these fields, empty if they are missing. What neither a path nor UTF-8 can have is replaced."""
+    text = next((given[name] for name in names if isinstance(given.get(name), str) and given[name]), "")
+    return str(text).replace("\0", "?").encode(errors="replace").decode()
+
+
+def _make_absolute(path: str) -> str:
+    return os.path.abspath(path) + "/" * (path.endswith("/") and path.strip("/") != "")
+
+
+def _is_path(path: str) -> bool:
+    try:
+        return "\0" not in path and len(os.fsencode(path)) < MAX_PATH
+    except UnicodeEncodeError:
+        return False

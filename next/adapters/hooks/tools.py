@@ -1,0 +1,133 @@
+"""The files that a call of a host's tool changes, as far as its arguments show them. Quick to import."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from holdlog.adapters.hooks.targets import Targets, list_patched
+
+READS: Final = ("Read", "NotebookRead", "read_file", "read")
+"""Tools that read a file."""
+MAX_TOOL: Final = 60
+"""Characters of a tool's name in a message."""
+_EDITS: Final = (
+    *("edit", "write", "multiedit", "notebookedit", "strreplace", "searchreplace", "delete", "editnotebook"),
+    *("editfile", "editfiles", "writefile", "writetofile", "create", "createfile", "deletefile", "movefile"),
+    *("renamefile", "replace", "replaceinfile", "replacestringinfile", "multireplacestringinfile", "applydiff"),
+    *("inserteditintofile", "editnotebookfile", "strreplaceeditor", "strreplacebasededittool"),
+)
+"""Editing tools of hosts: the letters of their names, in lower case."""
+_MCP_EDITS: Final = (
+    r"(write|edit|move|delete|rename|create|append)(text|new)?files?$|(delete|move)directory$|(delete|insert)lines$"
+    r"|(edit|replace)(block|content|lines|symbolbody|textinfile)$|insert(content|atline|aftersymbol|beforesymbol)$"
+)
+"""Tools of MCP servers that change files which their arguments name, such as mcp__filesystem__write_file."""
+_SHELLS: Final = (
+    *("bash", "shell", "localshell", "execcommand", "runterminalcmd", "terminal", "runinterminal", "runshellcommand"),
+)
+_READERS: Final = r"read|view|list|search|find|grep|glob|get|fetch|query|look|show|todo|task|claim|release"
+_PATHS: Final = (
+    *("file_path", "filePath", "notebook_path", "notebookPath", "target_notebook", "target_file", "targetFile", "path"),
+    *("TargetFile", "relative_workspace_path", "relative_path", "pathInProject", "absolute_path", "filepath", "uri"),
+)
+_MOVES: Final = ("source", "destination", "old_path", "new_path", "oldPath", "newPath")
+_LISTS: Final = ("edits", "replacements", "files", "paths", "file_paths", "filePaths")
+_PATCHES: Final = ("patch", "patchText", "diff", "input", "command", "cmd")
+_CONTENTS: Final = frozenset(["content", "contents", "file_text", "new_string", "newString", "new_str", "code", "text"])
+_REMOTE: Final = frozenset(["owner", "repo", "repository", "url", "bucket", "host", "branch"])
+"""Arguments of tools whose paths are on another machine."""
+_FOLDERS: Final = ("workdir", "working_directory", "workingDirectory", "cwd")
+
+
+def find_targets(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
+    """What a call changes. `given`: the arguments of the tool; `folder`: where the agent works."""
+    letters = _take_letters(tool)
+    name = _take_letters(re.split(r"__|[:./]", tool)[-1])
+    folder = os.path.join(folder, *(make_local(given[it]) for it in _FOLDERS if _is_text(given.get(it))))
+    if name in _SHELLS:
+        return _read_shell(tool, given, folder)
+    is_edit = name in _EDITS and not tool.lower().startswith("mcp")
+    is_edit = (is_edit or re.search(_MCP_EDITS, letters) is not None) and _REMOTE.isdisjoint(given)
+    is_patch = name in ("applypatch", "patch", "diff")
+    if is_edit and (given.get("dryRun") is True or given.get("command") == "view"):
+        return Targets()
+    if is_edit or is_patch:
+        paths = [*_list_named(given), *_list_of_patches(given)]
+        if paths or name != "diff":
+            return _require(tool, paths, folder)
+    return Targets(problem=_doubt(tool, letters, given))
+
+
+def find_named(given: Mapping[str, Any]) -> list[str]:
+    """The path that the arguments of a tool name, if they name one."""
+    return [make_local(given[name]) for name in _PATHS if _is_text(given.get(name))][:1]
+
+
+def make_local(text: str) -> str:
+    """A path as hosts spell it, also `file://…` and `~/…`."""
+    if text[:7].lower() == "file://":
+        path = "/" + text[7:].partition("/")[2]
+        octets = re.sub(rb"%([0-9A-Fa-f]{2})", lambda it: bytes([int(it[1], 16)]), path.encode(errors="surrogatepass"))
+        return octets.decode(errors="surrogateescape")
+    return os.path.expanduser(text) if text == "~" or text.startswith("~/") else text
+
+
+def _require(tool: str, paths: Sequence[str], folder: str) -> Targets:
+    """The paths of an editing tool."""
+    if not paths:
+        return Targets(problem=f"{_show(tool)} names no file in a form that holdlog knows")
+    return Targets(tuple(dict.fromkeys(os.path.join(folder, path) for path in paths)))
+
+
+def _read_shell(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
+    command = given.get("command") or given.get("cmd")
+    if isinstance(command, list) and all(isinstance(word, str) for word in command):
+        if len(command) == 2 and command[0] in ("apply_patch", "applypatch"):  # Codex runs it itself
+            return _require(tool, list_patched(command[1]), folder)
+        import shlex
+
+        command = command[-1] if len(command) == 3 and command[1] in ("-c", "-lc") else shlex.join(command)
+    if isinstance(command, str):
+        from holdlog.adapters.hooks.shell import read_shell  # slow to import
+
+        targets = read_shell(command, os.path.abspath(folder))
+        return targets._replace(reports=targets.reports or targets.paths != ())  # a shell may read it otherwise
+    return Targets() if command is None else Targets(problem=f"the command of {_show(tool)} cannot be read")
+
+
+def _list_named(given: Mapping[str, Any]) -> list[str]:
+    """The files that the arguments name: one, both ends of a move, and those of a list of edits."""
+    paths = [*find_named(given), *(make_local(given[it]) for it in _MOVES if _is_text(given.get(it)))]
+    for name in _LISTS:
+        items = given.get(name)
+        for item in items if isinstance(items, list) else ():
+            paths += [make_local(item)] if _is_text(item) else _list_named(item) if isinstance(item, dict) else []
+    return paths
+
+
+def _list_of_patches(given: Mapping[str, Any]) -> list[str]:
+    """The files of the patch in the arguments: a text, or words of which the last one is the text."""
+    texts = {name: given.get(name) for name in _PATCHES}
+    texts = {name: it[-1] if isinstance(it, list) and it else it for name, it in texts.items()}
+    return [it for name, text in texts.items() if _is_text(text) for it in list_patched(str(text), name == "patchText")]
+
+
+def _doubt(tool: str, letters: str, given: Mapping[str, Any]) -> str:
+    """Why a call of an unknown tool is not guarded; empty unless it seems to write a file here."""
+    writes = not _CONTENTS.isdisjoint(given) and find_named(given)
+    if not writes or not _REMOTE.isdisjoint(given) or "holdlog" in letters or re.search(_READERS, letters):
+        return ""
+    return f"{_show(tool)} seems to write a file, but holdlog does not know this tool"
+
+
+def _take_letters(tool: str) -> str:
+    return "".join(it for it in tool.lower() if "a" <= it <= "z")
+
+
+def _show(tool: str) -> str:
+    return "".join(it if it.isprintable() else "?" for it in tool)[:MAX_TOOL]
+
+
+def _is_text(given: object) -> bool:
+    return isinstance(given, str) and given != ""

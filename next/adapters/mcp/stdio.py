@@ -1,0 +1,200 @@
+"""The server of one agent's host, over its standard input and output."""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol
+
+from fastmcp.server.context import reset_transport, set_transport
+from fastmcp.server.dependencies import get_context
+
+from holdlog.adapters.compose import open_engine
+from holdlog.adapters.engine.conversations import MADE_UP, find_conversation, name_call
+from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
+from holdlog.adapters.mcp.streams import Requests, Responses, Wire, take_descriptors
+from holdlog.adapters.mcp.tools import ToolServer, choose_groups
+from holdlog.adapters.operating_system.location import find_start, prepare_folder
+from holdlog.adapters.operating_system.processes import identify_host, name_handle
+from holdlog.adapters.operating_system.workspaces import find_workspaces
+from holdlog.adapters.operations.base import BlockingQuery, Operation, Query
+from holdlog.adapters.operations.json import Object, refusal_to_object
+from holdlog.adapters.operations.steps import Steps
+from holdlog.adapters.operations.surface import Surface
+from holdlog.adapters.python.base import AsyncSteps
+from holdlog.adapters.python.calls import require_label, require_session
+from holdlog.domain.moment import SECOND, Caller
+from holdlog.domain.refusals import HoldlogError, UnavailableError
+
+PROGRESS_EVERY: Final = 5.0
+WATCH_EVERY: Final = 2.0
+"""Seconds after which the server looks whether its host lives."""
+AGENTS: Final = ("agent", "updated_by", "deleted_by", "reverted_by")
+"""Arguments that name who calls."""
+SESSIONS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
+"""Names of the session in the metadata of a call, the first that is there."""
+_BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: stderr has the details"}
+_log = logging.getLogger("holdlog")
+
+
+class Settings(Protocol):
+    """What a server runs with. Times are in seconds."""
+
+    @property
+    def db(self) -> str: ...
+    @property
+    def session(self) -> str | None: ...
+    @property
+    def tools(self) -> tuple[str, ...]: ...
+    @property
+    def tool_prefix(self) -> str: ...
+    @property
+    def workspace(self) -> tuple[str, ...]: ...
+    @property
+    def lease_seconds(self) -> float: ...
+    @property
+    def idle_limit(self) -> float: ...
+    @property
+    def max_wait(self) -> float: ...
+    @property
+    def max_value_bytes(self) -> int: ...
+
+
+class Calls(AsyncSteps):
+    """Carries out the calls of tools. `caller`: who makes those that name no session."""
+
+    def __init__(self, engine: Engine, surface: Surface, caller: Caller) -> None:
+        self._engine = engine
+        self._surface = surface
+        self._caller = caller
+        self.ending: asyncio.Future[Any] | None = None
+        """Done when no call may wait any more."""
+
+    async def respond(self, kind: type[Operation], arguments: Any) -> Object:
+        try:
+            operation = self._surface.parse(kind, arguments)
+            caller = await self._find_caller(operation)
+            steps = self._surface.respond(operation, caller)
+            if isinstance(operation, BlockingQuery) or hasattr(operation, "wait_seconds"):
+                return await self._wait(steps)
+            response: Object = await self._make(steps)
+            return response
+        except HoldlogError as refusal:
+            return self._surface.name(refusal_to_object(refusal))
+        except Exception:
+            _log.exception("a call failed")
+            return _BUG
+
+    async def _find_caller(self, operation: Operation) -> Caller:
+        """Who calls: without a session in settings and metadata, an agent of the conversation that its host's hooks
+        announced."""
+        caller = name_caller(self._caller, _read_meta())
+        agent = next((getattr(operation, name) for name in AGENTS if hasattr(operation, name)), None)
+        if caller.is_shared or isinstance(operation, Query) or caller.host is None or agent is None:
+            return caller
+        find = partial(find_conversation, self._engine.store, caller.host, name_call(agent))
+        conversation = find() if self._engine.store.is_local else await self._in_pool(find)
+        return caller if conversation is None else caller._replace(session=conversation.session, is_shared=True)
+
+    async def _wait(self, steps: Steps) -> Object:
+        """In a task of its own, so that a call that is cancelled can still leave the queue."""
+        waiting, seconds = asyncio.ensure_future(self._make(steps)), 0.0
+        try:
+            while not waiting.done() and (self.ending is None or not self.ending.done()):
+                await asyncio.wait(
+                    {waiting, self.ending or waiting}, timeout=PROGRESS_EVERY, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not waiting.done():
+                    seconds += PROGRESS_EVERY
+                    await _report(seconds)
+        finally:
+            waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            response: Object = await waiting
+            return response
+        raise UnavailableError("this server ends; make the same call again")
+
+
+def name_caller(caller: Caller, meta: Mapping[str, Any]) -> Caller:
+    """Who makes a call with this metadata. Raises InvalidError."""
+    request_id, task = (_read_label(f"holdlog/{name}", meta) for name in ("request_id", "correlation_id"))
+    caller = caller._replace(request_id=request_id, correlation_id=task)
+    if caller.is_shared:  # whoever started this process named its session
+        return caller
+    session = next(filter(None, (_read_label(name, meta) for name in SESSIONS)), None)
+    return caller if session is None else caller._replace(session=require_session(session), is_shared=True)
+
+
+def _read_label(name: str, meta: Mapping[str, Any]) -> str | None:
+    label = meta.get(name)
+    return None if label is None else require_label(name, str(label) if type(label) is int else label)
+
+
+def _read_meta() -> Mapping[str, Any]:
+    request = get_context().request_context
+    return (request.meta if request is not None else None) or {}
+
+
+async def _report(seconds: float) -> None:
+    if "progress_token" in _read_meta():
+        await get_context().report_progress(seconds, message="still waiting")
+
+
+def serve(settings: Settings) -> int:
+    """Serve until the client or its host is gone, or a signal comes: then calls that wait are answered, and the store
+    is closed. Standard output belongs to the protocol. Returns the exit code."""
+    logging.getLogger("fastmcp").setLevel(logging.ERROR)  # its debug log has what agents write
+    prefix, start = settings.tool_prefix, find_start(os.environ, os.getcwd())
+    groups = choose_groups(settings.tools, prefix)
+    names = find_workspaces(os.environ, start, settings.db, settings.workspace)
+    prepare_folder(settings.db, os.environ)
+    engine = open_engine(settings.db, settings.max_value_bytes)
+    try:
+        surface = Surface(engine, names, settings.max_wait, lambda name: prefix + name)
+        calls = Calls(engine, surface, make_caller(settings))
+        server = ToolServer(groups, prefix, calls.respond)
+        with take_descriptors() as (stdin, stdout):
+            asyncio.run(_serve(server, calls, stdin, stdout, max(MAX_LINE, ESCAPED * settings.max_value_bytes)))
+    finally:
+        engine.close()
+    return 0
+
+
+def make_caller(settings: Settings) -> Caller:
+    """Who makes the calls that name no session: this process, until hooks say in which conversation it acts."""
+    session = MADE_UP + secrets.token_hex(8) if settings.session is None else require_session(settings.session)
+    lease, limit = round(settings.lease_seconds * SECOND), round(settings.idle_limit * SECOND)
+    caller = Caller(session, host=identify_host(), handle=name_handle(), lease=lease, idle_limit=limit)
+    return caller._replace(is_shared=settings.session is not None)
+
+
+async def _serve(server: ToolServer, calls: Calls, stdin: int, stdout: int, limit: int) -> None:
+    wire = Wire(stdin, stdout, limit)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, wire.end)
+    calls.ending = asyncio.ensure_future(wire.ending.wait())
+    watching = asyncio.ensure_future(_watch_host(wire))
+    token = set_transport("stdio")
+    try:
+        await wire.connect()
+        low = server._mcp_server
+        async with server._lifespan_manager():
+            await low.run(Requests(wire), Responses(wire), low.create_initialization_options())
+        await wire.close()
+    finally:
+        reset_transport(token)
+        watching.cancel()
+
+
+async def _watch_host(wire: Wire) -> None:
+    host = os.getppid()
+    while os.getppid() == host and not wire.ending.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(wire.ending.wait(), WATCH_EVERY)
+    wire.end()

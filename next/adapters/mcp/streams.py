@@ -1,0 +1,188 @@
+"""Standard input and output as the streams of the SDK's session. The event loop reads and writes them, so that signals
+are heard; every line is answered; calls are finished before the session ends."""
+
+import asyncio
+import os
+import stat
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, Self
+
+import anyio
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+
+from holdlog.adapters.mcp.lines import Lines, Refused, read_message
+
+READ_SIZE: Final = 256 * 1024
+MANY: Final = 256
+"""Requests without a response, at which the next ones are read more slowly."""
+PAUSE: Final = 0.001
+LAST_CALLS: Final = 6.0
+"""Seconds for calls to finish after the end: the longest commit."""
+LAST_READS: Final = 0.5
+"""Seconds for the client to read its last responses."""
+
+
+class Wire:
+    """The pipes of the client. `ending`: it closed one, or the process is to end, so that no call may wait any more."""
+
+    def __init__(self, stdin: int, stdout: int, limit: int) -> None:
+        self.ending = asyncio.Event()
+        self.lines = Lines(limit)
+        self._stdin, self._stdout = stdin, stdout
+        self._reader = asyncio.StreamReader(READ_SIZE)
+        self._writer: asyncio.StreamWriter | None = None
+        self._open = 0
+        self._settled = asyncio.Event()
+
+    async def connect(self) -> None:
+        loop, reader = asyncio.get_running_loop(), self._reader
+        if _is_pipe(self._stdin):
+            source = os.fdopen(self._stdin, "rb", 0, closefd=False)
+            await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        else:
+            threading.Thread(target=self._read_file, args=(loop,), daemon=True).start()
+        if _is_pipe(self._stdout):
+            hangup = asyncio.StreamReader()
+            target = os.fdopen(self._stdout, "wb", 0, closefd=False)
+            protocol = asyncio.StreamReaderProtocol(hangup)
+            transport, _ = await loop.connect_write_pipe(lambda: protocol, target)
+            self._writer = asyncio.StreamWriter(transport, protocol, hangup, loop)
+            self._watch = asyncio.ensure_future(hangup.read())
+            self._watch.add_done_callback(lambda _: self.end())
+
+    def end(self) -> None:
+        self.ending.set()
+        self._reader.feed_eof()
+
+    async def read(self) -> bytes:
+        """No data is the end."""
+        if self._open >= MANY:
+            await asyncio.sleep(PAUSE)
+        return await self._reader.read(READ_SIZE)
+
+    async def write(self, data: bytes) -> None:
+        if self._writer is None:
+            os.write(self._stdout, data)
+        elif not self._writer.is_closing():
+            self._writer.write(data)
+            with suppress(ConnectionError):
+                await self._writer.drain()
+
+    async def count(self, change: int) -> None:
+        """Count requests without a response."""
+        self._open += change
+        if not self._open:
+            self._settled.set()
+
+    async def settle(self) -> None:
+        """Wait until all requests are answered."""
+        self._settled.clear()
+        if self._open:
+            with anyio.move_on_after(LAST_CALLS):
+                await self._settled.wait()
+
+    async def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            with anyio.move_on_after(LAST_READS):
+                await self._watch
+
+    def _read_file(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(OSError, RuntimeError):
+            while data := os.read(self._stdin, READ_SIZE):
+                loop.call_soon_threadsafe(self._reader.feed_data, data)
+            loop.call_soon_threadsafe(self._reader.feed_eof)
+
+
+class _Stream:
+    """What the SDK wants of a stream besides."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    async def aclose(self) -> None:
+        pass
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+class Requests(_Stream):
+    """What the client sends, as far as the SDK can read it; the rest is answered here."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        self._lines = deque[bytes]()
+        self._is_over = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        wire = self._wire
+        while True:
+            while self._lines:
+                message = read_message(self._lines.popleft(), wire.lines.limit)
+                if isinstance(message, Refused):
+                    if message.response is not None:
+                        await wire.write(message.response)
+                    continue
+                if not isinstance(message, JSONRPCRequest):
+                    return SessionMessage(message)
+                await wire.count(1)
+                return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=lambda: wire.count(-1)))
+            if self._is_over:
+                wire.ending.set()
+                await wire.settle()
+                raise StopAsyncIteration
+            data = await wire.read()
+            self._is_over = not data
+            self._lines.extend(wire.lines.feed(data))
+
+    async def receive(self) -> SessionMessage:
+        try:
+            return await anext(self)
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+
+class Responses(_Stream):
+    """What the SDK sends."""
+
+    async def send(self, item: SessionMessage) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self._wire.write(text.encode() + b"\n")
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            await self._wire.count(-1)
+
+
+@contextmanager
+def take_descriptors() -> Iterator[tuple[int, int]]:
+    """Standard input and output for the protocol alone: what else reads them finds nothing, and what else writes there
+    goes to standard error."""
+    stdin, stdout = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # it is closed
+        os.dup2(nothing, 1)
+    os.close(nothing)
+    try:
+        yield stdin, stdout
+    finally:
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+
+
+def _is_pipe(descriptor: int) -> bool:
+    """Whether the event loop can watch it: not files, nor /dev/null."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

@@ -1,0 +1,147 @@
+"""How an operation is carried out, as a generator of steps: each surface takes them in its way, in threads or on an
+event loop."""
+
+import threading
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.engine.waiting import Wait
+from holdlog.adapters.operations.base import BlockingQuery, Command, Operation, Query, Task
+from holdlog.adapters.operations.claims import Claim, TimeInQueue
+from holdlog.domain.claims.claim import OFFER
+from holdlog.domain.claims.commands import GiveUp
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.results import Busy
+from holdlog.domain.moment import SECOND, Caller
+from holdlog.domain.refusals import HoldlogError
+
+SHORTEST_PAUSE: Final = 0.01
+LOOK_EVERY: Final = OFFER / SECOND
+"""Seconds after which a waiter looks again who is in front of it."""
+CLOCK_ERROR: Final = 0.5
+"""Seconds by which the clocks of a waiter and of its store may differ without having been set."""
+
+
+class Run(NamedTuple):
+    """Step: run a command."""
+
+    command: Any
+    caller: Caller
+
+
+class Subscribe(NamedTuple):
+    """Step: from now on, events of these topics end pauses."""
+
+    topics: tuple[str, ...]
+
+
+Step = Run | Subscribe | float | Any
+"""A float is a pause of so many seconds. Queries are asked, and other functions called in a thread of their own."""
+Steps = Generator[Step, Any, Any]
+
+
+def execute(operation: Operation, caller: Caller, engine: Engine) -> Steps:
+    """What surfaces do for an operation of any kind."""
+    if isinstance(operation, Claim) and operation.wait_seconds:
+        return (yield from claim(operation, caller, engine))
+    if isinstance(operation, BlockingQuery):
+        return (yield from wait(operation, engine))
+    if isinstance(operation, Task):
+        return (yield partial(operation.run, engine, caller))
+    return (yield Run(operation, caller) if isinstance(operation, Command) else operation)
+
+
+def take_steps(steps: Steps, engine: Engine) -> Any:
+    """Take the steps in this thread, and return what their generator returns."""
+    with ExitStack() as subscriptions:
+        event = threading.Event()
+        result: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                step = steps.send(result) if error is None else steps.throw(error)
+                error = None
+                result = _take(step, event, subscriptions, engine)
+            except StopIteration as end:
+                return end.value
+            except BaseException as problem:  # an interrupt may come at any point
+                if problem is error:  # the generator has ended with it
+                    raise
+                error = problem
+
+
+def _take(step: Step, event: threading.Event, subscriptions: ExitStack, engine: Engine) -> Any:
+    if isinstance(step, float):
+        event.wait(step)
+        return event.clear()
+    if isinstance(step, Run):
+        return engine.run(*step)
+    if isinstance(step, Subscribe):
+        return subscriptions.enter_context(engine.waiters.subscribe(step.topics, event.set))
+    return engine.ask(step) if isinstance(step, Query) else step()
+
+
+def wait(query: BlockingQuery, engine: Engine) -> Steps:
+    """Ask a blocking query until it has a result."""
+    began = time.monotonic()
+    if not isinstance(result := (yield query), Wait):
+        return result
+    seconds, elapsed = query.seconds(), 0.0
+    if seconds:
+        yield Subscribe(query.topics())
+        while isinstance(result := (yield query), Wait):
+            elapsed = time.monotonic() - began
+            if elapsed >= seconds:
+                break
+            yield engine.seconds_until(result, seconds - elapsed)
+        else:
+            return query.finish(result, time.monotonic() - began)
+    return (yield partial(query.give_up, engine.store, elapsed))
+
+
+def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) -> Steps:
+    """Claim, and wait in the queue. A call that is given up leaves its place there for a while, or at once if it
+    `leaves`."""
+    began = time.monotonic()
+    give_up = Run(_give_up(command, leaves), caller._replace(request_id=None))
+    try:
+        result = yield Run(command, caller)
+        if isinstance(result, Busy) and result.ticket is not None and command.wait_seconds:
+            with engine.beats.open_call(Who(command.agent, command.receipt or caller.session, caller.principal)):
+                result = yield from _wait_in_queue(command, result, caller, began + command.wait_seconds)
+    except (HoldlogError, GeneratorExit):
+        raise
+    except BaseException:  # the caller is interrupted or cancelled
+        with suppress(HoldlogError):
+            yield give_up
+        raise
+    if leaves and not result:
+        yield give_up
+    return result
+
+
+def _wait_in_queue(command: Claim, result: Any, caller: Caller, deadline: float) -> Steps:
+    """A call whose place is given up elsewhere, by a release of its agent, does not queue again. One that does not
+    count as waiting any more, because the database's clock was set, looks again."""
+    yield Subscribe((f"claim:{command.resource}",))
+    query = TimeInQueue(resource=command.resource, version=result.ticket or 0)
+    while result.status == "busy" and result.ticket:
+        look_at = time.monotonic() + max(SHORTEST_PAUSE, min(result.expires_in_seconds, LOOK_EVERY))
+        while (waits := (yield query)) is not None and (left := min(deadline, look_at) - time.monotonic()) > 0:
+            if waits < -CLOCK_ERROR:
+                break
+            yield left
+        left = max(0.0, deadline - time.monotonic()) if waits is not None else 0.0
+        result = yield Run(command.model_copy(update={"wait_seconds": left}), caller)
+        if not left:
+            break
+    return result
+
+
+def _give_up(command: Claim, leaves: bool) -> GiveUp:
+    also = tuple(command.also) if command.also else None
+    return GiveUp(command.resource, command.agent, command.receipt, also, command.mode, leaves)

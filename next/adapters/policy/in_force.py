@@ -1,0 +1,192 @@
+"""The `holdlog.toml` that is in force in a worktree: that of its commit HEAD, so that an edit relaxes nothing before a
+person has committed it; without git, the file."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from holdlog.adapters.operating_system.location import Repository, read_repository
+from holdlog.domain.refusals import StoreError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.policy.policy import PathRule, Policy  # which take long to import
+
+FILE: Final = "holdlog.toml"
+GIT_SECONDS: Final = 1.5
+"""A hook has 5 s."""
+MAX_EXAMINED: Final = 10_000
+"""Files and folders below a folder."""
+EXAMINE_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 30.0
+"""After git could not be asked."""
+MAX_BYTES: Final = 256 * 1024
+
+
+class InForce(NamedTuple):
+    """`policy`: None is the default one. `content`: of the file in force; None: there is none. `problem`: why the
+    default one is in force although there is a file, in one line."""
+
+    policy: "Policy | None" = None
+    content: bytes | None = None
+    problem: str | None = None
+
+    @property
+    def git(self) -> str:
+        """What happens to git commands over others' work: deny, warn or off."""
+        return "deny" if self.policy is None else self.policy.git
+
+    @property
+    def stale_reads(self) -> str:
+        return "warn" if self.policy is None else self.policy.stale_reads
+
+    @property
+    def notice(self) -> str | None:
+        """That the file is not in force, with its line only: the rest of `problem` may quote the file."""
+        return self.problem and f"{self.problem.partition(': ')[0]} is not in force, so the defaults apply"
+
+    def find_rule(self, path: str) -> "PathRule | None":
+        """The rule of a path from the root of its worktree, with `/` at its end for all below a folder; None: others'
+        edits of what is held are blocked. Never raises."""
+        from holdlog.adapters.policy.policy import OWN_RULE
+
+        if self.policy is None:
+            return OWN_RULE if path == FILE else None
+        rule = self.policy.find_rule(path)
+        return None if rule.glob is None and rule.mode == "block" else rule
+
+
+class FolderRule(NamedTuple):
+    """The rule for a folder and what is below it. `below`: the first path below it that only a person may change.
+    `is_complete`: whether everything below the folder was examined."""
+
+    rule: "PathRule | None"
+    below: str = ""
+    is_complete: bool = True
+
+
+_known: dict[str, tuple[object, float, InForce]] = {}
+"""By folder: a stamp of HEAD and file, until when it counts by the monotonic clock, and what is in force."""
+
+
+def read_policy(root: str) -> InForce:
+    """What is in force in a worktree, or in a folder without git. Asks git once for each commit. Never raises."""
+    try:
+        worktree = read_repository(root)
+    except StoreError:
+        worktree = None
+    stamp = _stamp(root, worktree)
+    known = _known.get(root)
+    if known is not None and known[0] == stamp and time.monotonic() < known[1]:
+        return known[2]
+    until = float("inf")
+    try:
+        content = read_file(root) if worktree is None else _read_committed(worktree)
+        in_force = InForce() if content is None else _parse(content)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        why = "took too long" if isinstance(error, subprocess.TimeoutExpired) else "failed"
+        in_force = InForce(None, None, f"{FILE}: is not in force: {'git' if worktree else 'the file'} {why}")
+        until = time.monotonic() + RETRY_SECONDS
+    _known[root] = stamp, until, in_force
+    return in_force
+
+
+def find_rule_below(root: str, path: str) -> FolderRule:
+    """The strictest rule for a folder with this path from the root, and what is below it. Never raises."""
+    in_force = read_policy(root)
+    rule = in_force.find_rule(f"{path}/" if path else "")
+    rules = () if in_force.policy is None else in_force.policy.rules
+    if (rule is not None and rule.mode == "human") or not any(it.mode == "human" for it in rules):
+        is_own = not path and in_force.find_rule(FILE) is not None and os.path.lexists(f"{root}/{FILE}")
+        return FolderRule(in_force.find_rule(FILE), FILE) if is_own else FolderRule(rule)
+    until = time.monotonic() + EXAMINE_SECONDS
+    for examined, below in enumerate(_walk(os.path.join(root, path))):
+        if examined >= MAX_EXAMINED or time.monotonic() >= until:
+            return FolderRule(rule, is_complete=False)
+        human = in_force.find_rule(f"{path}/{below}" if path else below)
+        if human is not None and human.mode == "human":
+            return FolderRule(human, below)
+    return FolderRule(rule)
+
+
+def read_uncommitted(root: str) -> InForce | None:
+    """What the file in a worktree would put in force; None if it is that of the commit HEAD."""
+    try:
+        content = read_file(root)
+    except OSError:
+        content = None
+    return None if content is None or content == read_policy(root).content else _parse(content)
+
+
+def read_file(root: str) -> bytes | None:
+    """The content of the file; None if there is none. Raises OSError."""
+    path = f"{root}/{FILE}"
+    if not os.path.isfile(path):  # opening a pipe blocks
+        return None
+    with open(path, "rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _parse(content: bytes) -> InForce:
+    from holdlog.adapters.policy.policy import PolicyError, parse_policy
+
+    try:
+        return InForce(parse_policy(content), content)
+    except PolicyError as error:
+        return InForce(None, content, str(error))
+
+
+def _read_committed(worktree: Repository) -> bytes | None:
+    """The file of the commit HEAD; None if it has none: git is not asked where neither worktree nor index has one, as a
+    process takes longer than the rest of a hook. Its environment names no other repository, no replaced objects and no
+    server. Raises OSError, SubprocessError, ValueError."""
+    if not os.path.lexists(f"{worktree.folder}/{FILE}"):
+        with open(f"{worktree.git_folder}/index", "rb") as file:
+            if FILE.encode() not in file.read():
+                return None
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0"}
+    done = subprocess.run(
+        ["git", f"--git-dir={worktree.git_folder}", "cat-file", "--batch"],
+        input=f"HEAD:{FILE}\n".encode(), capture_output=True, cwd=worktree.folder, env=environment,
+        timeout=GIT_SECONDS, check=True,
+    )  # fmt: skip
+    header, _, rest = done.stdout.partition(b"\n")
+    words = header.split()
+    return rest[: int(words[2])] if len(words) == 3 and words[1] == b"blob" else None
+
+
+def _stamp(root: str, worktree: Repository | None) -> object:
+    """Changes with each commit and checkout: git replaces a file whenever it changes a reference."""
+    if worktree is None:
+        return _stat(f"{root}/{FILE}")
+    try:
+        with open(f"{worktree.git_folder}/HEAD", "rb") as file:
+            head = os.fsdecode(file.read()).strip()
+    except OSError:
+        head = ""
+    places = [
+        f"{worktree.common}/packed-refs",
+        f"{worktree.git_folder}/HEAD",
+        f"{worktree.common}/reftable/tables.list",
+    ]
+    places.append(f"{worktree.git_folder}/reftable/tables.list")
+    places += [f"{worktree.common}/{head.removeprefix('ref: ')}"] * head.startswith("ref: ")
+    return head, *map(_stat, places), os.path.lexists(f"{root}/{FILE}")
+
+
+def _stat(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def _walk(folder: str) -> Iterator[str]:
+    """The paths of the files and folders below a folder; those of folders end with `/`."""
+    for path, folders, files in os.walk(folder):
+        start = path.removeprefix(folder).lstrip("/")
+        for name in (*files, *(f"{it}/" for it in folders)):
+            yield f"{start}/{name}" if start else name
