@@ -5,6 +5,7 @@ from argparse import SUPPRESS, Namespace
 from contextlib import closing
 from typing import Final
 
+from holdlog import __version__
 from holdlog.adapters.cli.commands import (
     DERIVED,
     OF_RESOURCE,
@@ -20,7 +21,7 @@ from holdlog.adapters.cli.settings import find_place, read_variable
 from holdlog.adapters.cli.store import find_caller, find_names, find_user, open_to_read, open_to_write
 from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text
 from holdlog.adapters.operating_system.location import mask_password
-from holdlog.adapters.operations.base import Operation, Query
+from holdlog.adapters.operations.base import Operation, Query, Task
 from holdlog.adapters.operations.claims import EndClaims
 from holdlog.adapters.operations.json import refusal_to_object
 from holdlog.adapters.operations.steps import take_steps
@@ -38,8 +39,6 @@ def run(words: list[str]) -> int:
     if command in ("-h", "--help", "help"):
         return print_help()
     if command == "--version":
-        from holdlog import __version__
-
         print(f"holdlog {__version__}")
         return 0
     if command not in DERIVED:
@@ -101,7 +100,7 @@ def call(command: str, kind: type[Operation], words: tuple[str, ...], options: N
     names = find_names(options) if _FILES & kind.model_fields.keys() else None
     try:
         operation = parse(kind, dict.fromkeys(identities, find_user()) | arguments, names)
-        opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query) else open_to_write(options)
+        opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query | Task) else open_to_write(options)
         with closing(opened) as engine:
             caller, agent = find_caller(options, engine)
             if not arguments.keys() >= {*identities}:

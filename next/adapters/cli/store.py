@@ -64,9 +64,10 @@ def find_names(options: Namespace) -> Workspaces:
     return find_workspaces(os.environ, os.getcwd(), find_place(options.db), named.split(",") if named else ())
 
 
-def find_caller(options: Namespace, engine: Engine) -> tuple[Caller, str]:
+def find_caller(options: Namespace, engine: Engine, is_alone: bool = False) -> tuple[Caller, str]:
     """Who calls: a session, and the name of an agent. The session is that of --session, HOLDLOG_SESSION, the
-    conversation whose agent runs this, the terminal or the parent process. Raises InvalidError."""
+    conversation whose agent runs this, the terminal or the parent process; of this process, if it `is_alone`. Raises
+    InvalidError."""
     get = vars(options).get
     session = _read_label("session", get("caller_session") or os.environ.get("HOLDLOG_SESSION"))
     correlation = get("caller_correlation") or os.environ.get("HOLDLOG_CORRELATION")
@@ -75,7 +76,7 @@ def find_caller(options: Namespace, engine: Engine) -> tuple[Caller, str]:
         session = conversation.session
         agent = os.environ.get("HOLDLOG_AGENT") or conversation.name
     labels = _read_label("request-id", get("caller_request_id")), _read_label("correlation", correlation)
-    return Caller(session or _find_session(), None, *labels, host), agent
+    return Caller(session or _find_session(is_alone), None, *labels, host), agent
 
 
 def find_user() -> str:
@@ -86,11 +87,13 @@ def find_user() -> str:
         return "somebody"
 
 
-def _find_session() -> str:
-    leader = os.getppid()
-    with suppress(OSError):  # without a terminal
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-        leader = os.getsid(0)
+def _find_session(is_alone: bool) -> str:
+    leader = os.getpid()
+    if not is_alone:
+        leader = os.getppid()
+        with suppress(OSError):  # without a terminal
+            os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+            leader = os.getsid(0)
     return identify_process(leader) or secrets.token_hex(8)
 
 
