@@ -27,6 +27,8 @@ class Caller(NamedTuple):
     lease: int = LEASE
     idle_limit: int = IDLE_LIMIT
     is_anonymous: bool = False
+    is_shared: bool = False
+    """Others may have the session: its holders may be known to them alone."""
 
 
 class Moment(NamedTuple):

@@ -118,8 +118,11 @@ class WatchTimeout(NamedTuple):
     key: str
     since_version: int
     elapsed_seconds: float
-    hint: str = "Nothing changed yet. Call watch() again with the same since_version."
     status: Literal["timeout"] = "timeout"
+
+    @property
+    def hint(self) -> str:
+        return f"Nothing changed yet. Call watch() again with since_version={self.since_version}."
 
     def __bool__(self) -> bool:
         return False

@@ -248,7 +248,7 @@ def test_queries_of_the_board_read_few_pages_of_a_long_log(postgres: str) -> Non
         "subtrees('[\"a/\"]')": 20 * claims,
         """streams('["claim:a/7","claim:a/","claim:new"]')""": 60,
         f"beats('s', '', {now})": 100,
-        "board('', '', 0)": 20 * claims,
+        "board": 20 * claims,
     }
     with holdlog.StateStore(postgres), connect(parse_url(postgres), PREPARE) as connection:
         for query in gates:
@@ -256,7 +256,7 @@ def test_queries_of_the_board_read_few_pages_of_a_long_log(postgres: str) -> Non
         connection.execute(
             f"INSERT INTO holders SELECT n, '', 'ann', {now} + 60000000, {now}, 1, 1, NULL, '', 0, NULL, NULL"
             f" FROM generate_series(1, 20) AS n; INSERT INTO claims SELECT 'a/' || n, n, 0, 'exclusive', 'ann',"
-            f" n % 20 + 1, '', n, n, NULL, NULL, 0, 0, NULL FROM generate_series(1, {claims}) AS n;"
+            f" n % 20 + 1, '', n, n, n, NULL, NULL, 0, 0, NULL FROM generate_series(1, {claims}) AS n;"
             " INSERT INTO events SELECT n, 'claim:a/' || n % 300, n, 'ClaimReleased', n, '{}', '{}', NULL, NULL, ''"
             " FROM generate_series(1, 30000) AS n"
         )

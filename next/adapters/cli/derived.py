@@ -94,12 +94,12 @@ def call(command: str, kind: type[Operation], words: tuple[str, ...], options: N
         arguments.setdefault("since_version", 0)
     if "limit" in kind.model_fields and (limit := read_variable("limit")):
         arguments.setdefault("limit", limit)
-    if kind.overwrites and options.force:
-        arguments["force"] = True
     identities = [name for name in IDENTITIES if name in kind.model_fields and kind.model_fields[name].is_required()]
     names = find_names(options) if _FILES & kind.model_fields.keys() else None
     try:
         operation = parse(kind, dict.fromkeys(identities, find_user()) | arguments, names)
+        if kind.overwrites and not options.force and "expected_version" not in arguments:
+            raise InvalidError("expected_version: is required; give the version you read, or 0 if there is no value")
         opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query | Task) else open_to_write(options)
         with closing(opened) as engine:
             caller, agent = find_caller(options, engine)

@@ -10,13 +10,13 @@ from holdlog.domain.refusals import InvalidError
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 """Bytes; every reader of a key gets the whole value."""
 LONGEST_FILE: Final = 64 * 1024
-GROUPS: Final = ("claims", "standard", "state", "advanced", "power", "threads", "kv", "all")
 
 
 class Settings(NamedTuple):
     """What a server runs with. `db`: the place of its store, found. Times are in seconds, sizes in bytes."""
 
     db: str
+    session: str | None = None
     tools: tuple[str, ...] = ("claims",)
     tool_prefix: str = "holdlog_"
     workspace: tuple[str, ...] = ()
@@ -71,13 +71,8 @@ def _words(metavar: str, help_text: str) -> Rule:
 
 
 RULES: Final = {
-    "tools": Rule(
-        "GROUPS",
-        f"of {', '.join(GROUPS)}, separated by commas",
-        lambda it: tuple(filter(None, map(str.strip, it.split(",")))),
-        lambda it: bool(it) and all(group in GROUPS for group in it),
-        "groups of tools, separated by commas: claims, state, power, threads, kv, all",
-    ),
+    "session": _text("ID", "the session of all calls, as _meta would name it"),
+    "tools": _words("GROUPS", "groups of tools, separated by commas: claims, state, power, threads, kv, all"),
     "tool_prefix": _text("TEXT", "the first part of all tool names"),
     "workspace": _words("NAME=PATH", "a folder whose paths are file://NAME/…; repeatable"),
     "lease_seconds": _seconds(1, 10**9, "how long a silent holder keeps its claims, where no process beats for it"),

@@ -4,7 +4,7 @@ store."""
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.domain.claims.commands import Beat, Leave, Renewal
 from holdlog.domain.claims.holder import BEAT_PART, Who
@@ -28,8 +28,8 @@ class Beats:
         """Those that got something since the last beat began."""
         self.holders: dict[Who, Caller] = {}
         """Those that may hold something, with their last caller."""
-        self._calls: dict[object, tuple[Who, tuple[Renewal, ...]]] = {}
-        """Those that are open."""
+        self._calls: dict[object, tuple[Who, tuple[Renewal, ...], Any]] = {}
+        """Those that are open, with what they wait for."""
         self._shortest = LEASE
         """The lease after a part of which the next beat comes."""
         self.is_running = False
@@ -62,16 +62,20 @@ class Beats:
             self._wake.set()
 
     @contextmanager
-    def open_call(self, who: Who, renewals: tuple[Renewal, ...] = ()) -> Iterator[None]:
+    def open_call(self, who: Who, renewals: tuple[Renewal, ...] = (), waits_for: Any = None) -> Iterator[None]:
         """While a call of the holder runs, it is heard all the time, and its leases are prolonged."""
         call = object()
         try:
-            self._calls[call] = who, renewals
+            self._calls[call] = who, renewals, waits_for
             if renewals:
                 self._wake.set()  # they may be shorter than a beat
             yield
         finally:
             self._calls.pop(call, None)
+
+    def is_awaited(self, request: Any) -> bool:
+        """Whether a call waits for this."""
+        return any(it[2] == request for it in list(self._calls.values()))
 
     def stop(self) -> list[tuple[Leave, Caller]]:
         """Stop beating, as the engine is closed. Returns the commands that say so, with their callers."""
@@ -97,7 +101,7 @@ class Beats:
         """Until the next beat: a part of the shortest lease."""
         with self._lock:
             self._shortest = min((caller.lease for caller in self.holders.values()), default=LEASE)
-        pauses = [renewal.lease / 3 for _, renewals in list(self._calls.values()) for renewal in renewals]
+        pauses = [renewal.lease / 3 for _, renewals, _ in list(self._calls.values()) for renewal in renewals]
         return min(*pauses, self._shortest / BEAT_PART, LEASE) / SECOND
 
     def _beat(self) -> None:
@@ -107,8 +111,8 @@ class Beats:
             with self._lock:
                 holders = tuple(who for who, it in self.holders.items() if it == caller)
             calls = list(self._calls.values())
-            renewals = tuple(renewal for _, renewals in calls for renewal in renewals)
-            beat = Beat(holders, frozenset(who for who, _ in calls), renewals)
+            renewals = tuple(renewal for _, renewals, _ in calls for renewal in renewals)
+            beat = Beat(holders, frozenset(who for who, _, _ in calls), renewals)
             active = self._engine.run(beat, caller)
             with self._lock:
                 for who in holders:

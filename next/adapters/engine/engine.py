@@ -327,9 +327,9 @@ class Engine:
             read = job.command.reads()
             if read.receipt is not None:
                 job.caller = job.caller._replace(session=read.receipt)
-            if read.resources and job.caller.handle is not None and not self.beats.is_running:
+            if (read.resources or read.claims == "all") and job.caller.handle is not None and not self.beats.is_running:
                 self.beats.start()
-            if (holds or job.caller.handle is None) and not (read.claims or read.resources):
+            if (holds or job.caller.handle is None or job.caller.is_shared) and not (read.claims or read.resources):
                 read = read._replace(claims="holders")  # to count the call
             reads.append((read, job.caller))
         batch = self.store.begin(reads)

@@ -22,10 +22,10 @@ from holdlog.adapters.mcp.tools import ToolServer, choose_groups
 from holdlog.adapters.operating_system.location import find_start, prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
 from holdlog.adapters.operating_system.workspaces import find_workspaces
-from holdlog.adapters.operations.base import BlockingQuery, Operation, Query
+from holdlog.adapters.operations.base import Operation, Query
 from holdlog.adapters.operations.json import Object, refusal_to_object
 from holdlog.adapters.operations.steps import Steps
-from holdlog.adapters.operations.surface import Surface
+from holdlog.adapters.operations.surface import WAITS, Surface
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_label, require_session
 from holdlog.domain.moment import SECOND, Caller
@@ -66,23 +66,26 @@ class Settings(Protocol):
 
 
 class Calls(AsyncSteps):
-    """Carries out the calls of tools. `caller`: who makes those that name no session."""
+    """Carries out the calls of tools. `caller`: who makes those that name no session. `ending` is done when no call may
+    wait any more."""
+
+    ending: asyncio.Future[Any]
 
     def __init__(self, engine: Engine, surface: Surface, caller: Caller) -> None:
         self._engine = engine
         self._surface = surface
         self._caller = caller
-        self.ending: asyncio.Future[Any] | None = None
-        """Done when no call may wait any more."""
 
     async def respond(self, kind: type[Operation], arguments: Any) -> Object:
         try:
             operation = self._surface.parse(kind, arguments)
             caller = await self._find_caller(operation)
-            steps = self._surface.respond(operation, caller)
-            if isinstance(operation, BlockingQuery) or hasattr(operation, "wait_seconds"):
-                return await self._wait(steps)
-            response: Object = await self._make(steps)
+            waits = next((name for name in WAITS if getattr(operation, name, 0)), None)
+            if waits is not None and not self.ending.done():
+                return await self._wait(self._surface.respond(operation, caller))
+            if waits is not None:
+                operation = operation.model_copy(update={waits: 0})
+            response: Object = await self._make(self._surface.respond(operation, caller))
             return response
         except HoldlogError as refusal:
             return self._surface.name(refusal_to_object(refusal))
@@ -104,14 +107,11 @@ class Calls(AsyncSteps):
     async def _wait(self, steps: Steps) -> Object:
         """In a task of its own, so that a call that is cancelled can still leave the queue."""
         waiting, seconds = asyncio.ensure_future(self._make(steps)), 0.0
+        both: set[asyncio.Future[Any]] = {waiting, self.ending}
         try:
-            while not waiting.done() and (self.ending is None or not self.ending.done()):
-                await asyncio.wait(
-                    {waiting, self.ending or waiting}, timeout=PROGRESS_EVERY, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not waiting.done():
-                    seconds += PROGRESS_EVERY
-                    await _report(seconds)
+            while not (await asyncio.wait(both, timeout=PROGRESS_EVERY, return_when=asyncio.FIRST_COMPLETED))[0]:
+                seconds += PROGRESS_EVERY
+                await _report(seconds)
         finally:
             waiting.cancel()
         with suppress(asyncio.CancelledError):
@@ -141,7 +141,7 @@ def _read_meta() -> Mapping[str, Any]:
 
 
 async def _report(seconds: float) -> None:
-    if "progress_token" in _read_meta():
+    if "progressToken" in _read_meta():
         await get_context().report_progress(seconds, message="still waiting")
 
 

@@ -36,7 +36,8 @@ _CUSTOM: Final = "custom://"
 _IN_NAME: Final = "!$&'()*+,;=@"
 """What the authority of a URI may contain besides letters, digits and `-._~` (RFC 3986, 3.2)."""
 _LIST: Final = re.compile(r"\s*[,;]")
-_LINES: Final = re.compile(r"(:L?\d+([:-]L?\d+)*|#L?\d+(C\d+)?(-L?\d+(C\d+)?)?)$")
+_BRACES: Final = re.compile(r"\{([^{},]*),[^{}]*\}")
+_LINES: Final = re.compile(r"(:L?\d+([:-]L?\d+)*|#L?\d+(C\d+)?(-L?\d+(C\d+)?)?| \(lines? [^()]*\))$")
 """A line number, or a range of lines, after a path."""
 
 
@@ -197,14 +198,14 @@ class Workspaces:
         def exists(part: str) -> bool:
             return part != "" and any(os.path.lexists(f"{workspace.root}/{part}") for workspace in own)
 
-        first = _LIST.split(path, maxsplit=1)[0]
+        first = _LIST.split(_BRACES.sub(r"\1", path), maxsplit=1)[0]
         whole = _LINES.sub("", first)
         if path == whole or exists(path):
             return
         if first != path and (exists(first) or exists(whole)):
             raise ValueError("must be one file; pass the first as resource and the others in also")
         if first == path and exists(whole):
-            raise ValueError("must be a whole file; a line range protects nothing, so leave out the line numbers")
+            raise ValueError(f"must be a whole file, such as {whole}: a range of lines protects nothing")
 
     def _list(self) -> str:
         names = sorted(workspace.name for workspace in self.known)

@@ -1,5 +1,6 @@
 """Claims: acquire, release, who holds what, and wait."""
 
+import json
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -183,15 +184,20 @@ class FindHolders(Query):
 
 
 class FindEnd(Query):
-    """How a grant ended without its holder's doing; None if its holder released it."""
+    """How a grant, or what replaced it, ended without its holder's doing; None if its holder released it."""
 
     resource: str
     version: int
 
     def read(self, reader: Reader) -> Fenced | None:
         rows = reader.read(sql.ENDS, {"stream": f"claim:{self.resource}", "version": self.version})
-        ends = (read_end(self.resource, *row) for row in rows)
-        end = next((end for end in ends if end.grant == self.version), None)
+        end, current = None, self.version
+        for version, *row in rows:
+            if row[1] == "ClaimGranted":
+                current = version if json.loads(row[3]).get("instead_of") == current else current
+            elif (found := read_end(self.resource, *row)).grant == current:
+                end = found
+                break
         if end is None or (end.outcome != "expired" and end.forced_by is None):
             return None
         held = describe_resource(self.resource, None, read_board(reader, Reads(resources=(self.resource,))))

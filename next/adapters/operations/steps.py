@@ -4,7 +4,7 @@ event loop."""
 import threading
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -105,21 +105,24 @@ def wait(query: BlockingQuery, engine: Engine) -> Steps:
 
 def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) -> Steps:
     """Claim, and wait in the queue. A call that is given up leaves its place there for a while, or at once if it
-    `leaves`."""
-    began = time.monotonic()
+    `leaves`; unless another call of its agent waits at the same place."""
+    began, beats = time.monotonic(), engine.beats
+    who = Who(command.agent, command.receipt or caller.session, caller.principal)
+    place = (who, command.resource, tuple(command.also or ()), command.mode)
     give_up = Run(_give_up(command, leaves), caller._replace(request_id=None))
     try:
-        result = yield Run(command, caller)
-        if isinstance(result, Busy) and result.ticket is not None and command.wait_seconds:
-            with engine.beats.open_call(Who(command.agent, command.receipt or caller.session, caller.principal)):
+        with beats.open_call(who, waits_for=place) if command.wait_seconds else nullcontext():
+            result = yield Run(command, caller)
+            if isinstance(result, Busy) and result.ticket is not None and command.wait_seconds:
                 result = yield from _wait_in_queue(command, result, caller, began + command.wait_seconds)
     except (HoldlogError, GeneratorExit):
         raise
     except BaseException:  # the caller is interrupted or cancelled
-        with suppress(HoldlogError):
-            yield give_up
+        if not beats.is_awaited(place):
+            with suppress(HoldlogError):
+                yield give_up
         raise
-    if leaves and not result:
+    if leaves and not result and not beats.is_awaited(place):
         yield give_up
     return result
 

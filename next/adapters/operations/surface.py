@@ -55,6 +55,9 @@ class Surface:
 
     def parse(self, kind: type[Operation], arguments: Any) -> Operation:
         """Raises InvalidError, which names the argument."""
+        arguments = read_arguments(kind, arguments)
+        if kind.overwrites:
+            arguments = _require_version(kind, arguments)
         return parse(kind, arguments, self._names)
 
     def respond(self, operation: Operation, caller: Caller) -> Steps:
@@ -104,17 +107,6 @@ class Surface:
             response.setdefault("hint", _MISSING.format(f"custom://{name}"))
 
 
-def parse(kind: type[Operation], arguments: Any, names: Names | None) -> Operation:
-    """Read the arguments of a call; `names` turns those of files into resources. Raises InvalidError, which names the
-    argument."""
-    arguments = read_arguments(kind, arguments)
-    if kind.overwrites:
-        arguments = _require_version(kind, arguments)
-    if names is not None:
-        _resolve(kind, arguments, names)
-    return kind.parse(arguments)
-
-
 def read_arguments(kind: type[Operation], arguments: Any) -> dict[str, Any]:
     """Arguments as clients send them: null for what is left out; numbers, booleans and lists as text."""
     if not isinstance(arguments, dict):
@@ -141,8 +133,10 @@ def _read_text(text: str, annotation: str) -> Any:
     return _PLAIN.get(text, text) if "bool" in annotation else text
 
 
-def _resolve(kind: type[Operation], arguments: dict[str, Any], names: Names) -> None:
-    """Replace the names of files by resources. Raises InvalidError."""
+def parse(kind: type[Operation], arguments: dict[str, Any], names: Names | None) -> Operation:
+    """Check arguments, whose files have the names that people use. Raises InvalidError."""
+    if names is None:
+        return kind.parse(arguments)
     for name, is_new in _list_resources(kind).items():
         value = arguments.get(name)
         try:
@@ -152,6 +146,7 @@ def _resolve(kind: type[Operation], arguments: dict[str, Any], names: Names) -> 
                 arguments[name] = [_resolve_item(item, is_new, names) for item in value]
         except ValueError as error:
             raise InvalidError(f"{name}: {error}") from None
+    return kind.parse(arguments)
 
 
 def _resolve_item(item: Any, is_new: bool, names: Names) -> Any:

@@ -16,7 +16,14 @@ from holdlog.adapters.operations.base import BlockingQuery, Command, Query, Task
 from holdlog.adapters.operations.claims import Claim
 from holdlog.adapters.operations.steps import Run, Step, Steps, Subscribe, claim, take_steps, wait
 from holdlog.adapters.python.block import Block
-from holdlog.adapters.python.calls import compute, drop_missing, read_pages, require_function_alone, require_label
+from holdlog.adapters.python.calls import (
+    compute,
+    drop_missing,
+    read_pages,
+    require_function_alone,
+    require_label,
+    require_session,
+)
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, ValueRefusal
 from holdlog.projections.results import StateRecord
@@ -33,10 +40,11 @@ class Handle:
     ) -> None:
         """Open or create the store: a path, `:memory:` or a PostgreSQL URL. Raises InvalidError, StoreError,
         UnavailableError."""
-        session = secrets.token_hex(8) if session is None else require_label("session", session)
+        is_shared = session is not None
+        session = secrets.token_hex(8) if session is None else require_session(session)
         if correlation_id is not None:
             correlation_id = require_label("correlation_id", correlation_id)
-        self._caller = Caller(session, None, None, correlation_id, identify_host(), name_handle())
+        self._caller = Caller(session, None, None, correlation_id, identify_host(), name_handle(), is_shared=is_shared)
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # type: ignore[redundant-expr]
             raise InvalidError("path: must be a path, `:memory:` or a URL")
         self._engine = open_engine(path)

@@ -1,14 +1,11 @@
 """`claimed`: a block of code that holds a claim. Its steps serve both halves of the library."""
 
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operations.claims import Claim, FindEnd, Release
-from holdlog.adapters.operations.rows import read_position
 from holdlog.adapters.operations.steps import Run, Steps, claim
-from holdlog.domain.claims.board import LAST
 from holdlog.domain.claims.commands import Finish, ListGrants, Renewal
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.results import Deadlock
@@ -32,7 +29,8 @@ class Block:
         self._caller = caller
         self._engine = engine
         self._grants: tuple[tuple[str, int, int], ...] | None = None
-        self._since = LAST
+        self._before: frozenset[str] = frozenset()
+        """What was held before, and stays held."""
         self._is_granted = False
         self._call = ExitStack()
         self.resource = self._command.resource
@@ -81,8 +79,10 @@ class Block:
 
     def enter(self) -> Steps:
         """Raises BusyError, DeadlockError."""
+        self._before = frozenset(resource for resource, _, _ in (yield self._list_grants()))
+        if self._before.issuperset((self.resource, *(self._command.also or ()))):
+            self._command = self._command.model_copy(update={"lease_seconds": None})  # it ends with what encloses it
         command, caller = self._command, self._caller
-        self._since = yield partial(read_position, self._engine.store)
         result = yield from claim(command, caller, self._engine, leaves=True)
         if not result:
             self._grants = ()
@@ -90,7 +90,7 @@ class Block:
         self._is_granted, self.lost = True, result.lost
         self._grants = grants = yield self._list_grants()
         own = {resource: (version, position) for resource, version, position in grants}
-        self.version, self.position = own.get(command.resource, (result.version, self._since))
+        self.version, self.position = own.get(command.resource, (result.version, 0))
         renewals: tuple[Renewal, ...] = ()
         if command.lease_seconds is not None:
             lease = round(command.lease_seconds * SECOND)
@@ -119,5 +119,5 @@ class Block:
 
     def _finish(self, held: tuple[tuple[str, int, int], ...]) -> Finish:
         grants = tuple((resource, version) for resource, version, _ in held)
-        new = tuple((resource, version) for resource, version, position in held if position > self._since)
+        new = tuple((resource, version) for resource, version, _ in held if resource not in self._before)
         return Finish(self._command.agent, grants, new, receipt=self._command.receipt, **self._last)

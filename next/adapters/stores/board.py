@@ -74,7 +74,7 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
                 holders[who] = Holder(who, *facts, bool(left), open_calls, losses)
                 if lost or left or expires <= now:
                     board.is_quiet = False
-        resource, version, is_ticket, mode, agent, session, principal, position, since, also, *rest = claim
+        resource, version, is_ticket, mode, agent, session, principal, position, since, hold, also, *rest = claim
         if resource is None or (resource, version) in claims:
             continue
         deadline, waits_until, is_offered, note, board.versions[f"claim:{resource}"] = rest
@@ -85,7 +85,7 @@ def add_rows(board: Board, rows: Iterable[Any]) -> None:
         if is_ticket or (deadline is not None and deadline <= now):
             board.is_quiet = False
         others = tuple(json.loads(also)) if also else ()
-        event = (resource, version, bool(is_ticket), mode, who, position, since, others)
+        event = (resource, version, bool(is_ticket), mode, who, position, since, hold, others)
         claims[resource, version] = Claim(*event, deadline, waits_until, bool(is_offered), note)
 
 
@@ -178,8 +178,8 @@ def list_changed_claims(board: Board) -> tuple[list[Any], list[tuple[str, int]]]
         who = claim.who
         also = json.dumps(claim.also) if claim.also else None
         place = (*key, int(claim.is_ticket), claim.mode, who.agent, who.session, who.principal or "")
-        facts = (claim.position, claim.since, also, claim.deadline, claim.waits_until, int(claim.is_offered))
-        rows.append((*place, *facts, claim.note))
+        facts = (claim.position, claim.since, claim.hold, also, claim.deadline, claim.waits_until)
+        rows.append((*place, *facts, int(claim.is_offered), claim.note))
     return rows, ended
 
 

@@ -31,16 +31,16 @@ _CURRENT: Final = (
 )
 _EVENT: Final = "SELECT topic, meta FROM events WHERE position = :position"
 _CLAIMS: Final = (
-    "SELECT resource, version, is_ticket, mode, agent, session, principal, position, since, also FROM claims"
+    "SELECT resource, version, is_ticket, mode, agent, session, principal, position, since, hold, also FROM claims"
 )
 _END_RECORD: Final = "DELETE FROM current WHERE stream = :stream"
 _PUT_RECORD: Final = "INSERT INTO current VALUES (:stream, :version, :position, :exists, :expires_at)"
 _END_CLAIM: Final = "DELETE FROM claims WHERE resource = :resource AND version = :version"
 _CLAIM_COLUMNS: Final = (
-    *("resource", "version", "is_ticket", "mode", "agent", "session", "principal", "position", "since", "also"),
+    *("resource", "version", "is_ticket", "mode", "agent", "session", "principal", "position", "since", "hold", "also"),
     *("deadline", "waits_until", "is_offered", "note"),
 )
-_OF_VIEW: Final = _CLAIM_COLUMNS[2:10]
+_OF_VIEW: Final = _CLAIM_COLUMNS[2:11]
 _PUT_CLAIM: Final = (
     f"INSERT INTO claims VALUES ({', '.join(f':{name}' for name in _CLAIM_COLUMNS)}) ON CONFLICT (resource, version)"
     f" DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _OF_VIEW)}"
@@ -208,7 +208,7 @@ def _compare_claims(view: Reader, claims: Claims) -> Iterator[Change]:
     board.changed_claims = set(claims)
     rows = {tuple(row[:2]): tuple(row) for row in view.read(_CLAIMS, {})}
     for row in sorted(list_changed_claims(board)[0], key=itemgetter(0, 1)):
-        if rows.pop(row[:2], None) != row[:10]:
+        if rows.pop(row[:2], None) != row[:11]:
             yield Change(f"claim:{row[0]}", ((_PUT_CLAIM, dict(zip(_CLAIM_COLUMNS, row, strict=True))),))
     for resource, version in rows:
         yield Change(f"claim:{resource}", ((_END_CLAIM, {"resource": resource, "version": version}),))

@@ -120,7 +120,7 @@ FORGET_REQUESTS: Final = (
 # --- the board: a row has a claim and its holder, or one of them
 
 _CLAIM = (
-    "c.resource, c.version, c.is_ticket, c.mode, c.agent, c.session, c.principal, c.position, c.since, c.also,"
+    "c.resource, c.version, c.is_ticket, c.mode, c.agent, c.session, c.principal, c.position, c.since, c.hold, c.also,"
     " c.deadline, c.waits_until, c.is_offered, c.note,"
     " (SELECT MAX(version) FROM events WHERE stream = 'claim:' || c.resource)"
 )
@@ -128,7 +128,7 @@ _HOLDER = (
     "h.agent, h.session, h.principal, h.expires_at, h.seen_at, h.lease, h.idle_limit, h.host, h.handles,"
     " h.has_left, h.open_calls, h.lost"
 )
-CLAIM_COLUMNS: Final = 15
+CLAIM_COLUMNS: Final = 16
 _NO_CLAIM = ", ".join(["NULL"] * CLAIM_COLUMNS)
 _WITH_HOLDERS = "LEFT JOIN holders AS h ON h.session = c.session AND h.principal = c.principal AND h.agent = c.agent"
 _ROWS = f"SELECT {_CLAIM}, {_HOLDER} FROM claims AS c {_WITH_HOLDERS}"
@@ -150,7 +150,7 @@ SESSION: Final = (
 """The holders of a session, and its claims that are due before their holders."""
 CLAIMS: Final = (
     f"{_ROWS} WHERE c.resource IN (SELECT value FROM json_each(:names))"
-    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {_HOLDERS} UNION ALL {_LEFT_TO_AGENT}"
+    f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL {SESSION} UNION ALL {_LEFT_TO_AGENT}"
 )
 """The claims that are or contain some resources, all tickets, a session's holders, and those that left to an agent. An
 OR would scan all claims."""
@@ -159,8 +159,8 @@ SUBTREES: Final = (
     f" ON c.resource > s.value AND c.resource < substr(s.value, 1, length(s.value) - 1) || '0' {_WITH_HOLDERS}"
 )
 """The claims within some subtrees."""
-BOARD: Final = f"{_ROWS} UNION ALL {_HOLDERS}"
-"""All claims and tickets, and the holders of a session."""
+BOARD: Final = f"{_ROWS} UNION ALL SELECT {_NO_CLAIM}, {_HOLDER} FROM holders AS h"
+"""All claims, tickets and holders."""
 BEATS: Final = (
     f"{_ROWS} WHERE c.session = :session AND c.principal = :principal UNION ALL {_HOLDERS}"
     f" UNION ALL {_ROWS} WHERE c.is_ticket = 1 UNION ALL SELECT * FROM ({_ROWS} WHERE c.deadline <= :now"
@@ -176,10 +176,10 @@ STREAMS: Final = (
 )
 """Of each stream the last version, and how the last hold ended."""
 ENDS: Final = (
-    "SELECT position, topic, at, meta, payload FROM events WHERE stream = :stream AND version > :version"
-    " AND topic IN ('ClaimReleased', 'ClaimExpired') ORDER BY version LIMIT 100"
+    "SELECT version, position, topic, at, meta, payload FROM events WHERE stream = :stream AND version > :version"
+    " AND topic IN ('ClaimGranted', 'ClaimReleased', 'ClaimExpired') ORDER BY version LIMIT 100"
 )
-"""The holds of a resource that ended after the grant with a version."""
+"""The grants of a resource after the one with a version, and how holds ended."""
 TICKET: Final = "SELECT waits_until FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
 LAST_COMMIT: Final = "SELECT committed_at, began_at, ended_at FROM silence"
 _IS_SILENCE = f"CASE WHEN :now - committed_at > {SILENCE} OR ended_at > :now THEN"

@@ -51,8 +51,9 @@ def acquire(command: Any, state: State, moment: Moment) -> Decision:
     claims = grant(request, None, board, command.note)
     if ticket is not None and ticket.key in board.claims:
         remove_ticket(ticket, "granted", board)
-    if command.lease_seconds is not None or command.note is not None:
-        claims = [_set_facts(command, claim, board) for claim in claims]
+    for number, claim in enumerate(claims):
+        if claim.is_offered or command.lease_seconds is not None or command.note is not None:
+            claims[number] = _set_facts(command, claim, board)
     if len(board.claims) > len(resources):
         grant_waiting(board)
     return board.events, describe_grant(claims, resources, board)
@@ -135,7 +136,7 @@ def leave(command: Any, state: State, moment: Moment) -> Decision:
     board: Board = state.board
     board.start(moment)
     for holder in list(board.holders.values()):
-        if holder.who[1:] != moment.caller[:2]:
+        if holder.who[1:] != moment.caller[:2] or moment.caller.handle not in holder.handles:
             continue
         others = [it for it in holder.handles if it != moment.caller.handle and board.is_alive(it) is not False]
         board.keep_holder(holder.leave(tuple(others)))
@@ -170,7 +171,7 @@ def finish(command: Any, state: State, moment: Moment) -> Decision:
     missing = []
     for resource, version in command.grants:
         claim = board.find_own(resource, who)
-        if claim is None or claim.version != version:
+        if claim is None or claim.hold != version:
             missing.append((resource, version))
         elif (resource, version) in command.ends:
             _end(resource, claim, command, who, board)
@@ -201,10 +202,11 @@ def _holds_all(request: Request, board: Board) -> bool:
 
 
 def _set_facts(command: Any, claim: Claim, board: Board) -> Claim:
-    """Deadline and note of one of the caller's grants, as this call says. An offer is collected."""
+    """Deadline and note of one of the caller's grants, as this call says; no deadline becomes earlier. An offer is
+    collected."""
     deadline = claim.deadline if not claim.is_offered else None
     if command.lease_seconds is not None:
-        deadline = board.now + round(command.lease_seconds * SECOND)
+        deadline = max(deadline or 0, board.now + round(command.lease_seconds * SECOND))
     claim = claim._replace(deadline=deadline, is_offered=False, note=command.note or claim.note)
     board.keep(claim)
     return claim

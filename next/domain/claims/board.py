@@ -79,6 +79,9 @@ class Board:
         self.is_quiet = True
         """Whether nobody waits, nothing is due, and no loss is to be reported."""
         self.silence_start = self.silence_end = 0
+        self._ordered: list[Claim] | None = None
+        """The claims by position, and who waits for whom, until something changes."""
+        self._blockers: dict[Who, set[Who]] | None = None
         self.changed_claims: set[tuple[str, int]] = set()
         self.changed_holders: set[Who] = set()
         self.moment: Moment
@@ -110,6 +113,7 @@ class Board:
     def record(self, event: Any) -> int:
         """Add an event. Returns its version."""
         self.events.append(event)
+        self._ordered = self._blockers = None
         version = self.versions[event.stream] = self.versions[event.stream] + 1
         self.event_versions.append(version)
         position, at = self.moment.position + len(self.events), self.moment.at
@@ -121,11 +125,13 @@ class Board:
     def keep(self, claim: Claim) -> None:
         """Change what no event says: deadline, waiting, offer, note."""
         if self.claims[claim.key] != claim:
+            self._ordered = self._blockers = None
             self.claims[claim.key] = claim
             self.changed_claims.add(claim.key)
 
     def keep_holder(self, holder: Holder) -> None:
         if self.holders.get(holder.who) != holder:
+            self._blockers = None
             self.holders[holder.who] = holder
             self.changed_holders.add(holder.who)
 
@@ -149,7 +155,8 @@ class Board:
         """Count a call of a live holder, which is one for its ancestors and for those that left to it, too."""
         caller, now = self.moment.caller, self.now
         for holder in list(self.holders.values()):
-            if now - holder.seen_at < holder.lease // (BEATEN_PART * HEARD_PART) and not holder.has_left:
+            is_known = caller.handle is None or caller.handle in holder.handles
+            if is_known and now - holder.seen_at < holder.lease // (BEATEN_PART * HEARD_PART) and not holder.has_left:
                 continue  # heard a moment ago
             is_left = holder.is_left_to(who, caller.host)
             if not (is_left or holder.who == who or ("/" in who.agent and holder.who in list_ancestors(who))):
@@ -159,12 +166,11 @@ class Board:
             if is_left:
                 self.keep_holder(holder._replace(seen_at=now, expires_at=now + holder.lease))
                 continue
-            is_new = caller.handle is not None and caller.handle not in holder.handles
-            is_back = holder.who == who and (holder.has_left or is_new)
+            is_back = holder.who == who and (holder.has_left or not is_known)
             if is_back:
                 self.entered.append(who)  # its handle beats from now on
             if is_back or now - holder.seen_at >= holder.life // HEARD_PART:
-                self.keep_holder(holder.hear(caller, now))
+                self.keep_holder(holder.hear(caller, now, caller.handle if holder.who == who else None))
 
     def hand_over(self, left: Who, session: str) -> None:
         """Make what a holder left, with its sub-agents and ancestors, that of another session: apart, they would
@@ -211,7 +217,8 @@ class Board:
         if claim.is_ticket or self.find_end(claim) <= self.now:
             return False
         is_left = self.holders[claim.who].is_left_to(who, self.moment.caller.host)
-        return claim.who == who or is_left or claim.who.is_receipt_of(who)
+        is_anonymous = self.moment.caller.is_anonymous and claim.who.is_receipt_of(who)
+        return claim.who == who or is_left or is_anonymous
 
     def lets_in(self, claim: Claim, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within a session."""
@@ -268,7 +275,9 @@ class Board:
 
     def list_grants(self, *resources: str) -> Iterator[Claim]:
         """Live grants that overlap one of the resources, the oldest first."""
-        for claim in sorted(self.claims.values(), key=_by_position):
+        if self._ordered is None:
+            self._ordered = sorted(self.claims.values(), key=_by_position)
+        for claim in self._ordered:
             if claim.is_ticket or not any(overlap(claim.resource, resource) for resource in resources):
                 continue
             if self.find_end(claim) > self.now:
@@ -282,6 +291,14 @@ class Board:
             if claim.who == who and self.find_end(claim) > self.now:
                 return claim
         return None
+
+    def find_hold(self, resource: str, version: int) -> Claim | None:
+        """The grant of that version, or the one that has replaced it in another mode."""
+        claim = self.claims.get((resource, version))
+        if claim is None:
+            holds = (it for it in self.claims.values() if (it.resource, it.hold) == (resource, version))
+            claim = next(holds, None)
+        return claim
 
     def find_receipt(self, resource: str, who: Who) -> Claim | None:
         """The grant of exactly this resource of a caller of that name without a session."""
@@ -340,30 +357,36 @@ class Board:
 
     def list_earlier(self, request: Request) -> list[Claim]:
         """The waiters that came earlier and exclude it, except those that wait for the caller."""
-        waiters = self.list_waiters()
         earlier = [
             ticket
-            for ticket in waiters
+            for ticket in self.list_waiters()
             if ticket.position < request.position and ticket.who != request.who and self._excludes(ticket, request)
         ]
-        return [ticket for ticket in earlier if not self.waits_for(ticket.who, request.who, waiters)]
+        return [ticket for ticket in earlier if not self.waits_for(ticket.who, request.who)]
 
-    def waits_for(self, start: Who, goal: Who, waiters: list[Claim]) -> bool:
+    def waits_for(self, start: Who, goal: Who) -> bool:
         """Whether one agent waits for another, directly or through others."""
+        if self._blockers is None:
+            self._blockers = self._find_blockers()
         reached, rest = {start}, [start]
         while rest:
-            who = rest.pop()
-            for number, ticket in enumerate(waiters):
-                if ticket.who != who:
-                    continue
-                request = request_of(ticket)
-                others = {claim.who for claim in self.list_obstacles(request)}
-                others |= {earlier.who for earlier in waiters[:number] if self._excludes(earlier, request)}
-                if goal in others:
-                    return True
-                rest += others - reached
-                reached |= others
+            others = self._blockers.get(rest.pop(), set())
+            if goal in others:
+                return True
+            rest += others - reached
+            reached |= others
         return False
+
+    def _find_blockers(self) -> dict[Who, set[Who]]:
+        """Whom each waiter waits for."""
+        blockers: dict[Who, set[Who]] = {}
+        waiters = self.list_waiters()
+        for number, ticket in enumerate(waiters):
+            request = request_of(ticket)
+            others = blockers.setdefault(ticket.who, set())
+            others |= {claim.who for claim in self.list_obstacles(request)}
+            others |= {earlier.who for earlier in waiters[:number] if self._excludes(earlier, request)}
+        return blockers
 
     def is_free(self, request: Request) -> bool:
         return next(self.list_obstacles(request), None) is None and not self.list_earlier(request)

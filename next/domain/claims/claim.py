@@ -117,7 +117,8 @@ ClaimEvent = (
 
 class Claim(NamedTuple):
     """A row of the view `claims`: a grant or a ticket, identified by resource and version of its event. `position`,
-    `since`: of that event; the position orders all tickets.
+    `since`: of that event; the position orders all tickets. `hold`: version of the holder's first grant of the
+    resource, which later ones in another mode have replaced.
 
     No part of the view: `deadline` (steady clock): of a grant with its own lease, of an offer, or of a ticket whose
     waiter is absent; `waits_until`: end of the call that waits; `is_offered`: not collected yet; `note` as last said.
@@ -130,6 +131,7 @@ class Claim(NamedTuple):
     who: Who
     position: int
     since: int
+    hold: int
     also: tuple[str, ...] = ()
     deadline: int | None = None
     waits_until: int = 0
@@ -203,18 +205,20 @@ def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> 
     resource = event.stream[_PREFIX:]
     kind = type(event)
     if kind is ClaimGranted:
-        who, note, deadline = Who(event.by, event.of_session, event.of_principal), event.note, None
+        who, note, deadline, hold = Who(event.by, event.of_session, event.of_principal), event.note, None, version
         keys: Keys = ((resource, version),)
         for before in (event.instead_of, event.ticket):
             if before is not None and (old := claims.pop((resource, before), None)) is not None:
                 note = note or old.note
-                deadline = old.deadline if before == event.instead_of and not old.is_offered else deadline
+                if before == event.instead_of and not old.is_offered:
+                    deadline, hold = old.deadline, old.hold
                 keys = (*keys, (resource, before))
-        claims[keys[0]] = Claim(resource, version, False, event.mode, who, position, at, (), deadline, 0, False, note)
+        place = (resource, version, False, event.mode, who, position, at, hold)
+        claims[keys[0]] = Claim(*place, (), deadline, 0, False, note)
         return keys
     if kind is ClaimQueued:
         who = Who(event.by, event.of_session, event.of_principal)
-        facts = (event.mode, who, position, at, event.also)
+        facts = (event.mode, who, position, at, version, event.also)
         claims[resource, version] = Claim(resource, version, True, *facts, note=event.note)
         return ((resource, version),)
     if kind is ClaimHandedOver:

@@ -70,7 +70,7 @@ class GiveUp(NamedTuple):
 
 
 class ListGrants(NamedTuple):
-    """What the agent holds of these resources."""
+    """What the agent holds of these resources: names, versions of the first grants, positions."""
 
     agent: str
     resources: tuple[str, ...]
@@ -83,11 +83,11 @@ class ListGrants(NamedTuple):
         board: Board = state.board
         who = board.start(moment, self.agent)
         own = [claim for resource in self.resources if (claim := board.find_own(resource, who)) is not None]
-        return [], tuple((claim.resource, claim.version, claim.position) for claim in own)
+        return [], tuple((it.resource, it.hold, it.position) for it in own if not it.is_offered)
 
 
 class Finish(NamedTuple):
-    """End a block that had these grants (resources and versions): release those in `ends`."""
+    """End a block that had these grants (resources and versions of the first): release those in `ends`."""
 
     agent: str
     grants: tuple[tuple[str, int], ...]
@@ -132,10 +132,13 @@ class Beat(NamedTuple):
             if holder is not None and board.find_end_of(holder) > board.now:
                 board.keep_holder(holder.beat(moment.caller.handle, board.now, who in in_calls))
         for resource, version, lease in self.renewals:
-            claim = board.claims.get((resource, version))
-            if claim is not None and board.find_end(claim) > board.now:
-                board.keep(claim._replace(deadline=board.now + lease))
+            claim = board.find_hold(resource, version)
+            if claim is not None and claim.deadline is not None and board.find_end(claim) > board.now:
+                board.keep(claim._replace(deadline=max(claim.deadline, board.now + lease)))
         active = {claim.who for claim in board.claims.values()} | {it.who for it in board.holders.values() if it.lost}
+        for who in self.holders:
+            if who not in active and (holder := board.holders.get(who)) is not None:
+                board.keep_holder(holder.end_beats(moment.caller.handle))
         return board.events, tuple(who for who in self.holders if who in active)
 
 
@@ -201,5 +204,5 @@ class Call(NamedTuple):
         if self.begins is not None:
             board.keep_holder(holder.begin_call(self.begins, board.now + self.lasts))
         if self.ends is not None:
-            board.keep_holder(holder.hear(moment.caller, board.now).end_call(self.ends, board.now))
+            board.keep_holder(holder.hear(moment.caller, board.now, None).end_call(self.ends, board.now))
         return [], None

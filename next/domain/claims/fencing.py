@@ -22,7 +22,7 @@ def require_guard(command: Any, by: str, state: State, moment: Moment) -> list[d
     board: Board = state.board
     who = board.start(moment, by)
     for condition in command.guard or ():
-        claim = board.claims.get((condition.resource, condition.version))
+        claim = board.find_hold(condition.resource, condition.version)
         if claim is None or not board.is_held_by(claim, who):
             grants = (claim for claim in board.list_grants(condition.resource))
             own = board.find_own(condition.resource, who)

@@ -17,9 +17,9 @@ HEARD_PART: Final = 8
 """A call is recorded if this part of the holder's life has passed."""
 SILENCE: Final = LEASE // 10
 """If nobody committed for so long, all holders with a process have so long to beat again."""
-MAX_LOSSES: Final = 100
+MAX_LOSSES: Final = 1000
 MAX_CALLS: Final = 100
-MAX_HANDLES: Final = 8
+MAX_HANDLES: Final = 64
 RECEIPT: Final = "receipt-"
 """How the sessions begin that are made up for callers without one."""
 
@@ -78,9 +78,10 @@ class Holder(NamedTuple):
     def is_in_call(self, now: int) -> bool:
         return any(end > now for _, end in self.open_calls)
 
-    def hear(self, caller: Caller, now: int) -> "Holder":
-        """The holder after a call of its session. Its life never becomes shorter."""
-        handles = self._add(caller.handle)
+    def hear(self, caller: Caller, now: int, handle: str | None) -> "Holder":
+        """The holder after a call of its session, through a handle that beats for it from now on. Its life never
+        becomes shorter."""
+        handles = self._add(handle)
         life = self.lease // BEATEN_PART if handles else self.lease
         return self._replace(
             seen_at=now,
@@ -108,6 +109,10 @@ class Holder(NamedTuple):
             return self._replace(handles=handles)
         end = max(self.expires_at, self.seen_at + self.lease)
         return self._replace(expires_at=end, handles=(), has_left=True, open_calls=())
+
+    def end_beats(self, handle: str | None) -> "Holder":
+        """The holder after its handle has stopped to beat for it, as it holds nothing."""
+        return self._replace(handles=tuple(it for it in self.handles if it != handle))
 
     def beat(self, handle: str | None, now: int, is_open: bool) -> "Holder":
         """The holder after a beat of a handle that serves it, in which `is_open` says whether a call of it runs. A beat

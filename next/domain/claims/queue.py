@@ -100,7 +100,7 @@ def grant(request: Request, ticket: Claim | None, board: Board, note: str | None
             f"claim:{resource}", who.agent, who.session, who.principal, mode, fulfilled, replaced, note
         )
         granted.append(board.claims[resource, board.record(event)])
-        if ticket is not None:
+        if ticket is not None and (own is None or own.is_offered):
             board.keep(granted[-1]._replace(is_offered=True, deadline=board.now + OFFER))
     for other in board.list_tickets(*request.resources) if len(board.claims) > len(granted) else ():
         if other.who == who and is_content(request_of(other), board):

@@ -47,8 +47,8 @@ def test_processes_of_one_session_are_one_holder_as_long_as_any_lives(open_store
 @both_stores
 def test_closed_store_leaves_nothing_that_another_of_its_session_keeps(open_store):
     first, second, other = open_store(session="job"), open_store(session="job"), open_store(session="other")
-    take(second, "b")
     take(first, "a")
+    take(second, "b")
     first.close()
     assert statuses(other, "a", "ann") == statuses(other, "b", "ann") == ["busy"]
 

@@ -32,6 +32,8 @@ class Grant(NamedTuple):
     """What the log says."""
 
     mode: str
+    hold: Key
+    """The first grant, which this one has replaced."""
     deadline: tuple[float, float] | None = None
     """Between these its own lease ends."""
 
@@ -155,11 +157,8 @@ class World:
             fields = event.fields
             if event.kind == "ClaimGranted":
                 old = self.grants.pop((fields["resource"], fields.get("instead_of", 0)), None)
-                call = self.calls.get(int(fields.get("note", 0)))
-                is_offer = call is not None and call.task is not None
-                deadline = None if old is None or is_offer else old.deadline
                 key = (fields["resource"], event.version)
-                self.grants[key] = Grant(fields["mode"], deadline)
+                self.grants[key] = Grant(fields["mode"], *((key,) if old is None else old[1:]))
                 self.holders[key] = Agent(event.by, fields["of_session"])
                 new, *others = self.list_held({key: self.grants[key]} | self.grants)
                 rivals = [it for it in others if claim_rule.exclude(it, new)]
@@ -256,7 +255,7 @@ class World:
         if said and call.lease is not None:
             for it in (said, *(said.also or ())):
                 if (key := (it.resource, it.version)) in self.grants:  # else another call of its agent has replaced it
-                    deadline = (self.began + call.lease, now + call.lease)
+                    deadline = max((self.began + call.lease, now + call.lease), self.grants[key].deadline or (0, 0))
                     self.grants[key] = self.grants[key]._replace(deadline=deadline)
         return said
 
@@ -353,8 +352,10 @@ async def guards(world: World, seen: Seen, chance: Random) -> Turn | None:
         return None
     resource, version = key = chance.choice(sorted(world.holders))
     agent = world.namesake(world.holders[key], chance)
-    holder = world.holders[key]
-    held = key in seen.grants and (holder == agent or world.is_left_to(agent, holder))
+    held = False
+    for now in [it for it, grant in seen.grants.items() if key in (it, grant.hold)]:
+        holder = world.holders[now]
+        held = holder == agent or world.is_left_to(agent, holder)
     guard = [{"resource": resource, "version": version}]
     try:
         response = await world.stores[agent.session].set("n", "k", 1, updated_by=agent.name, guard=guard)

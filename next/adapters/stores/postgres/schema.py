@@ -24,8 +24,8 @@ CREATE TABLE refusals (id BIGSERIAL PRIMARY KEY, position BIGINT NOT NULL, at BI
     stream TEXT COLLATE "C" NOT NULL, meta TEXT NOT NULL);
 CREATE TABLE claims (resource TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL, is_ticket SMALLINT NOT NULL,
     mode TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, principal TEXT NOT NULL, position BIGINT NOT NULL,
-    since BIGINT NOT NULL, also TEXT, deadline BIGINT, waits_until BIGINT NOT NULL, is_offered SMALLINT NOT NULL,
-    note TEXT, PRIMARY KEY (resource, version));
+    since BIGINT NOT NULL, hold BIGINT NOT NULL, also TEXT, deadline BIGINT, waits_until BIGINT NOT NULL,
+    is_offered SMALLINT NOT NULL, note TEXT, PRIMARY KEY (resource, version));
 CREATE INDEX tickets ON claims (resource) WHERE is_ticket = 1;
 CREATE INDEX own_claims ON claims (session, principal, agent);
 CREATE TABLE holders (session TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL, expires_at BIGINT NOT NULL,
@@ -97,14 +97,14 @@ PREPARE claims (text, text, bigint, text, text, text) AS {number(CLAIMS, *_SESSI
 PREPARE session (text, text, bigint) AS {number(SESSION, *_SESSION)};
 PREPARE subtrees (text) AS {number(SUBTREES, "subtrees")};
 PREPARE beats (text, text, bigint) AS {number(BEATS, *_SESSION)};
-PREPARE board (text, text, bigint) AS {number(BOARD, *_SESSION)};
+PREPARE board AS {BOARD};
 PREPARE streams (text) AS {number(STREAMS, "streams")};
 PREPARE silence AS {LAST_COMMIT};
 PREPARE mark (bigint) AS {number(MARK, "now")};
-PREPARE put_claims ({", ".join(["text[]"] * 14)}) AS INSERT INTO claims
-    SELECT r, v::bigint, i::smallint, m, a, s, p, o::bigint, e::bigint, l, d::bigint, w::bigint, f::smallint, n
-    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-    AS new (r, v, i, m, a, s, p, o, e, l, d, w, f, n) ON CONFLICT (resource, version) DO UPDATE SET
+PREPARE put_claims ({", ".join(["text[]"] * 15)}) AS INSERT INTO claims
+    SELECT r, v::bigint, i::smallint, m, a, s, p, o::bigint, e::bigint, h::bigint, l, d::bigint, w::bigint,
+    f::smallint, n FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+    AS new (r, v, i, m, a, s, p, o, e, h, l, d, w, f, n) ON CONFLICT (resource, version) DO UPDATE SET
     session = excluded.session, deadline = excluded.deadline, waits_until = excluded.waits_until,
     is_offered = excluded.is_offered, note = excluded.note;
 PREPARE end_claims (text[], text[]) AS DELETE FROM claims AS c USING unnest($1, $2) AS old (r, v)

@@ -147,7 +147,7 @@ class PostgresStore:
         missing = boards.list_unread(board)
         if needs_rest or missing:
             assert self._writer is not None  # and no new one, which has no lock
-            text = "EXECUTE board('', '', 0); " if needs_rest else ""
+            text = "EXECUTE board; " if needs_rest else ""
             *rows, streams = _fetch_all(self._writer.execute(f"{text}EXECUTE streams({quote(json.dumps(missing))})"))
             for result in rows:
                 boards.add_rows(board, result)
@@ -360,7 +360,7 @@ def _load_claims(reads: Sequence[tuple[Reads, Caller]]) -> str:
         session = f"{quote(parameters['session'])}, {quote(parameters['principal'])}, {_NOW}"
         agent = ", ".join(quote(parameters[name]) for name in ("names", "agent", "host"))
         executions = {
-            sql.BOARD: f"; EXECUTE board({session})",
+            sql.BOARD: "; EXECUTE board",
             sql.CLAIMS: f"; EXECUTE claims({session}, {agent})",
             sql.SUBTREES: f"; EXECUTE subtrees({quote(parameters['subtrees'])})",
             sql.SESSION: f"; EXECUTE session({session})",

@@ -55,12 +55,11 @@ _PUT: Final = (
     "INSERT INTO current VALUES (?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET version = excluded.version,"
     " position = excluded.position, exists_now = excluded.exists_now, expires_at = excluded.expires_at"
 )
-_NOBODY: Final = {"session": "", "principal": "", "now": 0}
 _REMEMBER: Final = "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?)"
 _REFUSE: Final = "INSERT INTO refusals (position, at, code, stream, meta) VALUES (?, ?, ?, ?, ?)"
 _PUT_CLAIM: Final = (
-    "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (resource, version) DO UPDATE SET"
-    " session = excluded.session, deadline = excluded.deadline, waits_until = excluded.waits_until,"
+    "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (resource, version)"
+    " DO UPDATE SET session = excluded.session, deadline = excluded.deadline, waits_until = excluded.waits_until,"
     " is_offered = excluded.is_offered, note = excluded.note"
 )
 _END_CLAIM: Final = "DELETE FROM claims WHERE resource = ? AND version = ?"
@@ -277,7 +276,7 @@ class SqliteStore:
         if not board.is_quiet:
             boards.read_silence(board, execute(sql.LAST_COMMIT))
             if not is_whole and boards.needs_whole(board, reads):
-                boards.add_rows(board, execute(sql.BOARD, _NOBODY))
+                boards.add_rows(board, execute(sql.BOARD))
         if (streams := boards.list_streams(board, reads)) is not None:
             boards.add_streams(board, execute(sql.STREAMS, {"streams": streams}))
         return board
