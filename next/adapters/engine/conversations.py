@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.port import Reader
-from holdlog.adapters.stores.sql import CONVERSATIONS
+from holdlog.adapters.stores.sql import CONVERSATIONS, END_CONVERSATION, PUT_CONVERSATION
 from holdlog.domain.moment import IDLE_LIMIT
 
 SHELL: Final = "shell"
 """An announced call of a shell."""
 MADE_UP: Final = "process-"
-"""How the sessions begin that a server takes until its conversation is known. Hooks of the same host hand on what such
-a session holds to the conversation."""
+"""How the sessions begin that a server takes until its conversation is known: its handle follows. It has a row, too,
+as hooks say how to queue by whether their agent has a server."""
 _NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
 """What hosts name their conversation in the environment of a shell."""
 
@@ -73,5 +73,19 @@ def find_conversation(
     return candidates[-1] if announced else min(candidates, key=lambda it: it.agent)
 
 
+def enter_server(engine: Any, handle: str, host: str | None) -> None:
+    """Let hooks know of a server below a host."""
+    row = Conversation(f"{MADE_UP}{handle}", "", "", host or "-", engine.store.steady(), {}, False, ())
+    with engine.write_alone():
+        engine.store.execute(PUT_CONVERSATION, row.encode())
+
+
+def leave_server(engine: Any, handle: str) -> None:
+    with engine.write_alone():
+        engine.store.execute(END_CONVERSATION, {"session": f"{MADE_UP}{handle}"})
+
+
 def is_live(conversation: Conversation, now: int) -> bool:
+    if conversation.session.startswith(MADE_UP):
+        return False
     return not conversation.has_ended and now - conversation.seen_at < IDLE_LIMIT
