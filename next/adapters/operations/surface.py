@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from pydantic_core import from_json
 
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.operations.base import OPERATIONS, Condition, Operation
+from holdlog.adapters.operations.base import OPERATIONS, Condition, Operation, Query
 from holdlog.adapters.operations.claims import FindHolders
 from holdlog.adapters.operations.json import Object, to_object
 from holdlog.adapters.operations.steps import Steps, execute
