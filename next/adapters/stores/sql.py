@@ -228,6 +228,8 @@ PUT_FILE: Final = (
     " (:session, :agent, :resource, :path, :digest, :at, :made) ON CONFLICT (session, agent, resource)"
     " DO UPDATE SET path = excluded.path, digest = excluded.digest, at = excluded.at, made = excluded.made"
 )
+MARKS: Final = "SELECT resource, digest, at FROM files WHERE session = :session AND agent = :agent"
+FORGET_MARKS: Final = "DELETE FROM files WHERE session = :session AND agent = :agent"
 NAMESAKES: Final = "SELECT DISTINCT session FROM conversations WHERE name = :name"
 STASHED: Final = "SELECT resource, agent, session FROM files WHERE resource >= 'stash:' AND resource < 'stash;'"
 FORGET_FILES: Final = "DELETE FROM files WHERE at < :oldest"
