@@ -38,6 +38,8 @@ MAX_REPORT: Final = 300
 MAX_FAILURES: Final = 64 * 1024
 """Bytes of the file with what failed."""
 MAX_FOLDER: Final = 80
+_FOLLOWED: Final = ("prompt", "turn-end", "subagent-end", "session-end")
+"""Events that concern what the conversation holds in any store."""
 _TEXTS: Final = frozenset(
     {"permissionDecisionReason", "additionalContext", "additional_context", "systemMessage", "context", "warning"}
     | {"reason", "user_message", "agent_message"}
@@ -109,18 +111,24 @@ class Hook:
 
             reading = read_call(self._call.targets, self._call.folder)
             self._call = self._call._replace(targets=reading.targets, reading=reading)
-        parts = self._places.split(self._call)
-        works = list[Work]()
-        for place, paths in parts.items():
-            output = self._answer_in(place, paths, works, is_only=len(parts) == 1)
+        parts, works = self._places.split(self._call), list[Work]()
+        others = [place for place in parts if place != self._places.own] if self._call.event == "pre-edit" else []
+        queue = list(parts.items())
+        while queue:
+            place, paths = queue.pop(0)
+            output = self._answer_in(place, paths, others, works)
             self._output = merge([self._output, output])
             if is_denial(output):
                 self._output = output
                 for work in works[:-1]:
                     work.undo()
                 return
+            if self._call.event in _FOLLOWED and place == self._places.own and works:
+                queue += [(it, []) for it in works[0].list_places() if it not in parts and os.path.lexists(it.store)]
 
-    def _answer_in(self, place: Place, paths: Sequence[str], works: list[Work], is_only: bool) -> dict[str, Any]:
+    def _answer_in(
+        self, place: Place, paths: Sequence[str], others: Sequence[Place], works: list[Work]
+    ) -> dict[str, Any]:
         """Answer in one store. What fails there leaves no file of another store unguarded."""
         assert self._call is not None
         assert self._places is not None
@@ -131,13 +139,17 @@ class Hook:
             engine = open_engine(place.store)
             try:
                 works.append(Work(self._call, place, paths, engine, is_own))
+                for other in others if is_own else ():
+                    works[-1].note_place(other)
                 output = works[-1].answer()
             finally:
                 engine.close()
         except Exception as error:
-            if is_only:
+            if is_own and not others:
                 raise
             return self._warn(self._report(error), error)
+        if works[-1].new_problem:
+            self._report(InputError(works[-1].new_problem))
         if is_own and self._call.event == "start":
             output = merge([output, self._describe_failures()])
         return output if is_own else _name_place(output, self._call, place)

@@ -42,6 +42,8 @@ MAX_CALLS: Final = 8
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes; of a larger file, size and time stand for its content."""
 MISSING: Final = "missing"
+_PLACE: Final = "place "
+"""Before another place, in what a row has."""
 _DIGITS: Final = 6
 """Of a hash in a name: enough to tell the agents of one repository apart."""
 
@@ -86,7 +88,10 @@ class Work:
         self.name = self._row.name
         self._claimed: list[str] = []
         """What this call has claimed."""
+        self.new_problem = ""
+        """Why the call is not guarded, unless the agent knows."""
         self._losses: list[Lost] = []
+        self._new_waiting: Sequence[Waiting] = ()
         self._texts: list[str] = []
         self.files = list(self._name_files(paths))
 
@@ -112,6 +117,15 @@ class Work:
                 self._end()
         return {}
 
+    def note_place(self, place: Place) -> None:
+        """Remember, in the agent's own place, that it may hold something in another one."""
+        self._tell_once(f"{_PLACE}{json.dumps(place)}")
+
+    def list_places(self) -> list[Place]:
+        """Where else the conversation may hold something."""
+        told = {fact for row in (*self._rows, self._row) if row.session == self.caller.session for fact in row.told}
+        return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(told) if fact.startswith(_PLACE)]
+
     def undo(self) -> None:
         """Release what this call has claimed: another store has denied it."""
         for resource in self._claimed:
@@ -123,6 +137,11 @@ class Work:
         call = self.call
         if call.called_name is not None:
             self._rename(call.called_name)
+        problem = call.targets.problem if self._is_own else ""
+        if problem and self._tell_once(f"problem {problem}"):
+            self.new_problem = problem
+            end = "" if "not guarded" in problem else ", so this call is not guarded"
+            self._texts.append(f"holdlog: {problem}{end}.")
         reason = self._find_human() or self._guard()
         noticed = Noticed((), ())
         if reason is None:
@@ -444,9 +463,11 @@ class Work:
         return self._policy
 
     def _find_workspaces(self) -> Workspaces:
-        environ = os.environ if self._is_own else {**os.environ, "CLAUDE_PROJECT_DIR": self.place.root}
-        folder = self.call.folder if self._is_own else self.place.root
-        return find_workspaces(environ, folder, self.place.store, (), self._is_shared)
+        environ = {**os.environ, "CLAUDE_PROJECT_DIR": self.place.root}
+        workspaces = find_workspaces(environ, self.place.root, self.place.store, (), self._is_shared)
+        if self._is_own:
+            workspaces.start = os.path.realpath(self.call.folder)
+        return workspaces
 
     @staticmethod
     def _is_shared(root: str, path: str) -> bool:

@@ -220,7 +220,9 @@ PUT_CONVERSATION: Final = (
 END_CONVERSATION: Final = "DELETE FROM conversations WHERE session = :session"
 END_AGENT: Final = f"{END_CONVERSATION} AND agent = :agent"
 FORGET_CONVERSATIONS: Final = "DELETE FROM conversations WHERE seen_at < :oldest"
-MADE: Final = "SELECT resource, path, digest, at, made FROM files WHERE session = :session AND agent = :agent AND made > 0"
+MADE: Final = (
+    "SELECT resource, path, digest, at, made FROM files WHERE session = :session AND agent = :agent AND made > 0"
+)
 """What an agent read or wrote last of the files that its hook has claimed; `made`: the versions of these grants."""
 FILES: Final = f"{MADE.removesuffix('made > 0')}resource IN (SELECT value FROM json_each(:names))"
 PUT_FILE: Final = (
