@@ -19,16 +19,13 @@ BY_HAND: Final = {
     "init": "hooks.init:run",
     "check": "hooks.check:run",
     "commit": "hooks.commit:run",
+    "claims --dirty": "hooks.commit:list_dirty_files",
     "doctor": "cli.doctor:run",
     "demo": "cli.demo:run",
     "run": "cli.run:run",
     "log": "cli.log:run",
-    "verify": "cli.audit:verify",
-    "checkpoint": "cli.audit:checkpoint",
-    "redact": "cli.audit:redact",
-    "export": "cli.audit:export",
-    "import": "cli.audit:import_",
-    "backup": "cli.audit:backup",
+    "export": "cli.transfer:export",
+    "import": "cli.transfer:import_",
     "thread": "cli.threads:run",
     "token": "cli.tokens:run",
     "relay": "nats.relay:run",
@@ -73,6 +70,8 @@ def _complain(problem: str, code: int) -> int:
 
 def _choose(words: list[str]) -> int:
     command, rest = split_command(words)
+    if command == "claims" and "--dirty" in rest:
+        command, rest = "claims --dirty", [word for word in rest if word != "--dirty"]
     place, _, function = BY_HAND.get(command, "cli.derived:run").partition(":")
     if command not in BY_HAND:
         rest = [command, *rest]

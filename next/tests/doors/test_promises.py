@@ -112,7 +112,6 @@ WRITES = {
     "delete": lambda store, it: store.delete("n", "k", deleted_by="ann", request_id=it),
     "clear": lambda store, it: store.clear_namespace("n", deleted_by="ann", request_id=it),
     "increment": lambda store, it: store.update("n", "k", increment=1, updated_by="ann", request_id=it),
-    "function": lambda store, it: store.update("n", "k", lambda was: was + 1, updated_by="ann", request_id=it),
     "transact": lambda store, it: store.transact(
         [{"op": "increment", "namespace": "n", "key": "k", "by": 2}], updated_by="ann", request_id=it
     ),
@@ -150,11 +149,11 @@ def test_promise_9_a_watcher_that_should_wake_wakes(open_store):
     one, two = open_store(), open_store()
     with ThreadPoolExecutor(1) as pool:
         for version in range(40):
-            watching = pool.submit(one.watch, "n", "k", version, 50)
+            watching = pool.submit(one.watch, "n", "k", version, timeout_seconds=50)
             put(two, version)
             found = watching.result(60)
             assert (found.status, found.version, found.value) == ("ok", version + 1, version)
-    watching = in_thread(one.watch, "n", "k", 40, 50)
+    watching = in_thread(one.watch, "n", "k", 40, timeout_seconds=50)
     two.delete("n", "k", deleted_by="bob")
     found = watching.result()
     assert (found.status, found.version, found.deleted_by) == ("deleted", 41, "bob")
@@ -167,7 +166,7 @@ def test_promise_9_watch_is_ordered_and_resumable_and_misses_no_last_value(open_
     def follow(since, last):
         found = []
         while since < last:
-            since = one.watch("n", "k", since, 50).version
+            since = one.watch("n", "k", since, timeout_seconds=50).version
             found.append(since)
         return found
 
@@ -179,7 +178,7 @@ def test_promise_9_watch_is_ordered_and_resumable_and_misses_no_last_value(open_
         assert versions == sorted(set(versions))
         assert versions[-1] == 50
     assert follow(49, 50) == [50]
-    timeout = one.watch("n", "k", 50, 0.01)
+    timeout = one.watch("n", "k", 50, timeout_seconds=0.01)
     assert (timeout.status, timeout.since_version) == ("timeout", 50)
     assert timeout.elapsed_seconds >= 0.01
 
