@@ -105,6 +105,7 @@ def end_claims(command: Any, state: State, moment: Moment) -> Decision:
             f"claim:{claim.resource}", claim.who.agent, claim.version, forced_by=command.agent, note=command.reason
         )
         ended.append(Granted(claim.resource, board.record(forced)))
+        board.lose(claim, "forced", command.reason)
     granted = [holder.agent for resource, holder in grant_waiting(board) if overlap(resource, command.resource)]
     several = ended if len(ended) > 1 else None
     return board.events, Released(*ended[0], None, granted[0] if granted else None, several)
