@@ -288,7 +288,7 @@ def test_prediction_is_what_git_does_to_the_work_of_others(
 ) -> None:
     before, config = prepared(repositories[command.state], command.state)
     words, folder = shlex.split(command.text)[1:], os.path.normpath(root / command.folder)
-    expected = predict(before, root, read_git(GitCommand(tuple(words), folder), config))
+    expected = predict(before, root, read_git(GitCommand(tuple(words), folder), lambda name: config.get(name, "")))
     git(Path(folder), *words, stdin=command.stdin, checks=False)
     effects = observe(before, Snapshot(root, command.state))
     changed = effects.discards | effects.includes | effects.moves
@@ -348,7 +348,7 @@ def test_command_that_a_denial_recommends_leaves_the_work_of_others_alone(
 ) -> None:
     root = tmp_path / "copy" / "r"
     shutil.copytree(repositories[state].parent, root.parent)
-    action = read_git(GitCommand(tuple(shlex.split(text)[1:]), str(root)), {})[0]
+    action = read_git(GitCommand(tuple(shlex.split(text)[1:]), str(root)), lambda name: "")[0]
     works = [OthersWork(path, "", "ann", 5, True) for path in select(root, action, dirty_files(state))]
     own = select(root, action, own_files(state))
     judgement = judge(action, works, own)
@@ -365,5 +365,5 @@ def test_command_that_a_denial_recommends_leaves_the_work_of_others_alone(
         assert not any(effects), remedy
         after = git(root, "worktree", "list"), git(root, "status", "--porcelain", "--ignored")
         assert before[1:] != after
-        for again in read_git(GitCommand(tuple(shlex.split(remedy)[1:]), str(root)), {}):
+        for again in read_git(GitCommand(tuple(shlex.split(remedy)[1:]), str(root)), lambda name: ""):
             assert select(root, again, dirty_files(state)) == []

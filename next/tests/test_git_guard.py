@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 def read(text: str, folder: Path, config: Mapping[str, str] = {}) -> list[GitAction]:
     """`?` in the text is a word that only a shell knows."""
     words = (None if word == "?" else word for word in shlex.split(text)[1:])
-    return list(read_git(GitCommand(tuple(words), str(folder)), config))
+    return list(read_git(GitCommand(tuple(words), str(folder)), lambda name: config.get(name, "")))
 
 
 def brief(action: GitAction) -> str:

@@ -70,6 +70,14 @@ DERIVED: Final = {
     ),
     "revert": Derived("changes", "revert", ("revert --session build-7 --dry-run",)),
     "replay": Derived("past", "replay", ("replay 10 20", "replay 14:03 now")),
+    "verify": Derived("admin", "verify", ("verify", "verify --checkpoint kept.txt"), ()),
+    "checkpoint": Derived("admin", "checkpoint", ("checkpoint >> kept.txt",)),
+    "redact": Derived(
+        "admin",
+        "redact",
+        ("redact record:order-1/card@3 --reason 'a card number'", "redact --older-than 30d --reason retention"),
+    ),
+    "backup": Derived("transfer", "backup", ("backup /var/backups",)),
 }
 OF_RESOURCE: Final = {"history": ("past", "resource_history"), "blame": ("changes", "blame")}
 """Commands that take NAMESPACE KEY or one RESOURCE: the operation that reads a resource."""
@@ -90,9 +98,6 @@ TEXTS: Final = {
     "commit": "commit the files that this session changed, and nothing else",
     "thread": "append to a conversation of agents, or read it",
     "log": "list events, and follow them",
-    "verify": "verify that no event was changed, added or removed",
-    "checkpoint": "print the line with which verify finds every change of the log until now",
-    "redact": "remove a former text from the log; its hash stays",
     "doctor": "check the store and how hosts are set up",
     "token": "create, list and revoke tokens for callers over HTTP",
     "serve": "serve MCP over stdio, or MCP and REST over HTTP (the default command)",
@@ -101,7 +106,6 @@ TEXTS: Final = {
     "subscribe": "print events from NATS, without gaps",
     "export": "write the log, or the values of a namespace, as JSON",
     "import": "import an export of a whole log into a new store",
-    "backup": "copy the store to a new file in a folder",
     "completion": "print a script that lets bash, zsh or fish complete commands",
 }
 EPILOG: Final = """\

@@ -5,6 +5,7 @@ from argparse import SUPPRESS, Namespace
 from contextlib import closing
 from typing import Final
 
+from holdlog import __version__
 from holdlog.adapters.cli.commands import (
     DERIVED,
     OF_RESOURCE,
@@ -17,14 +18,15 @@ from holdlog.adapters.cli.fields import IDENTITIES, add_fields, collect, name_ar
 from holdlog.adapters.cli.parser import Parser, suggest
 from holdlog.adapters.cli.results import GOOD, Object, add_remark, describe, describe_loss
 from holdlog.adapters.cli.settings import find_place, read_variable
-from holdlog.adapters.cli.store import find_agent, find_caller, find_names, open_to_read, open_to_write
+from holdlog.adapters.cli.store import find_caller, find_names, find_user, open_to_read, open_to_write
 from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text
 from holdlog.adapters.operating_system.location import mask_password
-from holdlog.adapters.operations.base import Operation, Query
+from holdlog.adapters.operations.base import Operation, Query, Task
 from holdlog.adapters.operations.claims import EndClaims
 from holdlog.adapters.operations.json import refusal_to_object
 from holdlog.adapters.operations.steps import take_steps
 from holdlog.adapters.operations.surface import Surface, parse
+from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
 _LISTS: Final = ("list", "claims", "status", "replay")
@@ -37,8 +39,6 @@ def run(words: list[str]) -> int:
     if command in ("-h", "--help", "help"):
         return print_help()
     if command == "--version":
-        from holdlog import __version__
-
         print(f"holdlog {__version__}")
         return 0
     if command not in DERIVED:
@@ -90,29 +90,30 @@ def add_caller(parser: Parser, kind: type[Operation] | None = None) -> None:
 def call(command: str, kind: type[Operation], words: tuple[str, ...], options: Namespace) -> int:
     """Call an operation with the options of a command, and print its result. Returns the exit code."""
     arguments = collect(kind, options)
-    for name in IDENTITIES:
-        if name in kind.model_fields and kind.model_fields[name].is_required():
-            arguments.setdefault(name, find_agent())
     if "since_version" in kind.model_fields:
         arguments.setdefault("since_version", 0)
     if "limit" in kind.model_fields and (limit := read_variable("limit")):
         arguments.setdefault("limit", limit)
+    identities = [name for name in IDENTITIES if name in kind.model_fields and kind.model_fields[name].is_required()]
     names = find_names(options) if _FILES & kind.model_fields.keys() else None
     try:
-        operation = parse(kind, arguments, names)
+        operation = parse(kind, dict.fromkeys(identities, find_user()) | arguments, names)
         if kind.overwrites and not options.force and "expected_version" not in arguments:
             raise InvalidError("expected_version: is required; give the version you read, or 0 if there is no value")
-        opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query) else open_to_write(options)
+        opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query | Task) else open_to_write(options)
         with closing(opened) as engine:
+            caller, agent = find_caller(options, engine)
+            if not arguments.keys() >= {*identities}:
+                operation = parse(kind, dict.fromkeys(identities, agent) | arguments, names)
             surface = Surface(engine, names, None, lambda name: f"holdlog {name.replace('_', ' ')}")
-            return _respond(command, operation, surface, options)
+            return _respond(command, operation, surface, caller, options)
     except InvalidError as error:
         raise name_argument(error, kind, words) from None
 
 
-def _respond(command: str, operation: Operation, surface: Surface, options: Namespace) -> int:
+def _respond(command: str, operation: Operation, surface: Surface, caller: Caller, options: Namespace) -> int:
     try:
-        response = take_steps(surface.respond(operation, find_caller(options)), surface.engine)
+        response = take_steps(surface.respond(operation, caller), surface.engine)
     except (InvalidError, StoreError):
         raise
     except HoldlogError as refusal:

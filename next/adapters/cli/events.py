@@ -56,6 +56,8 @@ def _show_change(event: Event, who: str) -> str:
             return f"{who} added a message to thread {event.get('thread')}"
         case "ResultAppended":
             return f"{who} added a result to thread {event.get('thread')}"
+        case _:
+            pass
     fields = {name: content for name, content in event.items() if name not in _ENVELOPE and content is not None}
     return f"{who} {event['kind']} {show_fields(fields)}".strip()
 

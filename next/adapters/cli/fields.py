@@ -36,9 +36,14 @@ _CONDITION: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
 _ARGUMENT: Final = re.compile(r"([a-z_]+)((?:\.\w+)*): ")
 
 
-def add_fields(parser: Parser, kind: type[Operation], words: tuple[str, ...], without: tuple[str, ...] = ()) -> None:
+def add_fields(
+    parser: Parser,
+    kind: type[Operation],
+    words: tuple[str, ...],
+    without: tuple[str, ...] = (),
+    is_optional: bool = False,
+) -> None:
     """Add a word for each of `words`, and an option for each other field. What is not given has no attribute."""
-    is_optional = False
     for name in words:
         field = kind.model_fields[name]
         is_optional = is_optional or not field.is_required()
@@ -121,7 +126,16 @@ def read_steps(path: str) -> Any:
         raise argparse.ArgumentTypeError("must be a list of operations, as JSON") from None
 
 
-_READERS: Final = {"guard": read_condition, "operations": read_steps}
+def read_line(path: str) -> str:
+    """The last line of a file; `-` is standard input. Raises ArgumentTypeError."""
+    try:
+        with open(0 if path == "-" else path, encoding="utf-8") as file:
+            return file.read().rstrip("\n").rpartition("\n")[2]
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"cannot be read ({getattr(error, 'strerror', 'not UTF-8')})") from None
+
+
+_READERS: Final = {"guard": read_condition, "operations": read_steps, "checkpoint": read_line}
 
 
 def _refuse(text: str) -> NoReturn:

@@ -25,11 +25,17 @@ _MORE: Final = {"next_after": "--after", "next_before": "--before", "next_start"
 
 def describe(command: str, response: Object, store: str) -> str:
     """The result of a command; `store` is named if nothing was found."""
-    if response["status"] != "ok":
+    if response.get("status", "ok") != "ok":
         advice = _advise(command, response)
         return _show_sentence(response) + _show_elsewhere(response) + (f"\n{advice}" if advice else "")
     if "value" in response:
         return "redacted" if response.get("redacted") else json.dumps(response["value"], ensure_ascii=False, indent=2)
+    if command == "checkpoint":
+        return f"{response['position']} {response['digest']} {response['at']}"
+    if command == "token" and "token" in response:
+        return str(response["token"])
+    if command == "thread" and "items" in response:
+        return "\n".join(_show_item(item) for item in response["items"]) or "nothing was appended"
     if command in ("set", "delete"):
         return f"version {response['version']}"
     if command == "list":
@@ -133,7 +139,7 @@ def _show_hold(row: Object) -> tuple[str, ...]:
         end += f" {show_time(datetime.fromisoformat(row['outcome_at']))}"
     end += f" by {row['forced_by']}" if "forced_by" in row else ""
     start = show_time(datetime.fromisoformat(row["claimed_at"]))
-    return row["resource"], row["held_by"], f"claimed {start}", end, row.get("outcome_note", row.get("note", ""))
+    return row["resource"], row["held_by"], f"claimed {start}", end, str(row.get("outcome_note", row.get("note", "")))
 
 
 def _show_sentence(response: Object) -> str:
@@ -142,7 +148,7 @@ def _show_sentence(response: Object) -> str:
     if "released" in response:
         return f"{status} {', '.join(row['resource'] for row in response['released'])}"
     if status == "claimed" and "held_by" not in response:
-        names = ", ".join([resource, *(row["resource"] for row in response.get("also", ()))])
+        names = ", ".join([str(resource), *(row["resource"] for row in response.get("also", ()))])
         return f"{status} {names} (version {response['version']}){_show_end(response)}"
     if status == "released":
         heir = f"; {response['granted_to']}, next in the queue, holds it" if "granted_to" in response else ""
@@ -181,7 +187,8 @@ def _show_claim_refusal(response: Object) -> str:
         case "fenced":
             holder = f"; {response['held_by']} holds it now" if "held_by" in response else ""
             return f"{resource} is not held with version {version}{holder}"
-    return ""
+        case _:
+            return ""
 
 
 def _show_details(hold: Object) -> str:
@@ -233,7 +240,8 @@ def _show_value_refusal(response: Object) -> str:
             return f"{name} is at {actual}, not {response['expected_version']}: {show_value(response['actual_value'])}"
         case "timeout":
             return f"{name} did not change after version {response['since_version']}"
-    return ""
+        case _:
+            return ""
 
 
 def _advise(command: str, response: Object) -> str:
@@ -242,6 +250,8 @@ def _advise(command: str, response: Object) -> str:
     key = f"{shlex.quote(response.get('namespace', ''))} {shlex.quote(response.get('key', ''))}"
     version = response.get("actual_version")
     match response["status"]:
+        case "exists" | "not_found" if command == "token":
+            return ""
         case "conflict" | "not_found" if "operation" in response:
             return f"Operation {response['operation']} was refused, and nothing changed."
         case "conflict" if command == "update":
@@ -260,7 +270,30 @@ def _advise(command: str, response: Object) -> str:
             return f"{hint}\nA person can take it: holdlog release {name} --force --reason TEXT"
         case "already_claimed":
             return ""
-    return str(hint).replace("wait_seconds=30", "--wait 30").replace("wait_seconds", "--wait")
+        case _:
+            return str(hint).replace("wait_seconds=30", "--wait 30").replace("wait_seconds", "--wait")
+
+
+# --- threads
+
+
+def _show_item(item: Object) -> str:
+    at = f"v{item['version']}  {show_time(datetime.fromisoformat(item['at']))}"
+    if item.get("redacted"):
+        return f"{at}  {item['by']}  redacted"
+    if "message" in item:
+        return f"{at}  {_show_message(item['message'])}"
+    result = item["result"]
+    messages = [*result.get("output", ()), *result.get("tool_calls", ())]
+    return "\n".join([f"{at}  result of {result['agent_name']}", *(f"  {_show_message(it)}" for it in messages)])
+
+
+def _show_message(message: Object) -> str:
+    content = message.get("content", message.get("tools", ""))
+    if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
+        content = " ".join(part["text"] for part in content)
+    text = content if isinstance(content, str) else show_value(content)
+    return f"{message['role']}: {text}"
 
 
 # --- the rest

@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 
+from holdlog import __version__
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.settings import REPEATABLE, RULES, Settings, name_option, read_settings
 from holdlog.adapters.operating_system.location import mask_password
@@ -22,6 +23,7 @@ def run(words: list[str]) -> int:
         EXAMPLES,
         has_json=False,
     )
+    parser.add_argument("--version", action="version", version=f"holdlog {__version__}", help="print the version")
     defaults = Settings._field_defaults
     for setting, rule in RULES.items():
         default = defaults[setting]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from holdlog.adapters.cli.settings import find_place, read_variable
 from holdlog.adapters.cli.texts import NEXT_STEP
 from holdlog.adapters.compose import open_engine
+from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.location import is_url, mask_password, prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, identify_process
@@ -63,33 +64,36 @@ def find_names(options: Namespace) -> Workspaces:
     return find_workspaces(os.environ, os.getcwd(), find_place(options.db), named.split(",") if named else ())
 
 
-def find_caller(options: Namespace) -> Caller:
-    """Who calls: a session of --session, HOLDLOG_SESSION, the conversation of the agent that runs this, the terminal or
-    the parent process. Raises InvalidError."""
-    session = _read_label("session", getattr(options, "caller_session", None) or os.environ.get("HOLDLOG_SESSION"))
-    correlation = getattr(options, "caller_correlation", None) or os.environ.get("HOLDLOG_CORRELATION")
-    return Caller(
-        session or _find_session(),
-        None,
-        _read_label("request-id", getattr(options, "caller_request_id", None)),
-        _read_label("correlation", correlation),
-        identify_host(),
-    )
+def find_caller(options: Namespace, engine: Engine, is_alone: bool = False) -> tuple[Caller, str]:
+    """Who calls: a session, and the name of an agent. The session is that of --session, HOLDLOG_SESSION, the
+    conversation whose agent runs this, the terminal or the parent process; of this process, if it `is_alone`. Raises
+    InvalidError."""
+    get = vars(options).get
+    session = _read_label("session", get("caller_session") or os.environ.get("HOLDLOG_SESSION"))
+    correlation = get("caller_correlation") or os.environ.get("HOLDLOG_CORRELATION")
+    host, agent = identify_host(), find_user()
+    if session is None and (conversation := find_conversation(engine.store, host)) is not None:
+        session = conversation.session
+        agent = os.environ.get("HOLDLOG_AGENT") or conversation.name
+    labels = _read_label("request-id", get("caller_request_id")), _read_label("correlation", correlation)
+    return Caller(session or _find_session(is_alone), None, *labels, host), agent
 
 
-def find_agent() -> str:
-    """The name of an agent that the environment names, else that of the user."""
+def find_user() -> str:
+    """The agent that the environment names, or else the user."""
     try:
         return os.environ.get("HOLDLOG_AGENT") or getpass.getuser()
     except (OSError, KeyError):
         return "somebody"
 
 
-def _find_session() -> str:
-    leader = os.getppid()
-    with suppress(OSError):  # without a terminal
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-        leader = os.getsid(0)
+def _find_session(is_alone: bool) -> str:
+    leader = os.getpid()
+    if not is_alone:
+        leader = os.getppid()
+        with suppress(OSError):  # without a terminal
+            os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+            leader = os.getsid(0)
     return identify_process(leader) or secrets.token_hex(8)
 
 

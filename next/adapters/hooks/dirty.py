@@ -69,11 +69,14 @@ def locate(folder: str, options: Sequence[str] = ()) -> Repository | None:
 def list_dirty(
     folder: str, root: str, options: Sequence[str] = (), pathspecs: Sequence[str] = (), untracked: str = "all"
 ) -> list[DirtyFile]:
-    """The dirty files in the worktree with this root, below `pathspecs`. `untracked`: `no`, `all`, or `ignored` for
-    those that git ignores, too. Raises GitFailedError."""
+    """The dirty files in the worktree with this root, below `pathspecs`. `untracked`: `no`, `normal` for
+    folders in place of what is in them, `all`, or `ignored` for those that git ignores, too. Raises GitFailedError."""
     words = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"]
-    words += ["--untracked-files=no"] if untracked == "no" else ["--untracked-files=all"]
-    words += ["--ignored=matching"] if untracked == "ignored" else []
+    words += (
+        ["--untracked-files=all", "--ignored=matching"]
+        if untracked == "ignored"
+        else [f"--untracked-files={untracked}"]
+    )
     listed = ask_git(folder, options, *words, "--", *pathspecs) or b""
     entries = (entry for entry in listed.split(b"\0") if entry)  # two letters, a space and a name
     return [DirtyFile(os.path.join(root, os.fsdecode(it[3:])), os.fsdecode(it[:2])) for it in entries]

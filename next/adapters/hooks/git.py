@@ -6,7 +6,7 @@ whether a word is a path is looked up below the folder of the command. docs/git.
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from holdlog.adapters.hooks.targets import GitCommand
@@ -97,25 +97,25 @@ class GitAction(NamedTuple):
         return not (self.kinds or self.names or self.stash or self.worktree or self.branch or self.inner)
 
 
-def read_git(command: GitCommand, config: Mapping[str, str]) -> tuple[GitAction, ...]:
+def read_git(command: GitCommand, find_setting: Callable[[str], str]) -> tuple[GitAction, ...]:
     """What a git command does; empty if it neither takes anything away nor takes it in, such as `git status` or a dry
-    run. `config`: of the repository, by lower-case name, such as `rebase.autostash`; read only where it matters.
+    run. `find_setting`: of the repository, by lower-case name, such as `rebase.autostash`; empty if it is not set.
 
     Words that only a shell knows do not make a denial: what the others leave certain is returned, with one action that
     `is_unknown`. A word that may be a branch or a deleted file is both: `moves`, and `discards` limited to this file.
     """
-    return tuple(_read(list(command.words), _Repository(command.folder, config), MAX_ALIASES))
+    return tuple(_read(list(command.words), _Repository(command.folder, find_setting), MAX_ALIASES))
 
 
 class _Repository:
     """Where git runs, as its global options select it. `typed`: those that a narrower command needs, too."""
 
-    def __init__(self, folder: str, config: Mapping[str, str]) -> None:
+    def __init__(self, folder: str, find_setting: Callable[[str], str]) -> None:
         self.folder = folder
         self.options: tuple[str, ...] = ()
         self.typed = ["git"]
         self._settings: dict[str, str] = {}
-        self._config = config
+        self._find_setting = find_setting
 
     def take(self, words: list[str | None]) -> bool:
         """Remove the global options from the words; whether a command follows. Raises _UnknownError."""
@@ -141,7 +141,7 @@ class _Repository:
         return bool(words)
 
     def setting(self, name: str) -> str:
-        return self._settings.get(name) or self._config.get(name, "")
+        return self._settings.get(name) or self._find_setting(name)
 
     def is_set(self, name: str) -> bool:
         return self.setting(name).lower() not in ("", *_FALSE)

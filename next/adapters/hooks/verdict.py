@@ -78,12 +78,18 @@ def _spec(path: str, excludes: bool = False) -> str:
 
 
 def _list(works: Sequence[OthersWork], folder: str) -> str:
-    parts = [
-        shorten(_relative(it.path, folder))
-        + (f" ({shorten(it.agent)}, for {format_duration(it.seconds)})" if it.agent else "")
-        for it in works[:MAX_LISTED]
-    ]
-    return ", ".join(parts) + (f" and {len(works) - MAX_LISTED} more" if len(works) > MAX_LISTED else "")
+    return list_names(
+        [
+            shorten(_relative(work.path, folder))
+            + (f" ({shorten(work.agent)}, for {format_duration(work.seconds)})" if work.agent else "")
+            for work in works
+        ]
+    )
+
+
+def list_names(names: Sequence[str]) -> str:
+    """The first of these names, and how many more there are."""
+    return ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
 
 
 def _relative(path: str, folder: str) -> str:

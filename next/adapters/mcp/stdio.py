@@ -14,7 +14,7 @@ from fastmcp.server.context import reset_transport, set_transport
 from fastmcp.server.dependencies import get_context
 
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import MADE_UP, find_conversation, name_call
+from holdlog.adapters.engine.conversations import MADE_UP, enter_server, find_conversation, leave_server, name_call
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.streams import Wire, take_descriptors
@@ -28,6 +28,7 @@ from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import WAITS, Surface
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_label, require_session
+from holdlog.domain.claims.commands import Adopt
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 
@@ -55,6 +56,7 @@ class Calls(AsyncSteps):
         self._engine = engine
         self._surface = surface
         self._caller = caller
+        self._is_unbound = False
 
     async def respond(self, kind: type[Operation], arguments: Any) -> Object:
         try:
@@ -82,7 +84,25 @@ class Calls(AsyncSteps):
             return caller
         find = partial(find_conversation, self._engine.store, caller.host, name_call(agent))
         conversation = find() if self._engine.store.is_local else await self._in_pool(find)
-        return caller if conversation is None else caller._replace(session=conversation.session, is_shared=True)
+        if conversation is None:
+            self._is_unbound = True
+            return caller
+        own, caller = caller.session, caller._replace(session=conversation.session, is_shared=True)
+        if self._is_unbound:  # it may hold something from before the conversation was known
+            self._is_unbound = False
+            await self._submit(Adopt((own,)), caller._replace(request_id=None))
+        return caller
+
+    def enter(self) -> None:
+        """Let the hooks of this server's host know of it."""
+        if self._caller.session.startswith(MADE_UP):
+            with suppress(HoldlogError):  # a store that cannot be written can be read
+                enter_server(self._engine, self._caller)
+
+    def leave(self) -> None:
+        if self._caller.session.startswith(MADE_UP):
+            with suppress(HoldlogError):
+                leave_server(self._engine, self._caller)
 
     async def _wait(self, steps: Steps) -> Object:
         """In a task of its own, so that a call that is cancelled can still leave the queue."""
@@ -160,6 +180,7 @@ async def _serve(server: ToolServer, calls: Calls, stdin: int, stdout: int, limi
         loop.add_signal_handler(number, wire.end)
     calls.ending = asyncio.ensure_future(wire.ending.wait())
     watching = asyncio.ensure_future(_watch_host(wire))
+    entering = loop.run_in_executor(None, calls.enter)
     token = set_transport("stdio")
     try:
         await wire.connect()
@@ -170,6 +191,8 @@ async def _serve(server: ToolServer, calls: Calls, stdin: int, stdout: int, limi
     finally:
         reset_transport(token)
         watching.cancel()
+        await entering
+        calls.leave()
 
 
 async def _watch_host(wire: Wire) -> None:

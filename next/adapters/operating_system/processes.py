@@ -9,6 +9,7 @@ STARTERS: Final = frozenset(
     [
         "uv",
         "uvx",
+        "git",
         "npx",
         "npm",
         "node-gyp",

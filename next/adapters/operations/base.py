@@ -43,7 +43,7 @@ class Operation(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
     name: ClassVar[str]
-    group: ClassVar[str]
+    group: ClassVar[str] = ""
     route: ClassVar[str]
     words: ClassVar[tuple[str, ...]]
     scope: ClassVar[str]
@@ -52,7 +52,7 @@ class Operation(BaseModel):
     computes: ClassVar[bool]
     waits: ClassVar[bool]
     repeats: ClassVar[bool]
-    overwrites: ClassVar[bool]
+    overwrites: ClassVar[bool] = False
     tool: ClassVar[str]
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -34,6 +34,7 @@ class Block:
         self._is_granted = False
         self._call = ExitStack()
         self.resource = self._command.resource
+        self.agent = self._command.agent
         self.version = 0
         self.position = 0
         self.lost: list[Lost] | None = None

@@ -33,6 +33,14 @@ FILE_CHANGES: Final = (
     "SELECT position, version, at, meta FROM events WHERE stream = :stream AND topic = 'FileChanged'"
     " AND version < :before ORDER BY version DESC LIMIT :limit"
 )
+LAST_FILE_CHANGES: Final = (
+    "SELECT e.stream, e.at, e.meta FROM json_each(:streams) AS n JOIN events AS e ON e.stream = n.value AND e.version ="
+    " (SELECT MAX(version) FROM events WHERE stream = n.value AND topic = 'FileChanged')"
+)
+FILE_CHANGES_BELOW: Final = (
+    "SELECT stream, at, meta FROM events WHERE stream >= :first AND stream < :end AND topic = 'FileChanged'"
+    " ORDER BY stream, version LIMIT :limit"
+)
 RUN_OF_SESSION: Final = (
     "SELECT stream, version, meta FROM events WHERE stream >= :first AND stream < :end AND position > :after"
     " AND at >= :since AND topic IN ('ValueWritten', 'ValueDeleted') AND json_extract(meta, '$.session') = :name"
@@ -168,6 +176,7 @@ BEATS: Final = (
     " AND a.agent = c.agent AND a.expires_at > :now) LIMIT 1) AS due"
 )
 """What a session holds, its holders, all tickets, and one claim that may be due, if there is any."""
+CONVERSATION_HOSTS: Final = "SELECT session, host, has_ended FROM conversations"
 STREAMS: Final = (
     "SELECT n.value, (SELECT MAX(version) FROM events WHERE stream = n.value), e.position, e.topic, e.at, e.meta,"
     " e.payload FROM json_each(:streams) AS n LEFT JOIN events AS e ON e.stream = n.value AND e.version ="
@@ -180,6 +189,12 @@ ENDS: Final = (
     " AND topic IN ('ClaimGranted', 'ClaimReleased', 'ClaimExpired') ORDER BY version LIMIT 100"
 )
 """The grants of a resource after the one with a version, and how holds ended."""
+HOLDERS_OF_HOST: Final = (
+    "SELECT h.agent, h.session FROM holders AS h WHERE h.host = :host AND h.principal = '' AND h.expires_at > :now AND"
+    " EXISTS (SELECT 1 FROM claims AS c WHERE c.session = h.session AND c.principal = '' AND c.agent = h.agent) AND"
+    " EXISTS (SELECT 1 FROM conversations AS v WHERE v.session = h.session AND v.host = h.host AND v.has_ended = 0)"
+)
+"""The agents of the conversations below a host that hold or wait for something."""
 TICKET: Final = "SELECT waits_until FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
 LAST_COMMIT: Final = "SELECT committed_at, began_at, ended_at FROM silence"
 _IS_SILENCE = f"CASE WHEN :now - committed_at > {SILENCE} OR ended_at > :now THEN"
@@ -211,15 +226,22 @@ PUT_CONVERSATION: Final = (
 END_CONVERSATION: Final = "DELETE FROM conversations WHERE session = :session"
 END_AGENT: Final = f"{END_CONVERSATION} AND agent = :agent"
 FORGET_CONVERSATIONS: Final = "DELETE FROM conversations WHERE seen_at < :oldest"
-FILES: Final = "SELECT resource, digest, at, made FROM files WHERE session = :session AND agent = :agent"
-"""What an agent read or wrote last."""
+MADE: Final = "SELECT resource, path, digest, at, made FROM files WHERE session = :session AND agent = :agent AND made > 0"
+"""What an agent read or wrote last of the files that its hook has claimed; `made`: the versions of these grants."""
+FILES: Final = f"{MADE.removesuffix('made > 0')}resource IN (SELECT value FROM json_each(:names))"
 PUT_FILE: Final = (
-    "INSERT INTO files (session, agent, resource, digest, at, made) VALUES"
-    " (:session, :agent, :resource, :digest, :at, :made) ON CONFLICT (session, agent, resource)"
-    " DO UPDATE SET digest = excluded.digest, at = excluded.at, made = excluded.made"
+    "INSERT INTO files (session, agent, resource, path, digest, at, made) VALUES"
+    " (:session, :agent, :resource, :path, :digest, :at, :made) ON CONFLICT (session, agent, resource)"
+    " DO UPDATE SET path = excluded.path, digest = excluded.digest, at = excluded.at, made = excluded.made"
 )
+NAMESAKES: Final = "SELECT DISTINCT session FROM conversations WHERE name = :name"
+STASHED: Final = "SELECT resource, agent, session FROM files WHERE resource >= 'stash:' AND resource < 'stash;'"
 FORGET_FILES: Final = "DELETE FROM files WHERE at < :oldest"
 CHANGES_SINCE: Final = (
     "SELECT at, json_extract(meta, '$.by'), json_extract(meta, '$.session'), json_extract(meta, '$.sha256') FROM events"
     " WHERE stream = :stream AND version > :version AND topic = 'FileChanged' ORDER BY version DESC LIMIT 100"
+)
+MOVE_FILES: Final = "UPDATE files SET session = :session WHERE session = :before"
+MOVE_MADE: Final = (
+    "UPDATE files SET made = :made WHERE session = :session AND agent = :agent AND resource = :resource AND made > 0"
 )

@@ -13,9 +13,10 @@ from holdlog.domain.claims.acquire import (
     release,
 )
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import FileChanged, Mode, Outcome
+from holdlog.domain.claims.claim import Claim, FileChanged, Mode, Outcome, wants
 from holdlog.domain.claims.holder import Who, list_ancestors
 from holdlog.domain.moment import Moment
+from holdlog.domain.results import Lost
 from holdlog.domain.state import Decision, Reads, State
 
 
@@ -183,8 +184,25 @@ class Change(NamedTuple):
         return board.events, None
 
 
+class Waiting(NamedTuple):
+    """An agent in a call that waits for a resource; `version`: of its ticket."""
+
+    agent: str
+    resource: str
+    version: int
+
+
+class Noticed(NamedTuple):
+    """What an agent must know: what it and its sub-agents hold, and who waits for that."""
+
+    held: tuple[Claim, ...]
+    waiting: tuple[Waiting, ...]
+    lost: list[Lost] | None = None
+
+
 class Call(NamedTuple):
-    """A call of an agent that its host announces: it `begins` a call that lasts so long at most, or `ends` one."""
+    """A call of an agent that its host announces: it `begins` a call that lasts so long at most, or `ends` one; `*` for
+    all. Returns Noticed."""
 
     agent: str
     receipt: str | None = None
@@ -193,16 +211,30 @@ class Call(NamedTuple):
     ends: str | None = None
 
     def reads(self) -> Reads:
-        return Reads(claims="holders", receipt=self.receipt)
+        return Reads(claims="own", queues=True, receipt=self.receipt)
 
     def decide(self, state: State, moment: Moment) -> Decision:
         board: Board = state.board
         who = board.start(moment, self.agent)
         holder = board.holders.get(who)
-        if holder is None or board.find_end_of(holder) <= board.now:
-            return [], None
-        if self.begins is not None:
-            board.keep_holder(holder.begin_call(self.begins, board.now + self.lasts))
-        if self.ends is not None:
-            board.keep_holder(holder.hear(moment.caller, board.now, None).end_call(self.ends, board.now))
-        return [], None
+        if holder is not None and board.find_end_of(holder) > board.now:
+            if self.begins is not None:
+                board.keep_holder(holder.begin_call(self.begins, board.now + self.lasts))
+            if self.ends is not None:
+                holder = holder.hear(moment.caller, board.now, None)
+                for call in dict(holder.open_calls) if self.ends == "*" else (self.ends,):
+                    holder = holder.end_call(call, board.now)
+                board.keep_holder(holder)
+        family = f"{self.agent}/"
+        held = tuple(
+            claim
+            for claim in board.list_grants(*{claim.resource for claim in board.claims.values()})
+            if claim.who[1:] == who[1:] and (claim.who == who or claim.who.agent.startswith(family))
+        )
+        resources = tuple(claim.resource for claim in held)
+        waiting = tuple(
+            Waiting(ticket.who.agent, ticket.resource, ticket.version)
+            for ticket in (board.list_waiters() if resources else ())
+            if ticket.who != who and wants(ticket, resources)
+        )
+        return board.events, Noticed(held, waiting)

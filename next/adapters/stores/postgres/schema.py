@@ -36,8 +36,8 @@ CREATE INDEX left_holders ON holders (agent) WHERE has_left = 1;
 CREATE TABLE conversations (session TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, host TEXT NOT NULL,
     seen_at BIGINT NOT NULL, calls TEXT NOT NULL, has_ended SMALLINT NOT NULL, told TEXT NOT NULL,
     PRIMARY KEY (session, agent));
-CREATE TABLE files (session TEXT NOT NULL, agent TEXT NOT NULL, resource TEXT NOT NULL, digest TEXT NOT NULL,
-    at BIGINT NOT NULL, made BIGINT NOT NULL, PRIMARY KEY (session, agent, resource));
+CREATE TABLE files (session TEXT NOT NULL, agent TEXT NOT NULL, resource TEXT NOT NULL, path TEXT NOT NULL,
+    digest TEXT NOT NULL, at BIGINT NOT NULL, made BIGINT NOT NULL, PRIMARY KEY (session, agent, resource));
 CREATE TABLE silence (committed_at BIGINT NOT NULL, began_at BIGINT NOT NULL, ended_at BIGINT NOT NULL);
 INSERT INTO silence VALUES (0, 0, 0);
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);

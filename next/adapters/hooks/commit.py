@@ -1,0 +1,245 @@
+"""`holdlog commit`: commits the files that a session changed, and nothing else."""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from typing import Final, NamedTuple
+
+from holdlog.adapters.cli.parser import Parser
+from holdlog.adapters.cli.store import find_names, open_to_read
+from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text, show_duration
+from holdlog.adapters.engine.conversations import find_conversation
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.hooks.dirty import GitFailedError, list_committed, list_dirty, locate
+from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.operating_system.location import Repository
+from holdlog.adapters.operating_system.processes import identify_host
+from holdlog.adapters.operating_system.workspaces import Workspaces
+from holdlog.adapters.stores.sql import NAMESAKES
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.refusals import InvalidError
+
+LOCK_SECONDS: Final = 10.0
+"""How long another git process of the worktree is waited for: it keeps the index locked while its hooks run."""
+MAX_LISTED: Final = 10
+"""Files that one line names."""
+_EXAMPLES: Final = (
+    'commit -m "parser: rename parse()"          all that this session changed',
+    'commit -m "parser: rename parse()" src/     only what is below src/',
+    "commit --dry-run                            list what it would commit, and what it would leave out",
+)
+_IN_PROGRESS: Final = {
+    "MERGE_HEAD": ("a merge", "git merge"),
+    "rebase-merge": ("a rebase", "git rebase"),
+    "rebase-apply/applying": ("git am", "git am"),
+    "rebase-apply": ("a rebase", "git rebase"),
+    "CHERRY_PICK_HEAD": ("a cherry-pick", "git cherry-pick"),
+    "REVERT_HEAD": ("a revert", "git revert"),
+}
+"""Files of git during an operation in which it cannot commit single files, and the command that ends it."""
+
+
+class _Refusal(Exception):
+    """Nothing was committed. The message is one line; `output`: of git and its hooks."""
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
+class DirtyFiles(NamedTuple):
+    """The dirty files of a worktree, by absolute paths: those that the session changed last or holds, those of other
+    sessions, and those that a person or a program changed. `new`: which git does not know."""
+
+    own: list[str]
+    others: dict[str, Work]
+    unknown: list[str]
+    new: set[str]
+
+
+def run(words: list[str]) -> int:
+    """0: committed; 1: nothing to commit, or refused; 2: bad arguments, no repository, or an unknown session."""
+    options = _build_parser().parse_args(words)
+    if not options.message and not options.dry_run:
+        raise InvalidError("-m: is missing; describe the commit with -m TEXT")
+    try:
+        repository = locate(os.getcwd())
+        if repository is None:
+            raise InvalidError("this folder is not in a worktree of git")
+        with closing(open_to_read(options)) as engine:
+            works = Works(engine.store, _find_session(engine.store, options), identify_host())
+            files = sort_dirty(works, find_names(options), repository)
+        paths = _choose(files, options.paths)
+        commit = "" if options.dry_run else _commit(repository, files, paths, options.message)
+    except (_Refusal, GitFailedError) as error:
+        sys.stderr.write(escape(getattr(error, "output", "")))
+        if options.json:
+            print_json({"status": "refused", "message": f"nothing was committed: {error}"})
+        else:
+            print_note(f"nothing was committed: {error}")
+        return 1
+    _show(repository, files, paths, commit, options)
+    return 0
+
+
+def sort_dirty(works: Works, workspaces: Workspaces, repository: Repository) -> DirtyFiles:
+    """Sort the dirty files of a worktree by whose they are. Raises GitFailedError."""
+    dirty = list_dirty(repository.folder, repository.folder)
+    names = {file.path: workspaces.name_file(file.path) for file in dirty}
+    resources = [name for name in names.values() if name is not None]
+    others, own = works.find_others(resources), works.find_own(resources)
+    files = DirtyFiles([], {}, [], {file.path for file in dirty if file.status == "??"})
+    changes = dict[str, tuple[float, str | None]]()
+    for path, name in names.items():
+        work = next(iter(others.get(name or "", ())), None)
+        is_held = name in own and own[name].holds
+        if work is not None and (work.is_live or not is_held):
+            files.others[path] = work
+        elif name not in own:
+            files.unknown.append(path)
+        else:
+            files.own.append(path)
+            if not is_held and path not in files.new:
+                changes[path] = own[name].at, own[name].sha256
+    for path in list_committed(repository.folder, changes):  # a person or a program has changed it since
+        files.own.remove(path)
+        files.unknown.append(path)
+    return files
+
+
+def _build_parser() -> Parser:
+    text = "Commit to git the files that this session changed, and nothing else. Hooks of git run as usual."
+    parser = Parser("commit", text, _EXAMPLES)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="only this file, or what is below this folder")
+    parser.add_argument("-m", "--message", action="append", default=[], metavar="TEXT", help="as for git commit")
+    agent = os.environ.get("HOLDLOG_AGENT") or None
+    parser.add_argument("--agent", "--by", metavar="NAME", default=agent, help="whose files (default: who runs this)")
+    parser.add_argument("--session", metavar="ID", help="whose files: the session of that agent")
+    parser.add_argument("--dry-run", action="store_true", help="only list what it would commit")
+    return parser
+
+
+def _find_session(reader: Reader, options: Namespace) -> Who:
+    """The agent whose files are committed. Raises InvalidError."""
+    if options.session is not None:
+        return Who(options.agent or "", options.session)
+    conversation = find_conversation(reader, identify_host())
+    if conversation is not None and options.agent in (None, conversation.name):
+        return Who(conversation.name, conversation.session)
+    if options.agent is None:
+        raise InvalidError("it is not known which session runs this; pass --agent NAME (holdlog claims lists agents)")
+    sessions = [session for (session,) in reader.read(NAMESAKES, {"name": options.agent})]
+    if not sessions:
+        raise InvalidError(f"--agent: hooks know no agent {options.agent!r}; holdlog claims lists agents")
+    if len(sessions) > 1:
+        raise InvalidError(f"--agent: several sessions are named {options.agent!r}; pass --session ID, too")
+    return Who(options.agent, sessions[0])
+
+
+def _choose(files: DirtyFiles, named: Sequence[str]) -> list[str]:
+    """What is committed. Refuses a path under which the session has changed nothing, or that is of another session."""
+    limits = [
+        os.path.realpath(os.path.dirname(os.path.abspath(it))) + "/" + os.path.basename(it.rstrip("/")) for it in named
+    ]
+    for path, name in zip(limits, named, strict=True):
+        if path in files.others:
+            raise _Refusal(f"{name}: {_describe(files.others[path])}; leave it out")
+        if path in files.unknown:
+            command = f"git commit --only -- {shlex.quote(name)}"
+            raise _Refusal(f"{name}: no hook of this session has recorded a change of it; to commit it, too: {command}")
+        if not any(_is_below(own, path) for own in files.own):
+            raise _Refusal(f"{name}: this session has changed nothing there that is not committed")
+    paths = [own for own in files.own if not limits or any(_is_below(own, path) for path in limits)]
+    if not paths:
+        count = len(files.others) + len(files.unknown)
+        rest = f"; {count} changed file{' is' if count == 1 else 's are'} not of this session" if count else ""
+        raise _Refusal(f"this session has changed nothing that is not committed{rest}")
+    return paths
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _commit(repository: Repository, files: DirtyFiles, paths: Sequence[str], messages: Sequence[str]) -> str:
+    """Commit these files as they are in the worktree, and return the commit. What is staged of others stays staged.
+    Git builds the commit in a separate index, in which its hooks run. It must know new files for that: they are added
+    without their content, and removed again if nothing is committed."""
+    for name, (operation, command) in _IN_PROGRESS.items():
+        if os.path.lexists(f"{repository.git_folder}/{name}"):
+            raise _Refusal(f"{operation} is in progress; first finish it ({command} --continue) or end it (--abort)")
+    before, new = _ask(repository, "rev-parse", "--verify", "--quiet", "HEAD"), [it for it in paths if it in files.new]
+    if new:
+        _run(repository, ["add", "--intent-to-add"], new)
+    commit = before
+    try:
+        message = [word for text in messages for word in ("-m", text)]
+        sys.stderr.write(escape(_run(repository, ["commit", "--quiet", "--only", *message], paths)))
+    finally:
+        commit = _ask(repository, "rev-parse", "--verify", "--quiet", "HEAD")
+        if new and commit == before:
+            with suppress(_Refusal):
+                _run(repository, ["rm", "--quiet", "--cached", "--force"], new)
+    return commit
+
+
+def _run(repository: Repository, words: Sequence[str], paths: Sequence[str]) -> str:
+    """Run a git command that writes the index, for literal paths, when no other git process does. The option
+    --literal-pathspecs would apply to the commands of hooks, too."""
+    root, lock = repository.folder, f"{repository.git_folder}/index.lock"
+    specs = b"\0".join(b":(top,literal)" + os.fsencode(os.path.relpath(path, root)) for path in paths)
+    command = ["git", *words, "--pathspec-from-file=-", "--pathspec-file-nul"]
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        done = subprocess.run(command, cwd=root, input=specs, capture_output=True, check=False)
+        output = (done.stdout + done.stderr).decode(errors="backslashreplace")
+        if done.returncode == 0:
+            return output
+        if "index.lock" not in output:
+            lines = (line.partition(": ") for line in output.splitlines())
+            problem = next(
+                (text for kind, _, text in lines if kind in ("fatal", "error")), "a hook may have refused it"
+            )
+            raise _Refusal(problem, output)
+        if time.monotonic() > until:
+            raise _Refusal(f"another git process uses the index; if none runs, remove {lock}")
+        time.sleep(0.05)
+
+
+def _ask(repository: Repository, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=repository.folder, capture_output=True, check=False)
+    return done.stdout.decode(errors="backslashreplace").strip()
+
+
+def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commit: str, options: Namespace) -> None:
+    here = os.path.realpath(os.getcwd())
+    branch = _ask(repository, "symbolic-ref", "--quiet", "--short", "HEAD")
+    left = {path: _describe(work) for path, work in files.others.items()}
+    left |= dict.fromkeys(files.unknown, "not of this session")
+    left |= {path: "not named" for path in files.own if path not in paths}
+    names = [os.path.relpath(path, here) for path in paths]
+    left_out = [f"{os.path.relpath(path, here)} ({why})" for path, why in left.items()]
+    if options.json:
+        status = {"status": "committed", "commit": commit} if commit else {"status": "dry_run"}
+        print_json({**status, "branch": branch, "files": names, "left_out": left_out})
+        return
+    verb = f"committed {commit[:10]}" if commit else "would commit"
+    print_text(f"{verb}{f' on {branch}' if branch else ''}: {_list(names)}")
+    if left_out:
+        print_text(f"left out: {_list(left_out)}")
+
+
+def _describe(work: Work) -> str:
+    ended, agent = "" if work.is_live else ", whose session has ended", work.who.agent
+    if work.holds:
+        return f"held by {agent} for {show_duration(work.seconds)}{ended}"
+    return f"changed {show_duration(work.seconds)} ago by {agent}{ended}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")

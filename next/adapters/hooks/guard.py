@@ -1,0 +1,326 @@
+"""Whether the git commands of a call concern the uncommitted work of other sessions: git.py says what they do, git and
+the store whose the files are, and the policy what follows."""
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from holdlog.adapters.hooks.dirty import (
+    DirtyFile,
+    GitFailedError,
+    ask_git,
+    list_committed,
+    list_dirty,
+    locate,
+    parse_config,
+    read_stash,
+)
+from holdlog.adapters.hooks.git import GitAction, Kind, concerns, read_git
+from holdlog.adapters.hooks.targets import GitCommand, Targets
+from holdlog.adapters.hooks.verdict import Judgement, OthersWork, judge
+from holdlog.adapters.hooks.works import Work, Works
+from holdlog.adapters.operating_system.location import Repository, find_top
+from holdlog.adapters.operating_system.workspaces import Workspaces
+from holdlog.adapters.operating_system.worktrees import find_main, list_linked
+from holdlog.adapters.policy.in_force import FILE, read_policy
+from holdlog.domain.claims.holder import Who
+
+MAX_OWN: Final = 1_000
+"""Files that remain for a command: no text names so many."""
+MAX_INNER: Final = 100
+"""Submodules, or repositories in untracked folders."""
+_ALL: Final[frozenset[Kind]] = frozenset({"staged", "changed", "untracked"})
+_INDEXING: Final = ("git add", "git apply", "git read-tree", "git rm", "git stage", "git update-index")
+"""Commands that put files into the index."""
+_NAMED_COMMIT: Final = "git add FILES && git commit --only -m … -- FILES"
+_UNKNOWN: Final = ("??", "!!")
+"""Files that git does not know."""
+
+
+class Reading(NamedTuple):
+    """What a call of a shell does. `targets`: with the paths that its git commands name. `actions`: of those commands
+    for which git could be asked; `problem`: why others are missing."""
+
+    targets: Targets
+    actions: tuple[GitAction, ...] = ()
+    problem: str = ""
+
+
+class Source(NamedTuple):
+    """Where works in a repository are looked up. `stashed`: who made entries of its stash, by commit."""
+
+    works: Works
+    workspaces: Workspaces
+    stashed: dict[str, Who]
+
+
+class Verdict(NamedTuple):
+    """What becomes of a call: why it is denied, or what its agent is warned about."""
+
+    denial: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+FindSource = Callable[[Repository], Source | None]
+"""Finds the source for a repository; None if that does not use holdlog."""
+
+
+def read_call(targets: Targets, folder: str) -> Reading:
+    """Read the git commands of a call of a shell in `folder`, where its agent works. What they name is guarded like the
+    targets of any other write."""
+    targets = _add_foreach(targets)
+    settings = cache(_read_settings)
+    given, actions, problem = dict[str, str](), list[GitAction](), ""
+    for command in targets.git:
+        typed = _spell_from(command, folder)
+        try:
+            actions += read_git(typed, lambda name: given.get(name) or settings(command.folder).get(name, ""))  # noqa: B023
+        except GitFailedError as error:
+            problem = str(error)
+        words = [word for word in command.words if word]
+        if "config" in words[:-2]:  # for the commands behind it
+            given[words[-2].lower()] = words[-1]
+    names = [name for action in actions for name in action.names]
+    removed = [path for path in targets.paths if os.path.lexists(f"{path}/.git")]
+    actions += [GitAction("this command", "discards", frozenset(), path, worktree=path) for path in removed]
+    paths = tuple(dict.fromkeys([*targets.paths, *names]))
+    reports = targets.reports or any(action.is_unknown for action in actions)
+    return Reading(targets._replace(paths=paths, reports=reports), tuple(_open_commits(actions)), problem)
+
+
+def guard_command(reading: Reading, folder: str, find_source: FindSource) -> Verdict:
+    """Judge the git commands of a call. `folder`: where its agent works. If git cannot be asked, the call is not
+    guarded, and a warning says so, unless something else denies it."""
+    warnings, problem, pushed = list[str](), reading.problem, 0
+    due = list(reading.actions)
+    find = cache(locate)
+    while due:
+        action = due.pop(0)
+        try:
+            repository = find(action.folder, action.options)
+            if repository is None:
+                continue  # git refuses
+            due = [*_list_inner(action, repository), *due]
+            source = find_source(repository)
+            if source is None:
+                continue
+            examination = _Examination(action, repository, source, pushed, folder)
+            judgement = examination.judge()
+        except GitFailedError as error:
+            problem = str(error)
+            continue
+        pushed += examination.pushes
+        mode = "off" if judgement is None else read_policy(repository.folder).git
+        if judgement is None or mode == "off":
+            continue
+        if judgement.denies and mode == "deny":
+            return Verdict(judgement.text)
+        warnings.append(judgement.text + (f" {FILE} only warns." if judgement.denies else ""))
+    if problem:
+        warnings.append(f"holdlog: {problem}; this git command is not guarded.")
+    return Verdict("", tuple(dict.fromkeys(warnings)))
+
+
+class _Examination:
+    """A git command in a repository. `pushed`: entries that earlier commands of the call make in the stash; `pushes`:
+    those that this one makes. `folder`: where the agent works."""
+
+    def __init__(self, action: GitAction, repository: Repository, source: Source, pushed: int, folder: str) -> None:
+        self._action = action
+        self._repository = repository
+        self._source = source
+        self._pushed = pushed
+        self._folder = folder
+        self.pushes = 0
+
+    def judge(self) -> Judgement | None:
+        """What the agent is shown; None: the command runs, silently."""
+        action = self._action
+        if action.stash:
+            return judge(action, self._list_stashed(action.stash), (), self._folder)
+        if action.worktree:
+            root = self._find_root(action.worktree)
+            return None if root is None else judge(action, self._list_works_in(root, root), (), self._folder)
+        if action.branch:
+            root = self._find_checkout(action.branch)
+            return None if root is None else judge(action, self._list_works_in(root, action.branch), (), self._folder)
+        if not action.kinds:
+            return None
+        others, own = self._sort_dirty()
+        self.pushes = int(action.name.startswith("git stash") and own != [])
+        return judge(action, others, own, self._folder)
+
+    def _sort_dirty(self) -> tuple[list[OthersWork], list[str]]:
+        """The dirty files of others that the command concerns, and those that remain."""
+        action, root = self._action, self._repository.folder
+        is_wide = not action.kinds.isdisjoint(("untracked", "ignored")) or action.tree != ""
+        kind = "ignored" if "ignored" in action.kinds or action.tree else "all" if is_wide else "no"
+        kind = "normal" if kind == "all" and action.shallow else kind
+        dirty = list_dirty(action.folder, root, action.options, action.pathspecs, kind)
+        if action.shallow:
+            dirty = [file for file in dirty if not file.path.endswith("/")]
+        files = [file for file in dirty if concerns(action, file.status)]
+        works = self._find_works(files)
+        if action.tree:
+            works |= self._select_overwritten(self._find_works([file for file in dirty if file not in files]))
+        own = [file.path for file in files if file.path not in works]
+        return [self._show(work, path) for path, work in sorted(works.items())], own[:MAX_OWN]
+
+    def _find_works(self, files: Sequence[DirtyFile]) -> dict[str, Work]:
+        """The works of others in these files, by path, without those that are committed."""
+        workspaces, statuses = self._source.workspaces, {file.path: file.status for file in files}
+        names = {name: path for path in statuses if (name := workspaces.name_file(path)) is not None}
+        works = dict[str, Work]()
+        for name, found in self._source.works.find_others(names).items():
+            for work in found:
+                path = names[name] if work.resource == name else workspaces.find_file(work.resource)
+                works |= {} if path is None else {path: work}
+        changes = {
+            path: (work.at, work.sha256)
+            for path, work in works.items()
+            if not work.holds and statuses.get(path, "??") not in _UNKNOWN
+        }
+        for path in list_committed(self._repository.folder, changes):
+            del works[path]
+        return works
+
+    def _select_overwritten(self, works: dict[str, Work]) -> dict[str, Work]:
+        """Those of files that git does not track, and that the commit contains which it writes by force."""
+        root = self._repository.folder
+        paths = [os.path.relpath(path, root) for path in works]
+        words = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", self._action.tree, "--", *paths)
+        listed = (ask_git(root, (), *words) or b"").split(b"\0") if works else ()
+        return {
+            path: works[path] for name in listed if name and (path := os.path.join(root, os.fsdecode(name))) in works
+        }
+
+    def _show(self, work: Work, path: str) -> OthersWork:
+        agent, own = work.who.agent, self._source.works.who.agent
+        return OthersWork(
+            path, "", f"another session of {agent}" if agent == own else agent, work.seconds, work.is_live
+        )
+
+    def _list_stashed(self, entry: str) -> list[OthersWork]:
+        """The entries of the stash that other sessions made, and that the command takes away."""
+        works, shown = self._source.works, list[OthersWork]()
+        for at, (commit, made) in enumerate(read_stash(self._repository.common)):
+            name, who = f"stash@{{{at + self._pushed}}}", self._source.stashed.get(commit)
+            if who is not None and entry in (name, "*") and not works.is_own(who):
+                seconds = max(0.0, works.now / 1_000_000 - made)
+                shown.append(self._show(Work(name, who, seconds, False, works.is_live(who.session)), name))
+        return shown
+
+    def _list_roots(self) -> list[str]:
+        main = find_main(self._repository)
+        return [*([] if main is None else [main]), *list_linked(self._repository).values()]
+
+    def _find_root(self, named: str) -> str | None:
+        """The root of the worktree that a command names by its path, or by the end of it."""
+        real, roots = os.path.realpath(os.path.join(self._action.folder, named)), self._list_roots()
+        ends = [root for root in roots if f"{root}/".endswith(f"/{named.strip('/')}/")]
+        return real if real in roots else next(iter(ends), None)
+
+    def _find_checkout(self, branch: str) -> str | None:
+        """The root of the worktree in which a branch is checked out."""
+        for root in self._list_roots():
+            head = (ask_git(root, (), "symbolic-ref", "--quiet", "HEAD") or b"").decode().strip()
+            if head == f"refs/heads/{branch}":
+                return root
+        return None
+
+    def _list_works_in(self, root: str, shown: str) -> list[OthersWork]:
+        """The live sessions of others that hold files in a worktree, or have changed dirty ones there."""
+        works = list(self._find_works(list_dirty(root, root)).values())
+        for work in self._source.works.list_held():
+            path = self._source.workspaces.find_file(work.resource)
+            works += [work] if path is not None and path.startswith(f"{root}/") else []
+        return list({work.who.agent: self._show(work, shown) for work in works if work.is_live}.values())
+
+
+# --- reading
+
+
+def _read_settings(folder: str) -> dict[str, str]:
+    return parse_config(ask_git(folder, (), "config", "--list", "-z") or b"")
+
+
+def _spell_from(command: GitCommand, folder: str) -> GitCommand:
+    """The command as the agent would type it in its own folder: behind `cd`, texts name it with -C."""
+    if command.folder == folder or not os.path.isdir(folder):
+        return command
+    path = os.path.relpath(command.folder, folder)
+    return GitCommand(("-C", command.folder if path.startswith("..") else path, *command.words), folder)
+
+
+def _open_commits(actions: Sequence[GitAction]) -> Iterator[GitAction]:
+    """The actions, with a commit as one of all that is dirty if only a shell knows what it takes in: a former command
+    of the call may have put anything into the index."""
+    is_open = False
+    for action in actions:
+        if action.name.startswith("git commit") and (action.is_unknown or (is_open and not action.pathspecs)):
+            action = action._replace(effect="includes", kinds=_ALL, names=(), narrower=_NAMED_COMMIT)
+        is_open |= action.is_unknown and action.name in _INDEXING
+        yield action
+
+
+# --- repositories inside others
+
+
+def _add_foreach(targets: Targets) -> Targets:
+    """The targets with what `git submodule foreach` runs in each submodule."""
+    for command in targets.git:
+        words = list(command.words)
+        if "submodule" not in words or "foreach" not in words[words.index("submodule") :]:
+            continue
+        rest = words[words.index("foreach", words.index("submodule")) + 1 :]
+        while rest and rest[0] in ("--recursive", "-q", "--quiet", "--"):
+            rest.pop(0)
+        known = [word for word in rest if word is not None]
+        for folder in list_submodules(find_top(command.folder) or "") if known and len(known) == len(rest) else ():
+            from holdlog.adapters.hooks.shell import read_shell  # which has been imported to read the command
+
+            inner = read_shell(known[0] if len(known) == 1 else shlex.join(known), folder)
+            paths, git = (*targets.paths, *inner.paths), (*targets.git, *inner.git)
+            targets = Targets(paths, git, targets.reports or inner.reports, targets.problem)
+    return targets
+
+
+def list_submodules(root: str) -> list[str]:
+    """The roots of the submodules that are checked out in a worktree, those of submodules included."""
+    roots, due = list[str](), [root]
+    while due and len(roots) < MAX_INNER:
+        folder = due.pop()
+        try:
+            with open(f"{folder}/.gitmodules", encoding="utf-8", errors="surrogateescape") as file:
+                lines = [line.partition("=") for line in file.read(64 * 1024).splitlines()]
+        except OSError:
+            continue
+        names = [path.strip().strip('"') for key, _, path in lines if key.strip() == "path"]
+        paths = [os.path.normpath(f"{folder}/{name}") for name in names]
+        inner = [path for path in paths if path not in roots and os.path.lexists(f"{path}/.git")]
+        roots += inner
+        due += inner
+    return roots[:MAX_INNER]
+
+
+def _list_inner(action: GitAction, repository: Repository) -> list[GitAction]:
+    """What an action does in each repository inside the worktree in which git runs it. Raises GitFailedError."""
+    if not action.inner:
+        return []
+    root = repository.folder
+    if "untracked" in action.kinds:
+        dirty = list_dirty(action.folder, root, action.options, action.pathspecs, "ignored")
+        roots = [] if action.shallow else [it.path.rstrip("/") for it in dirty if os.path.lexists(f"{it.path}/.git")]
+    else:
+        roots = list_submodules(root)
+        if roots and action.pathspecs:
+            words = ("ls-files", "-z", "--full-name", "--", *action.pathspecs)
+            listed = ask_git(action.folder, action.options, *words) or b""
+            limits = tuple(f"{root}/{os.fsdecode(name)}/" for name in listed.split(b"\0") if name)
+            roots = [it for it in roots if f"{it}/".startswith(limits)]
+    inside = action._replace(options=(), pathspecs=(), names=(), tree="", narrower="", kinds=frozenset(), inner="")
+    if action.inner == "removed":
+        return [inside._replace(folder=it, worktree=it) for it in roots]
+    return [inside._replace(folder=it, kinds=frozenset({"staged", "changed"})) for it in roots]

@@ -1,0 +1,381 @@
+"""`holdlog init`: sets up hosts in a project, shows and asks before, and removes again what it added."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.cli.parser import Parser
+from holdlog.adapters.cli.texts import escape, print_note, print_text
+from holdlog.adapters.compose import open_engine
+from holdlog.adapters.hooks.clients import CLIENTS, Project
+from holdlog.adapters.hooks.edits import (
+    HTML,
+    CommentedError,
+    Edit,
+    Records,
+    Target,
+    list_block,
+    plan,
+    read_text,
+    write,
+)
+from holdlog.adapters.operating_system.location import (
+    OUR_FOLDER,
+    find_repository,
+    find_state_folder,
+    find_store,
+    prepare_folder,
+)
+from holdlog.adapters.operating_system.worktrees import find_main, list_linked
+from holdlog.domain.refusals import InvalidError, StoreError
+
+RECORDS: Final = "init.json"
+"""Next to the store."""
+NEW_WORKTREE: Final = "init --new-worktree"
+"""What git's post-checkout hook runs."""
+START_SECONDS: Final = 30.0
+"""Hosts give a server 10 to 30 s to start."""
+INSTRUCTIONS: Final = """\
+## Other agents work here, too (holdlog)
+
+* Hooks claim each file that you edit. If an edit is denied, another agent holds the file: do what the message says.
+* Claim what hooks cannot see before you change it: a folder (`src/`), or a name (`custom://staging-db`).
+* To wait for a claim, call `claim` with `wait_seconds: 50`, again until you have it; work on something else meanwhile.
+* Release what you finished, with an outcome and a note for the next agent. Hooks release unchanged and committed files.
+* `status` shows who holds what. Do not undo changes of other agents.
+"""
+_EXAMPLES: Final = (
+    "init                                     the hosts that are used here, after a question",
+    "init --client claude-code --yes          Claude Code, without one",
+    "init --undo                              remove what init added",
+)
+_MANAGERS: Final = (".husky", "lefthook.yml", ".lefthook.yml", ".pre-commit-config.yaml")
+"""What manages the hooks of git, so that init leaves them alone."""
+_REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    (
+        "initialize",
+        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "init", "version": "1"}},
+    ),
+    ("tools/list", {}),
+)
+
+
+class Plan(NamedTuple):
+    """`problems`: files that are left as they are, and why; `remarks`: what a person must do by hand."""
+
+    edits: list[Edit]
+    problems: list[str]
+    remarks: list[str]
+
+
+def run(words: list[str]) -> int:
+    """0: done; 1: a file is left as it is, or a server does not start; 2: bad arguments."""
+    options = _build_parser().parse_args(words)
+    project, store = find_project()
+    records = Records(os.path.join(os.path.dirname(store), RECORDS))
+    if options.new_worktree:
+        return _set_up_worktree(project, records)
+    names = list(dict.fromkeys(options.client or _find_clients(project, options)))
+    planned = _plan(project, names, records, options)
+    for problem in planned.problems:
+        print_note(problem)
+    for remark in planned.remarks:
+        print_text(remark)
+    if not (planned.edits or planned.problems or planned.remarks):
+        print_text("nothing that init added is left here" if options.undo else "everything is set up already")
+    if planned.edits and not _is_agreed(planned.edits, project, options):
+        print_text("nothing was written")
+        return 0
+    if not options.undo:
+        _prepare_store(store)
+    is_sound = not planned.problems and _write(planned.edits, project, records)
+    if options.undo:
+        if os.path.exists(os.path.dirname(store)):
+            records.remove_empty_folders()
+        return 0 if is_sound else 1
+    for name in names:
+        line, starts = start_server(project)
+        is_sound &= starts
+        print_text(f"{CLIENTS[name].title}: {line}" + (f"\n  next: {CLIENTS[name].next_step}" if starts else ""))
+    return 0 if is_sound else 1
+
+
+def find_project() -> tuple[Project, str]:
+    """The project around the working folder, and the place of its store."""
+    here = os.path.realpath(os.getcwd())
+    repository = find_repository(here, None)
+    root = here if repository is None else repository.folder
+    command = sys.argv[0] if not shutil.which("holdlog") and os.path.basename(sys.argv[0]) == "holdlog" else "holdlog"
+    store = find_store(None, {"HOME": os.path.expanduser("~"), **os.environ, "CLAUDE_PROJECT_DIR": ""}, root)
+    if os.path.dirname(store) == os.path.realpath(find_state_folder(os.environ)):
+        store = os.path.join(root, OUR_FOLDER, os.path.basename(store))
+    return Project(root, os.path.expanduser("~"), command), store
+
+
+def examine(name: str) -> Iterator[tuple[str, str, str]]:
+    """For `holdlog doctor --client`: how a host is set up here: level (ok, warning, bad), kind and text."""
+    project, _ = find_project()
+    for target in CLIENTS[name].targets(project):
+        try:
+            is_complete = target.has_all(read_text(target.path) or "")
+        except CommentedError:
+            is_complete = "holdlog" in (read_text(target.path) or "")
+        except (OSError, ValueError) as error:
+            yield "bad", "file", f"{target.path} cannot be read: {error}"
+            continue
+        missing = f"{target.path}: entries are missing; run: holdlog init --client {name}"
+        yield ("ok", "file", f"{target.path}: {target.what}") if is_complete else ("bad", "file", missing)
+    line, starts = start_server(project)
+    yield "ok" if starts else "bad", "server", line
+
+
+def examine_used() -> Iterator[tuple[str, str, str]]:
+    """For `holdlog doctor`: the worktrees in which a host lacks hooks that init set up elsewhere in the repository."""
+    project, store = find_project()
+    records = Records(os.path.join(os.path.dirname(store), RECORDS))
+    roots = _list_roots(project)
+    for name, client in CLIENTS.items():
+        if any(it.path in records.files for root in roots for it in client.targets(project._replace(root=root))):
+            for root in roots:
+                for target in client.targets(project._replace(root=root)):
+                    with suppress(OSError, ValueError):
+                        if not target.has_all(read_text(target.path) or ""):
+                            text = f"{client.title} is not guarded: {target.path} lacks entries; run: holdlog init"
+                            yield "warning", "guard", f"{text} --client {name}"
+
+
+def start_server(project: Project) -> tuple[str, bool]:
+    """Start the server as hosts do, ask for its tools, and end it. Returns a line, and whether it starts."""
+    requests = [{"jsonrpc": "2.0", "id": at, "method": it, "params": given} for at, (it, given) in enumerate(_REQUESTS)]
+    requests.insert(1, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    text = "".join(f"{json.dumps(request)}\n" for request in requests)
+    try:
+        done = subprocess.run(
+            [project.command, "serve"], cwd=project.root, input=text, capture_output=True, text=True,
+            timeout=START_SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"the server did not answer within {START_SECONDS:.0f} s", False
+    except OSError as error:
+        return f"the server does not start: {project.command} cannot be run ({error.strerror})", False
+    for line in done.stdout.splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            return f"the server starts, with {len(json.loads(line)['result']['tools'])} tools", True
+    return f"the server does not start: {(done.stderr.strip() or 'it ended').splitlines()[-1]}", False
+
+
+# --- plan
+
+
+def _build_parser() -> Parser:
+    parser = Parser("init", "Set up hosts to use holdlog in this project.", _EXAMPLES, has_json=False)
+    parser.add_argument(
+        "--client", action="append", choices=list(CLIENTS), metavar="NAME", help=f"{', '.join(CLIENTS)}"
+    )
+    parser.add_argument("--yes", action="store_true", help="write without asking")
+    parser.add_argument("--undo", action="store_true", help="remove what init added")
+    parser.add_argument("--agents-md", action="store_true", help="also add instructions to AGENTS.md or CLAUDE.md")
+    parser.add_argument("--git-hook", action="store_true", help="also check claims before each git commit")
+    parser.add_argument("--tracked", action="store_true", help="also change files that git tracks")
+    parser.add_argument("--new-worktree", action="store_true", help="for git's post-checkout hook")
+    return parser
+
+
+def _find_clients(project: Project, options: Namespace) -> list[str]:
+    """The hosts that are used here. Raises InvalidError."""
+    names = [name for name, client in CLIENTS.items() if options.undo or project.has(*client.used)]
+    if not names:
+        example = f"holdlog init --client {next(iter(CLIENTS))} (or {', '.join([*CLIENTS][1:])})"
+        raise InvalidError(f"--client: no host was found here; name one, for example: {example}")
+    return names
+
+
+def _list_roots(project: Project) -> list[str]:
+    """The worktrees of the repository, this one first."""
+    repository = find_repository(project.root, None)
+    if repository is None:
+        return [project.root]
+    roots = [project.root, find_main(repository) or project.root, *list_linked(repository).values()]
+    return list(dict.fromkeys(roots))
+
+
+def _plan(project: Project, names: Sequence[str], records: Records, options: Namespace) -> Plan:
+    planned, roots = Plan([], [], []), _list_roots(project)
+    targets = [it for name in names for it in CLIENTS[name].targets(project)]
+    for root in roots[1:]:
+        there = [it for name in names for it in CLIENTS[name].targets(project._replace(root=root))]
+        targets += [it for it in there if it.path.startswith(f"{root}/")]
+    for target in targets:
+        is_elsewhere = (
+            options.undo and not options.client and not target.path.startswith(tuple(f"{it}/" for it in roots))
+        )
+        if not is_elsewhere or os.path.realpath(target.path) in records.files:
+            _add(target, planned, records, options)
+    created = [it.path for it in planned.edits if it.before is None]
+    if (exclude := _exclude(roots, created, [it.path for it in targets], options)) is not None:
+        _add(exclude, planned, records, options, undo=not exclude.block)
+    others = (it for name, client in CLIENTS.items() if name not in names for it in client.targets(project))
+    if options.undo and any(os.path.realpath(it.path) in records.files for it in others):
+        return planned  # they need the hooks of git
+    for target in _list_git_hooks(project, planned, options):
+        _add(target, planned, records, options)
+    instructions = {CLIENTS[name].instructions for name in names} - {""}
+    for name in instructions if options.agents_md or options.undo else ():
+        text = Target(f"{project.root}/{name}", "tells agents how to coordinate", (), INSTRUCTIONS, HTML)
+        _add(text, planned, records, options)
+    return planned
+
+
+def _add(target: Target, planned: Plan, records: Records, options: Namespace, undo: bool | None = None) -> None:
+    name = os.path.relpath(target.path) if not target.path.startswith(os.path.expanduser("~/.")) else target.path
+    try:
+        record = records.files.get(os.path.realpath(target.path))
+        edit = plan(target, record, options.undo if undo is None else undo)
+    except CommentedError as error:
+        planned.remarks.append(f"{name} has comments, so it is left as it is; add to it by hand: {error}")
+        return
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        planned.problems.append(f"{name} is left as it is: {why}")
+        return
+    if edit is not None and not options.tracked and _ask_git(target.path, "ls-files", "--error-unmatch"):
+        planned.problems.append(f"{name} is tracked by git, so it is left as it is: use --tracked, or edit it by hand")
+    elif edit is not None:
+        planned.edits.append(edit)
+
+
+def _ask_git(path: str, *words: str) -> bool:
+    """Whether git says yes about a file, or the one to which it leads."""
+    folder, name = os.path.split(os.path.realpath(path))
+    while not os.path.isdir(folder):
+        folder, name = os.path.dirname(folder), f"{os.path.basename(folder)}/{name}"
+    with suppress(OSError):
+        command = ["git", *words, "--", name]
+        return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
+    return False
+
+
+def _exclude(roots: Sequence[str], created: Sequence[str], targets: Sequence[str], options: Namespace) -> Target | None:
+    """Git's own list of files to ignore, with those that init creates: git status stays as it was."""
+    repository = find_repository(roots[0], None)
+    if repository is None:
+        return None
+
+    def name(path: str) -> str:
+        root = max((it for it in roots if path.startswith(f"{it}/")), key=len, default="")
+        return path.removeprefix(root) if root else ""
+
+    path = f"{repository.common}/info/exclude"
+    with suppress(OSError, ValueError):
+        lines = list_block(read_text(path) or "")
+        if options.undo:
+            lines = [line for line in lines if line not in map(name, targets)]
+        else:
+            new = (name(it) for it in created if name(it) and not _ask_git(it, "check-ignore", "--quiet"))
+            lines = list(dict.fromkeys([*lines, *new]))
+        return Target(path, "keeps these files out of git status", block="\n".join(lines))
+    return None
+
+
+def _list_git_hooks(project: Project, planned: Plan, options: Namespace) -> Iterator[Target]:
+    """Hooks of git: one checks claims before a commit, one sets up worktrees that are created later."""
+    repository = find_repository(project.root, None)
+    if repository is None:
+        return
+    done = subprocess.run(
+        ["git", "rev-parse", "--git-path", "hooks"], cwd=project.root, capture_output=True, text=True, check=False
+    )
+    folder = os.path.normpath(os.path.join(project.root, done.stdout.removesuffix("\n")))
+    command = shlex.quote(shutil.which(project.command) or project.command)
+    check = f"{command} check --staged || ! {command} --version >/dev/null 2>&1 || exit 1"
+    set_up = f'case "$1" in *[!0]*) ;; *) {command} {NEW_WORKTREE} </dev/null >/dev/null 2>&1 || true ;; esac'
+    manager = next((it for it in _MANAGERS if os.path.exists(f"{project.root}/{it}")), None)
+    wanted = [("post-checkout", "sets up worktrees that are created later", set_up)]
+    wanted += [("pre-commit", "checks claims before a commit", check)] if options.git_hook or options.undo else []
+    for name, what, line in wanted:
+        path = f"{folder}/{name}"
+        first = (_read_or_none(path) or "#!/bin/sh").partition("\n")[0]
+        if not options.undo and (manager or not first.startswith("#!") or "sh" not in first):
+            why = f"{manager} manages the hooks of git" if manager else f"{path} is no shell script"
+            planned.remarks.extend(
+                [f"{why}; add to {name}: {line}"] if options.git_hook or name != "pre-commit" else []
+            )
+        else:
+            yield Target(path, what, line=line)
+
+
+def _read_or_none(path: str) -> str | None:
+    with suppress(OSError, ValueError):
+        return read_text(path)
+    return None
+
+
+# --- write
+
+
+def _is_agreed(edits: Sequence[Edit], project: Project, options: Namespace) -> bool:
+    """Show the changes, and ask. Raises InvalidError without a terminal."""
+    for edit in edits:
+        verb = "create" if edit.before is None else "remove" if edit.after is None else "change"
+        print_text(f"{verb} {escape(_shorten(edit.path, project))}: {edit.what}")
+    if options.yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        clients = "".join(f" --client {name}" for name in options.client or ())
+        command = f"holdlog init{clients}{' --undo' * options.undo} --yes"
+        raise InvalidError(f"--yes: is missing; without a terminal, run: {command}")
+    try:
+        return input("Write these files? [Y/n] ").strip().lower() in ("", "y", "yes")
+    except EOFError:
+        return False
+
+
+def _shorten(path: str, project: Project) -> str:
+    for folder, shown in ((project.root, ""), (project.home, "~/")):
+        if path.startswith(f"{folder}/"):
+            return shown + path[len(folder) + 1 :]
+    return path
+
+
+def _prepare_store(store: str) -> None:
+    """Hooks do nothing where there is no store. Raises StoreError."""
+    prepare_folder(store, os.environ)
+    if not os.path.lexists(store):
+        open_engine(store).close()
+
+
+def _write(edits: Sequence[Edit], project: Project, records: Records) -> bool:
+    """Write the changes. Returns whether all were written."""
+    is_sound = True
+    for edit in edits:
+        try:
+            if edit.record is not None:  # before the file: without a record, --undo cannot restore it
+                records.note(edit)
+            write(edit)
+            if edit.record is None:
+                records.note(edit)
+        except (OSError, StoreError) as error:
+            print_note(f"{_shorten(edit.path, project)} is left as it is: {getattr(error, 'strerror', None) or error}")
+            is_sound = False
+    return is_sound
+
+
+def _set_up_worktree(project: Project, records: Records) -> int:
+    """Set up the hosts that init set up in another worktree of the repository, without a word."""
+    others = _list_roots(project)[1:]
+    options: Any = Namespace(undo=False, client=None, tracked=False, agents_md=False, git_hook=False)
+    planned = Plan([], [], [])
+    for client in CLIENTS.values():
+        there = [it.path for root in others for it in client.targets(project._replace(root=root))]
+        if any(path in records.files for path in there):
+            for target in client.targets(project):
+                if target.path.startswith(f"{project.root}/"):
+                    _add(target, planned, records, options)
+    return 0 if _write(planned.edits, project, records) and not planned.problems else 1

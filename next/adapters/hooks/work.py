@@ -1,0 +1,596 @@
+"""What a hook call does in one store: it claims what the agent is about to change, records what it has changed,
+releases what it has not, and tells the agent what it must know. Quick to import."""
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import file_digest, sha256
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.engine.conversations import (
+    MADE_UP,
+    SHELL,
+    Conversation,
+    is_live,
+    list_conversations,
+    name_call,
+)
+from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.engine.port import Batch
+from holdlog.adapters.hooks import describe
+from holdlog.adapters.hooks.calls import HookCall, add_context, ask_person, deny, tell
+from holdlog.adapters.hooks.places import Place
+from holdlog.adapters.hooks.settings import describe_settings, find_settings
+from holdlog.adapters.hooks.verdict import shorten
+from holdlog.adapters.operating_system.processes import identify_host, is_alive
+from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
+from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_policy
+from holdlog.adapters.stores import sql
+from holdlog.domain.claims.claim import Claim, Outcome
+from holdlog.domain.claims.commands import Acquire, Adopt, Call, Change, Noticed, Release, Waiting
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.results import Busy, Claimed
+from holdlog.domain.moment import IDLE_LIMIT, LEASE, SECOND, Caller
+from holdlog.domain.names import MAX_AGENT, check_agent
+from holdlog.domain.results import Lost
+from holdlog.domain.state import Reads
+
+MAX_TOLD: Final = 200
+MAX_CALLS: Final = 8
+LARGEST: Final = 64 * 1024 * 1024
+"""Bytes; of a larger file, size and time stand for its content."""
+MISSING: Final = "missing"
+_PLACE: Final = "place "
+"""Before another place, in what a row has."""
+_DIGITS: Final = 6
+"""Of a hash in a name: enough to tell the agents of one repository apart."""
+
+
+class File(NamedTuple):
+    """A file that the call names. `mode`: as of a rule of the policy; `source`: where that is written; `below`:
+    the path below a folder that has this rule."""
+
+    path: str
+    resource: str
+    mode: str = "block"
+    source: str = ""
+    below: str = ""
+
+
+class Known(NamedTuple):
+    """A row of the table `files`."""
+
+    resource: str
+    path: str
+    digest: str
+    at: int
+    made: int
+
+
+class Work:
+    """One call in one store. `paths`: those of its files that belong there; `is_own`: the agent works there."""
+
+    def __init__(self, call: HookCall, place: Place, paths: Sequence[str], engine: Engine, is_own: bool) -> None:
+        self.call, self.place, self.engine = call, place, engine
+        self._is_own = is_own
+        self.host = identify_host()
+        session = name_session(call.session)
+        self._rows = list_conversations(engine.store, self.host, session)
+        servers = [it for it in self._rows if it.session.startswith(MADE_UP) and it.host == self.host]
+        self._servers = {it.session: it.name for it in servers}
+        """The sessions that servers below the agent's host have made up, with their handles."""
+        self._policy: InForce | None = None
+        self.workspaces = self._find_workspaces()
+        lease, idle = _read_seconds("HOLDLOG_LEASE_SECONDS", LEASE), _read_seconds("HOLDLOG_IDLE_LIMIT", IDLE_LIMIT)
+        self.caller = Caller(session, host=self.host, lease=lease, idle_limit=idle)
+        self._ended = [it for it in self._rows if it.has_ended and it.host == self.host and it.session != session]
+        self._row = self._find_row(call.agent)
+        self.name = self._row.name
+        self._claimed: list[str] = []
+        """What this call has claimed."""
+        self.new_problem = ""
+        """Why the call is not guarded, unless the agent knows."""
+        self._losses: list[Lost] = []
+        self._texts: list[str] = []
+        self.files = list(self._name_files(paths))
+
+    @property
+    def who(self) -> Who:
+        return Who(self.name, self.caller.session)
+
+    def answer(self) -> dict[str, Any]:
+        """Do what the event requires. Returns the output for the host."""
+        self._adopt_ended()
+        match self.call.event:
+            case "pre-edit":
+                return self._before()
+            case "post-edit":
+                return self._after()
+            case "read":
+                return self._note_reads()
+            case "prompt" | "start":
+                return self._report()
+            case "turn-end":
+                self._end_turn()
+            case _:
+                self._end()
+        return {}
+
+    def note_place(self, place: Place) -> None:
+        """Remember, in the agent's own place, that it may hold something in another one."""
+        self._tell_once(f"{_PLACE}{json.dumps(place)}")
+
+    def list_places(self) -> list[Place]:
+        """Where else the conversation may hold something."""
+        told = {fact for row in (*self._rows, self._row) if row.session == self.caller.session for fact in row.told}
+        return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(told) if fact.startswith(_PLACE)]
+
+    def undo(self) -> None:
+        """Release what this call has claimed: another store has denied it."""
+        for resource in self._claimed:
+            self.engine.run(Release(self.name, resource), self.caller)
+
+    # --- events
+
+    def _before(self) -> dict[str, Any]:
+        call = self.call
+        if call.called_name is not None:
+            self._rename(call.called_name)
+        problem = call.targets.problem if self._is_own else ""
+        if problem and self._tell_once(f"problem {problem}"):
+            self.new_problem = problem
+            end = "" if "not guarded" in problem else ", so this call is not guarded"
+            self._texts.append(f"holdlog: {problem}{end}.")
+        reason = self._find_human() or self._guard()
+        noticed = Noticed((), ())
+        if reason is None:
+            reason, noticed = self._claim()
+        lost = describe.describe_losses(self._losses, {it.resource for it in noticed.held}, self.name, self._spell)
+        waiting = self._list_waiting(noticed, is_again=bool(self.files))
+        texts = [*self._texts, f"holdlog: {'; '.join(lost)}." if lost else "", self._describe_waiting(waiting)]
+        if reason is not None:
+            return deny(call, " ".join(filter(None, [reason, *texts])))
+        text = " ".join(filter(None, texts))
+        if (settings := find_settings([file.path for file in self.files])) is not None:
+            return ask_person(call, f"{describe_settings(settings, call.folder)} {text}".rstrip())
+        return tell(call, text)
+
+    def _after(self) -> dict[str, Any]:
+        """Record the files that the call has changed, each once for each content."""
+        digests = {file: digest_of(file.path) for file in self.files}
+        files = [] if self.call.failed else self.files
+        with self._transact(files) as batch:
+            known = self._read_known(files)
+            for file in files:
+                row, digest = known.get(file.resource), digests[file]
+                if row is not None and row.digest == digest:
+                    continue
+                if digest == MISSING or len(digest) == 64:
+                    sha = None if digest == MISSING else digest
+                    self._decide(Change(self.name, file.resource, sha), batch)
+                self._put_file(file, digest, batch, row.made if row is not None else 0)
+            noticed = self._note_call(batch, ends=self.call.id)
+        return tell(self.call, self._describe_waiting(self._list_waiting(noticed)))
+
+    def _note_reads(self) -> dict[str, Any]:
+        digests = {file: digest_of(file.path) for file in self.files}
+        with self._transact(()) as batch:
+            known = self._read_known(self.files)
+            for file, digest in digests.items():
+                row = known.get(file.resource)
+                if row is None or row.digest != digest:
+                    self._put_file(file, digest, batch, row.made if row is not None else 0)
+            noticed = self._note_call(batch)
+        return tell(self.call, self._describe_waiting(self._list_waiting(noticed)))
+
+    def _report(self) -> dict[str, Any]:
+        """What the agent must know at the start, and with each prompt."""
+        with self._transact(()) as batch:
+            noticed = self._note_call(batch, ends="*")
+        parts = []
+        is_start = self.call.event == "start"
+        if is_start:
+            parts.append(f"your agent name is {self.name}; hooks claim the files that you edit")
+        held = {it.resource for it in noticed.held}
+        parts += describe.describe_losses(self._losses, held, self.name, self._spell)
+        if waiting := self._list_waiting(noticed, is_again=True):
+            parts.append(f"waiting for you: {describe.describe_waiting(waiting, self.name, self._spell)}")
+        if held:
+            parts.append(f"you hold {describe.list_names([shorten(self._spell(it)) for it in sorted(held)])}")
+        if is_start and (notice := self.policy.notice) is not None:
+            parts.append(f"{notice} (holdlog doctor shows why)")
+        return add_context(self.call, f"holdlog: {'; '.join(parts)}.") if parts and self.call.reaches_agent else {}
+
+    def _end_turn(self) -> None:
+        """Release what the agent has claimed and not changed, or what git has committed since."""
+        with self._transact(()) as batch:
+            held = {it.key for it in self._note_call(batch, ends="*").held if it.who == self.who}
+            rows = [Known(*row) for row in self._execute(sql.MADE, self._key)]
+            rows = [row for row in rows if (row.resource, row.made) in held]
+            outcomes = {row.resource: self._find_outcome(row) for row in rows}
+        changed = [row for row in rows if outcomes[row.resource] != "released"]
+        kept = _list_uncommitted(self.place.root, [row.path for row in changed])
+        released = [row for row in rows if not (row in changed and row.path in kept)]
+        if released:
+            with self._transact((), claims="all") as batch:
+                for row in released:
+                    outcome: Outcome = outcomes[row.resource]
+                    self._decide(Release(self.name, row.resource, outcome=outcome), batch)
+
+    def _end(self) -> None:
+        """A sub-agent has ended, or the conversation: release all that it holds and waits for."""
+        call = self.call
+        is_session = call.event == "session-end"
+        if not is_session and not call.agent:
+            return
+        if is_session and call.resumes:  # under another id, which hands it on
+            with self.engine.write_alone():
+                for row in [it for it in self._rows if it.session == self.caller.session]:
+                    self._execute(sql.PUT_CONVERSATION, row._replace(has_ended=True).encode())
+            return
+        with self._transact((), claims="all") as batch:
+            names = {it.name for it in self._rows if it.session == self.caller.session} if is_session else set[str]()
+            noticed = self._note_call(batch, ends="*", is_kept=False)
+            held = [it for it in noticed.held if is_session or it.who == self.who]
+            for claim in held:
+                facts = Known(claim.resource, "", "", 0, claim.version)
+                self._decide(Release(claim.who.agent, claim.resource, outcome=self._find_outcome(facts)), batch)
+            for name in sorted({self.name, *names, *(it.who.agent for it in held)}):
+                self._decide(Release(name), batch)
+            self._execute(sql.END_CONVERSATION if is_session else sql.END_AGENT, self._key)
+
+    # --- claims
+
+    def _claim(self) -> tuple[str | None, Noticed]:
+        """Claim all that the call changes, or nothing. Returns why it is denied."""
+        elsewhere = {file.resource: self.workspaces.list_elsewhere(file.resource) for file in self.files}
+        more = tuple(name for others in elsewhere.values() for _, name in others)
+        with self._transact(self.files, more) as batch:
+            known = self._read_known(self.files)
+            blocked = [file for file in self.files if file.mode != "warn"]
+            busy = self._take(blocked, known, batch) if blocked else None
+            is_own = busy is not None and self._is_of_own_server(busy, batch)
+            if busy is not None:
+                reason: str | None = describe.describe_denial(busy, self.name, self._has_server(), self._spell)
+            else:
+                self._warn_or_take([file for file in self.files if file not in blocked], known, batch)
+                self._warn_of_others(elsewhere, batch)
+                reason = self._check_reads(known, batch)
+            noticed = self._note_call(batch, begins=self.call.id if reason is None and self._lasts() else None)
+        if is_own:  # its server has claimed it before the conversation was known
+            self.engine.run(Adopt(tuple(self._servers)), self.caller)
+            self._servers = {}
+            return self._claim()
+        return reason, noticed
+
+    def _warn_or_take(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> None:
+        for file in files:
+            if (busy := self._take([file], known, batch)) is not None:
+                self._texts.append(describe.describe_warning(busy, self.name, file.source, self._spell))
+
+    def _take(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> Busy | None:
+        first, *rest = [file.resource for file in files]
+        result = self._decide(Acquire(first, self.name, also=rest or None), batch)
+        if isinstance(result, Busy) or not result:
+            return result if isinstance(result, Busy) else None
+        if isinstance(result, Claimed):
+            versions = {first: result.version, **{it.resource: it.version for it in result.also or ()}}
+            for file in files:
+                row = known.get(file.resource)
+                grant = batch.state.board.claims.get((file.resource, versions[file.resource]))
+                is_new = grant is not None and grant.position > batch.head.position
+                if is_new or (row is not None and row.made):
+                    self._claimed += [file.resource] if is_new else []
+                    digest = row.digest if row is not None else digest_of(file.path)
+                    self._put_file(file, digest, batch, versions[file.resource], row)
+        return None
+
+    def _is_of_own_server(self, busy: Busy, batch: Batch) -> bool:
+        """Whether the holder is a session that the server of the agent's host has made up."""
+        claims: Iterable[Claim] = batch.state.board.list_grants(busy.covered_by or busy.resource)
+        return any(claim.who.session in self._servers for claim in claims)
+
+    def _warn_of_others(self, elsewhere: dict[str, list[tuple[str, str]]], batch: Batch) -> None:
+        """Warn once of those who edit the same file in another worktree."""
+        for resource, others in elsewhere.items():
+            names = [
+                (workspace, claim.who.agent)
+                for workspace, name in others
+                for claim in batch.state.board.list_grants(name)
+                if claim.who.agent != self.name
+            ]
+            if names and self._tell_once(f"elsewhere {resource}"):
+                self._texts.append(describe.describe_elsewhere(resource, names, self._spell))
+
+    def _check_reads(self, known: dict[str, Known], batch: Batch) -> str | None:
+        """Warn about files that have changed since the agent read them, once for each content. Returns why the edit is
+        denied, if the policy is to deny it."""
+        reason = None
+        for file in self.files:
+            row = known.get(file.resource)
+            if row is None or (digest := digest_of(file.path)) == row.digest:
+                continue
+            made = next((it.version for it in self._own_grants(file.resource, batch)), 0) if row.made else 0
+            self._put_file(file, digest, batch, made)
+            if self.policy.stale_reads == "off":
+                continue
+            change = self._find_change(file.resource, row.at)
+            text = describe.describe_stale(file.resource, change, self.name, self._spell)
+            if self.policy.stale_reads == "deny" and change is not None:
+                reason = reason or text
+            else:
+                self._texts.append(text)
+        return reason
+
+    def _own_grants(self, resource: str, batch: Batch) -> Iterator[Claim]:
+        return (it for it in batch.state.board.list_grants(resource) if it.who == self.who and it.resource == resource)
+
+    def _find_change(self, resource: str, since: int) -> tuple[int, str, bool] | None:
+        """When another agent has changed a file since then, who, and whether it removed it."""
+        for at, by, session, digest in self._execute(sql.CHANGES_SINCE, {"stream": f"claim:{resource}", "version": 0}):
+            if at < since:
+                break
+            if (by, session) != (self.name, self.caller.session):
+                return at, by, digest is None
+        return None
+
+    def _find_outcome(self, row: Known) -> Outcome:
+        """What the agent has done to a file since it was granted."""
+        changes = self._execute(sql.CHANGES_SINCE, {"stream": f"claim:{row.resource}", "version": row.made})
+        own = [change for change in changes if change[2] == self.caller.session]
+        if own:
+            return "deleted" if own[0][3] is None else "modified"
+        return "modified" if row.path and digest_of(row.path) != row.digest else "released"
+
+    # --- the agent
+
+    def _find_row(self, agent: str) -> Conversation:
+        """The row of an agent of this conversation, or a new one. A conversation that goes on under another id keeps
+        its names."""
+        session = self.caller.session
+        earlier = {it.agent: it for it in self._ended} | {it.agent: it for it in self._rows if it.session == session}
+        row = earlier.get(agent)
+        if row is not None and row.session == session:
+            return row._replace(host=self.host or "-", has_ended=False)
+        if row is not None:
+            name = row.name
+        elif agent:
+            name = f"{self._find_row('').name}/{_shorten(agent)}"
+        else:
+            name = f"{self.call.client}-{_shorten(self.call.session)}"
+        return Conversation(session, agent, name, self.host or "-", 0, {}, False, ())
+
+    def _adopt_ended(self) -> None:
+        """Take over from the conversation that goes on as this one, after /clear or another resumption."""
+        if not self._ended or self.call.event not in ("start", "prompt", "pre-edit"):
+            return
+        sessions = {it.session for it in self._ended}
+        self.engine.run(Adopt(tuple(sessions)), self.caller)
+        with self.engine.write_alone():
+            for session in sessions:
+                self._execute(sql.END_CONVERSATION, {"session": session, "agent": ""})
+            for row in self._ended:
+                facts = row._replace(session=self.caller.session, has_ended=False, seen_at=self.engine.store.steady())
+                self._execute(sql.PUT_CONVERSATION, facts.encode())
+            for session in sessions:
+                self._execute(sql.MOVE_FILES, {"before": session, "session": self.caller.session})
+
+    def _rename(self, name: str) -> None:
+        """The agent calls itself so in our tools: what its hooks have claimed gets that name, as another name is
+        another holder."""
+        try:
+            name = check_agent(name)
+        except ValueError:
+            return  # the tool refuses it, too
+        before, self.name = self.name, name
+        self._row = self._row._replace(name=name)
+        if before == name:
+            return
+        with self._transact((), claims="all") as batch:
+            board = batch.state.board
+            for claim in list(board.list_grants(*{claim.resource for claim in board.claims.values()})):
+                if claim.who == self.who._replace(agent=before):
+                    self._decide(Release(before, claim.resource), batch)
+                    result = self._decide(Acquire(claim.resource, name, mode=claim.mode), batch)
+                    if isinstance(result, Claimed):
+                        moved = {**self._key, "resource": claim.resource, "made": result.version}
+                        self._execute(sql.MOVE_MADE, moved)
+
+    def _note_call(
+        self, batch: Batch, begins: str | None = None, ends: str | None = None, is_kept: bool = True
+    ) -> Noticed:
+        """Count the call, and note who calls, if that is news."""
+        lasts = self.caller.idle_limit if self.call.command is not None else self.caller.lease
+        if self.call.agent:
+            lasts = min(lasts, self.caller.lease)
+        noticed: Noticed = self._decide(Call(self.name, None, begins, lasts, ends), batch)
+        calls = {} if ends == "*" else {key: kind for key, kind in self._row.calls.items() if key != ends}
+        if self.call.event == "pre-edit" and (kind := self._find_announcement()) is not None:
+            calls = dict([*calls.items(), (self.call.id, kind)][-MAX_CALLS:])
+        told = self._row.told
+        told += tuple(_ticket_key(it) for it in noticed.waiting if _ticket_key(it) not in told)
+        if not self.call.reaches_agent:
+            told = self._row.told
+        self._new_waiting = [it for it in noticed.waiting if _ticket_key(it) not in self._row.told]
+        row = self._row._replace(calls=calls, told=told[-MAX_TOLD:])
+        is_old = batch.steady - row.seen_at > self.caller.idle_limit // 8
+        if is_kept and (is_old or row not in self._rows):
+            self._execute(sql.PUT_CONVERSATION, row._replace(seen_at=batch.steady).encode())
+        self._row = row
+        return noticed
+
+    def _find_announcement(self) -> str | None:
+        """What the call is to a process that does not know its conversation."""
+        if self.call.called_name is not None:
+            return name_call(self.name)
+        if self.call.command is None:
+            return None
+        now = self.engine.store.steady()
+        others = {it.session for it in self._rows if is_live(it, now) and it.host == self.host} - {self.caller.session}
+        is_unclear = self.call.agent or any(not it.startswith(MADE_UP) for it in others)
+        return SHELL if is_unclear and "holdlog" in self.call.command else None
+
+    def _has_server(self) -> bool:
+        """Whether the agent's host runs a server of this store."""
+        return any(is_alive(handle) for handle in self._servers.values())
+
+    def _lasts(self) -> bool:
+        return self.call.command is None or self.call.targets.reports or bool(self.call.git or self.call.paths)
+
+    def _tell_once(self, fact: str) -> bool:
+        """Whether the agent does not know something yet; from now on it does."""
+        if fact in self._row.told:
+            return False
+        self._row = self._row._replace(told=(*self._row.told, fact))
+        return True
+
+    def _list_waiting(self, noticed: Noticed, is_again: bool = False) -> Sequence[Waiting]:
+        return noticed.waiting if is_again else self._new_waiting if self.call.reaches_agent else ()
+
+    def _describe_waiting(self, waiting: Sequence[Waiting]) -> str:
+        listed = describe.describe_waiting(waiting, self.name, self._spell) if waiting else ""
+        return f"holdlog: waiting for you: {listed}; finish these files first." if listed else ""
+
+    # --- files and policy
+
+    @property
+    def policy(self) -> InForce:
+        if self._policy is None:
+            self._policy = read_policy(self.place.root)
+        return self._policy
+
+    def _find_workspaces(self) -> Workspaces:
+        environ = {**os.environ, "CLAUDE_PROJECT_DIR": self.place.root}
+        workspaces = find_workspaces(environ, self.place.root, self.place.store, (), self._is_shared)
+        if self._is_own:
+            workspaces.start = os.path.realpath(self.call.folder)
+        return workspaces
+
+    @staticmethod
+    def _is_shared(root: str, path: str) -> bool:
+        rule = read_policy(root).find_rule(path)
+        return rule is not None and rule.across_worktrees
+
+    def _name_files(self, paths: Sequence[str]) -> Iterator[File]:
+        for given in paths:
+            is_folder = given.endswith("/") or (os.path.isdir(given) and not os.path.islink(given))
+            path = os.path.realpath(given) + "/" * is_folder
+            if path.startswith(self.place.store):
+                yield from ()
+            elif (resource := self.workspaces.name_file(path)) is not None:
+                yield File(path.rstrip("/"), resource, *self._find_rule(path))
+
+    def _find_rule(self, path: str) -> tuple[str, str, str]:
+        if self.call.event != "pre-edit":
+            return "block", "", ""
+        root = self._find_root(path)
+        inside, below = os.path.relpath(path, root), ""
+        if os.path.isdir(path):
+            rule, below, is_complete = find_rule_below(root, "" if inside == "." else inside)
+            if not is_complete:
+                self._texts.append(describe.describe_unexamined(inside))
+        else:
+            rule = read_policy(root).find_rule(inside)
+        return ("block", "", "") if rule is None else (rule.mode, rule.source, below)
+
+    def _find_root(self, path: str) -> str:
+        """The root of the worktree of a path."""
+        roots = (it.root for it in self.workspaces.known if it.find_path(path.rstrip("/")) is not None)
+        return next(roots, self.place.root)
+
+    def _find_human(self) -> str | None:
+        for file in self.files:
+            if file.mode == "human":
+                name = os.path.join(os.path.relpath(file.path, self.call.folder), file.below).rstrip("/")
+                return describe.describe_human(name, file.source)
+        return None
+
+    def _guard(self) -> str | None:
+        """What guards say about a shell command with git."""
+        return None
+
+    def _spell(self, resource: str) -> str:
+        return self.workspaces.spell(resource)
+
+    # --- the store
+
+    @contextmanager
+    def _transact(self, files: Sequence[File], more: tuple[str, ...] = (), claims: Any = "own") -> Iterator[Batch]:
+        resources = (*(file.resource for file in files), *more)
+        reads = Reads(resources=resources, claims=claims, agent=self.name, queues=True)
+        with self.engine.write_alone([(reads, self.caller)]) as batch:
+            yield batch
+
+    def _decide(self, command: Any, batch: Batch) -> Any:
+        result = self.engine.decide(command, self.caller, batch)
+        self._losses += getattr(result, "lost", None) or ()
+        return result
+
+    def _execute(self, statement: str, parameters: dict[str, Any]) -> list[Any]:
+        return self.engine.store.execute(statement, parameters)
+
+    @property
+    def _key(self) -> dict[str, Any]:
+        return {"session": self.caller.session, "agent": self.call.agent}
+
+    def _read_known(self, files: Sequence[File]) -> dict[str, Known]:
+        if not files:
+            return {}
+        names = json.dumps([file.resource for file in files])
+        rows = self._execute(sql.FILES, {**self._key, "names": names})
+        return {row[0]: Known(*row) for row in rows}
+
+    def _put_file(self, file: File, digest: str, batch: Batch, made: int, row: Known | None = None) -> None:
+        at = row.at if row is not None else batch.at
+        facts = {"resource": file.resource, "path": file.path, "digest": digest, "at": at, "made": made}
+        self._execute(sql.PUT_FILE, {**self._key, **facts})
+
+
+def name_session(conversation: str) -> str:
+    """The session of a conversation: its id, if that can be one."""
+    if conversation.isascii() and conversation.isprintable() and len(conversation) <= MAX_AGENT:
+        return conversation.strip() or "-"
+    return sha256(conversation.encode(errors="surrogatepass")).hexdigest()
+
+
+def digest_of(path: str) -> str:
+    """A text that changes with the content of a file: its SHA-256 in hexadecimal, or another text if it is missing, too
+    large, or not a regular file, as opening a pipe would block."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return "folder" if stat.S_ISDIR(status.st_mode) else "special"
+        if status.st_size > LARGEST:
+            return f"{status.st_size} {status.st_mtime_ns}"
+        with open(path, "rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return MISSING
+
+
+def _list_uncommitted(root: str, paths: Sequence[str]) -> set[str]:
+    """Those of these files that git has not committed as they are; all where that is not known."""
+    if not paths:
+        return set()
+    from holdlog.adapters.hooks.dirty import GitFailedError, list_dirty  # starts a process
+
+    with suppress(GitFailedError):
+        return {os.path.realpath(it.path) for it in list_dirty(root, root, ["--literal-pathspecs"], paths)}
+    return set(paths)
+
+
+def _shorten(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+
+
+def _ticket_key(waiting: Waiting) -> str:
+    return f"ticket {waiting.resource}@{waiting.version}"
+
+
+def _read_seconds(name: str, default: int) -> int:
+    """A duration from the environment, in microseconds."""
+    with suppress(ValueError, OverflowError):
+        return max(SECOND, round(float(os.environ[name]) * SECOND)) if os.environ.get(name) else default
+    return default

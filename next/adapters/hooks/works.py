@@ -1,0 +1,134 @@
+"""Whose the files of a store are: of the session that holds a file, or else that changed it last."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.operating_system.processes import is_alive
+from holdlog.adapters.stores import sql
+from holdlog.adapters.stores.board import read_board
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.claims.resource import list_covering
+from holdlog.domain.moment import SECOND
+from holdlog.domain.names import end_of_range
+from holdlog.domain.state import Reads
+
+MAX_BELOW: Final = 10_000
+"""Changes that are read below a folder."""
+
+
+class Work(NamedTuple):
+    """A file that a session holds, or changed last. `seconds`: since when. `is_live`: whether that session still works.
+    `at`, `sha256`: of the last change, in seconds since 1970; the content then, None if the file was removed."""
+
+    resource: str
+    who: Who
+    seconds: float
+    holds: bool
+    is_live: bool
+    at: float = 0.0
+    sha256: str | None = None
+
+
+class Works:
+    """One look at a store, for an agent. `host`: the program that runs it."""
+
+    def __init__(self, reader: Reader, who: Who, host: str | None = None) -> None:
+        self.who = who
+        self._host = host
+        self._reader = reader
+        self.now = reader.now()
+        board = read_board(reader, Reads(claims="all"))
+        self._claims: dict[str, list[Claim]] = {}
+        for claim in board.claims.values():
+            if not claim.is_ticket and board.find_end(claim) > board.now:
+                self._claims.setdefault(claim.resource, []).append(claim)
+        self._left = {it.who for it in board.holders.values() if it.is_left_to(who, host)}
+        self._hosts = {holder.who: holder.host for holder in board.holders.values()}
+        rows = reader.read(sql.CONVERSATION_HOSTS, {})
+        self._conversations = {session: host for session, host, _ in rows}
+        own = self._conversations.get(who.session)
+        self._former = {session for session, host, has_ended in rows if has_ended and host == own}
+
+    def is_own(self, who: Who, holds: bool = False) -> bool:
+        """Whether work is the agent's own. What its session changed is, under an earlier id and by sub-agents, too; of
+        what that `holds`, what the agent or one above it holds."""
+        if who in self._left or (who.session in self._former and who.principal == self.who.principal):
+            return True
+        is_above = who.agent == self.who.agent or self.who.agent.startswith(f"{who.agent}/")
+        return who[1:] == self.who[1:] and (is_above or not holds)
+
+    def is_live(self, session: str) -> bool:
+        """Whether a conversation goes on: it has not ended, and its host is not known to have."""
+        return session in self._conversations and is_alive(self._conversations[session]) is not False
+
+    def find_own(self, resources: Iterable[str]) -> dict[str, Work]:
+        """Those of these files that the agent's session holds or changed last."""
+        files = list(resources)
+        changes = self.read_changes(files)
+        works = {}
+        for resource in files:
+            claim = next((it for it in self._list_claims(resource) if self.is_own(it.who, holds=True)), None)
+            change = changes.get(resource)
+            if change is not None and self.is_own(change.who):
+                works[resource] = change._replace(holds=claim is not None)
+            elif claim is not None:
+                works[resource] = self._describe(claim)
+        return works
+
+    def find_others(self, resources: Iterable[str]) -> dict[str, list[Work]]:
+        """The works of others in each of these resources that has some; in a folder, all below it."""
+        names = list(resources)
+        changes = self.read_changes([name for name in names if not name.endswith("/")])
+        works: dict[str, list[Work]] = {}
+        for name in names:
+            found = list(self._find_below(name) if name.endswith("/") else self._find(name, changes.get(name)))
+            if found:
+                works[name] = found
+        return works
+
+    def list_held(self) -> Iterator[Work]:
+        """All that others hold."""
+        for claims in self._claims.values():
+            yield from (self._describe(claim) for claim in claims if not self.is_own(claim.who, holds=True))
+
+    def _find(self, name: str, change: Work | None) -> Iterator[Work]:
+        claim = next((it for it in self._list_claims(name) if not self.is_own(it.who, holds=True)), None)
+        if claim is not None:
+            yield self._describe(claim)._replace(resource=name)
+        elif change is not None and not self.is_own(change.who):
+            yield change
+
+    def _find_below(self, folder: str) -> Iterator[Work]:
+        yield from self._find(folder, None)
+        held = [work for work in self.list_held() if work.resource.startswith(folder) and work.resource != folder]
+        yield from held
+        range_of = {"first": f"claim:{folder}", "end": end_of_range(f"claim:{folder}"), "limit": MAX_BELOW}
+        changes = {row[0]: row for row in self._reader.read(sql.FILE_CHANGES_BELOW, range_of)}
+        for change in map(self._decode, changes.values()):
+            if not self.is_own(change.who) and change.resource not in {work.resource for work in held}:
+                yield change
+
+    def _list_claims(self, name: str) -> Iterator[Claim]:
+        for covering in list_covering(name):
+            if covering == name or covering.endswith("/"):
+                yield from self._claims.get(covering, ())
+
+    def _describe(self, claim: Claim) -> Work:
+        is_live = is_alive(self._hosts.get(claim.who)) is not False
+        return Work(claim.resource, claim.who, max(0, self.now - claim.since) / SECOND, True, is_live)
+
+    def read_changes(self, resources: list[str]) -> dict[str, Work]:
+        """The last changes of these files, by anybody."""
+        streams = json.dumps([f"claim:{resource}" for resource in resources])
+        rows = self._reader.read(sql.LAST_FILE_CHANGES, {"streams": streams}) if resources else ()
+        return {change.resource: change for change in map(self._decode, rows)}
+
+    def _decode(self, row: tuple[str, int, str]) -> Work:
+        stream, at, meta = row
+        about = json.loads(meta)
+        who = Who(about["by"], about.get("session", ""), about.get("principal"))
+        facts = (False, self.is_live(who.session), at / SECOND, about.get("sha256"))
+        return Work(stream.partition(":")[2], who, max(0, self.now - at) / SECOND, *facts)
