@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from holdlog.adapters.stores.sql import HOLDERS_OF_HOST
 from holdlog.domain.claims.commands import Beat, Leave, Renewal
 from holdlog.domain.claims.holder import BEAT_PART, Who
 from holdlog.domain.moment import LEASE, SECOND, Caller
@@ -33,6 +34,7 @@ class Beats:
         self._shortest = LEASE
         """The lease after a part of which the next beat comes."""
         self.is_running = False
+        self._server: Caller | None = None
         self._wake = threading.Event()
         self._is_stopped = False
 
@@ -46,6 +48,11 @@ class Beats:
             except RuntimeError as error:
                 raise UnavailableError("this process cannot start a thread that keeps claims; try again") from error
             self.is_running = True
+
+    def serve(self, caller: Caller) -> None:
+        """Beat for the agents of the caller's host, too, which make their calls by hooks. Raises UnavailableError."""
+        self._server = caller
+        self.start()
 
     def follow(self, who: Who, caller: Caller) -> None:
         """Beat for a holder that gets something in the transaction that runs, until it holds nothing."""
@@ -105,6 +112,11 @@ class Beats:
         return min(*pauses, self._shortest / BEAT_PART, LEASE) / SECOND
 
     def _beat(self) -> None:
+        if self._server is not None and self._server.host is not None:
+            times = {"host": self._server.host, "now": self._engine.store.steady()}
+            for agent, session in self._engine.store.read(HOLDERS_OF_HOST, times):
+                with self._lock:
+                    self.holders.setdefault(Who(agent, session), self._server._replace(session=session))
         with self._lock:
             callers, self._recent = set(self.holders.values()), set()
         for caller in callers:

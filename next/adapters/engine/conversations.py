@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.sql import CONVERSATIONS, END_CONVERSATION, PUT_CONVERSATION
-from holdlog.domain.moment import IDLE_LIMIT
+from holdlog.domain.moment import IDLE_LIMIT, Caller
 
 SHELL: Final = "shell"
 """An announced call of a shell."""
 MADE_UP: Final = "process-"
-"""How the sessions begin that a server takes until its conversation is known: its handle follows. It has a row, too,
-as hooks say how to queue by whether their agent has a server."""
+"""How the sessions begin that a server takes until its conversation is known. Such a session has a row, too, with the
+handle of the server as its name: hooks say how to queue by whether their agent has a server."""
 _NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
 """What hosts name their conversation in the environment of a shell."""
 
@@ -73,16 +73,18 @@ def find_conversation(
     return candidates[-1] if announced else min(candidates, key=lambda it: it.agent)
 
 
-def enter_server(engine: Any, handle: str, host: str | None) -> None:
-    """Let hooks know of a server below a host."""
-    row = Conversation(f"{MADE_UP}{handle}", "", "", host or "-", engine.store.steady(), {}, False, ())
-    with engine.write_alone():
-        engine.store.execute(PUT_CONVERSATION, row.encode())
+def enter_server(engine: Any, caller: Caller) -> None:
+    """Let hooks know of a server below a host, which beats for their agents from now on. `caller`: who makes its calls
+    that are in no conversation. Raises UnavailableError."""
+    row = Conversation(caller.session, "", caller.handle or "", caller.host or "-", 0, {}, False, ())
+    with engine.write_alone() as batch:
+        engine.store.execute(PUT_CONVERSATION, row._replace(seen_at=batch.steady).encode())
+    engine.beats.serve(caller)
 
 
-def leave_server(engine: Any, handle: str) -> None:
+def leave_server(engine: Any, caller: Caller) -> None:
     with engine.write_alone():
-        engine.store.execute(END_CONVERSATION, {"session": f"{MADE_UP}{handle}"})
+        engine.store.execute(END_CONVERSATION, {"session": caller.session})
 
 
 def is_live(conversation: Conversation, now: int) -> bool:

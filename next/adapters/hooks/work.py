@@ -78,7 +78,9 @@ class Work:
         self.host = identify_host()
         session = name_session(call.session)
         self._rows = list_conversations(engine.store, self.host, session)
-        self._made_up = [it.session for it in self._rows if it.session.startswith(MADE_UP) and it.host == self.host]
+        servers = [it for it in self._rows if it.session.startswith(MADE_UP) and it.host == self.host]
+        self._servers = {it.session: it.name for it in servers}
+        """The sessions that servers below the agent's host have made up, with their handles."""
         self._policy: InForce | None = None
         self.workspaces = self._find_workspaces()
         lease, idle = _read_seconds("HOLDLOG_LEASE_SECONDS", LEASE), _read_seconds("HOLDLOG_IDLE_LIMIT", IDLE_LIMIT)
@@ -258,8 +260,8 @@ class Work:
                 reason = self._check_reads(known, batch)
             noticed = self._note_call(batch, begins=self.call.id if reason is None and self._lasts() else None)
         if is_own:  # its server has claimed it before the conversation was known
-            self.engine.run(Adopt(tuple(self._made_up)), self.caller)
-            self._made_up = []
+            self.engine.run(Adopt(tuple(self._servers)), self.caller)
+            self._servers = {}
             return self._claim()
         return reason, noticed
 
@@ -288,7 +290,7 @@ class Work:
     def _is_of_own_server(self, busy: Busy, batch: Batch) -> bool:
         """Whether the holder is a session that the server of the agent's host has made up."""
         claims: Iterable[Claim] = batch.state.board.list_grants(busy.covered_by or busy.resource)
-        return any(claim.who.session in self._made_up for claim in claims)
+        return any(claim.who.session in self._servers for claim in claims)
 
     def _warn_of_others(self, elsewhere: dict[str, list[tuple[str, str]]], batch: Batch) -> None:
         """Warn once of those who edit the same file in another worktree."""
@@ -432,7 +434,7 @@ class Work:
 
     def _has_server(self) -> bool:
         """Whether the agent's host runs a server of this store."""
-        return any(is_alive(session[len(MADE_UP) :]) for session in self._made_up)
+        return any(is_alive(handle) for handle in self._servers.values())
 
     def _lasts(self) -> bool:
         return self.call.command is None or self.call.targets.reports or bool(self.call.git or self.call.paths)

@@ -8,16 +8,16 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from fastmcp.server.context import reset_transport, set_transport
 from fastmcp.server.dependencies import get_context
 
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import MADE_UP, find_conversation, name_call
+from holdlog.adapters.engine.conversations import MADE_UP, enter_server, find_conversation, leave_server, name_call
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
-from holdlog.adapters.mcp.streams import Requests, Responses, Wire, take_descriptors
+from holdlog.adapters.mcp.streams import Wire, take_descriptors
 from holdlog.adapters.mcp.tools import ToolServer, choose_groups
 from holdlog.adapters.operating_system.location import find_start, prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
@@ -28,8 +28,12 @@ from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import WAITS, Surface
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_label, require_session
+from holdlog.domain.claims.commands import Adopt
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError, UnavailableError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.cli.settings import Settings
 
 PROGRESS_EVERY: Final = 5.0
 WATCH_EVERY: Final = 2.0
@@ -42,29 +46,6 @@ _BUG: Final = {"status": "error", "message": "internal error of holdlog; report 
 _log = logging.getLogger("holdlog")
 
 
-class Settings(Protocol):
-    """What a server runs with. Times are in seconds."""
-
-    @property
-    def db(self) -> str: ...
-    @property
-    def session(self) -> str | None: ...
-    @property
-    def tools(self) -> tuple[str, ...]: ...
-    @property
-    def tool_prefix(self) -> str: ...
-    @property
-    def workspace(self) -> tuple[str, ...]: ...
-    @property
-    def lease_seconds(self) -> float: ...
-    @property
-    def idle_limit(self) -> float: ...
-    @property
-    def max_wait(self) -> float: ...
-    @property
-    def max_value_bytes(self) -> int: ...
-
-
 class Calls(AsyncSteps):
     """Carries out the calls of tools. `caller`: who makes those that name no session. `ending` is done when no call may
     wait any more."""
@@ -75,6 +56,7 @@ class Calls(AsyncSteps):
         self._engine = engine
         self._surface = surface
         self._caller = caller
+        self._is_unbound = False
 
     async def respond(self, kind: type[Operation], arguments: Any) -> Object:
         try:
@@ -102,7 +84,25 @@ class Calls(AsyncSteps):
             return caller
         find = partial(find_conversation, self._engine.store, caller.host, name_call(agent))
         conversation = find() if self._engine.store.is_local else await self._in_pool(find)
-        return caller if conversation is None else caller._replace(session=conversation.session, is_shared=True)
+        if conversation is None:
+            self._is_unbound = True
+            return caller
+        own, caller = caller.session, caller._replace(session=conversation.session, is_shared=True)
+        if self._is_unbound:  # it may hold something from before the conversation was known
+            self._is_unbound = False
+            await self._submit(Adopt((own,)), caller._replace(request_id=None))
+        return caller
+
+    def enter(self) -> None:
+        """Let the hooks of this server's host know of it."""
+        if self._caller.session.startswith(MADE_UP):
+            with suppress(HoldlogError):  # a store that cannot be written can be read
+                enter_server(self._engine, self._caller)
+
+    def leave(self) -> None:
+        if self._caller.session.startswith(MADE_UP):
+            with suppress(HoldlogError):
+                leave_server(self._engine, self._caller)
 
     async def _wait(self, steps: Steps) -> Object:
         """In a task of its own, so that a call that is cancelled can still leave the queue."""
@@ -145,7 +145,7 @@ async def _report(seconds: float) -> None:
         await get_context().report_progress(seconds, message="still waiting")
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: "Settings") -> int:
     """Serve until the client or its host is gone, or a signal comes: then calls that wait are answered, and the store
     is closed. Standard output belongs to the protocol. Returns the exit code."""
     logging.getLogger("fastmcp").setLevel(logging.ERROR)  # its debug log has what agents write
@@ -165,7 +165,7 @@ def serve(settings: Settings) -> int:
     return 0
 
 
-def make_caller(settings: Settings) -> Caller:
+def make_caller(settings: "Settings") -> Caller:
     """Who makes the calls that name no session: this process, until hooks say in which conversation it acts."""
     session = MADE_UP + secrets.token_hex(8) if settings.session is None else require_session(settings.session)
     lease, limit = round(settings.lease_seconds * SECOND), round(settings.idle_limit * SECOND)
@@ -180,16 +180,19 @@ async def _serve(server: ToolServer, calls: Calls, stdin: int, stdout: int, limi
         loop.add_signal_handler(number, wire.end)
     calls.ending = asyncio.ensure_future(wire.ending.wait())
     watching = asyncio.ensure_future(_watch_host(wire))
+    entering = loop.run_in_executor(None, calls.enter)
     token = set_transport("stdio")
     try:
         await wire.connect()
         low = server._mcp_server
         async with server._lifespan_manager():
-            await low.run(Requests(wire), Responses(wire), low.create_initialization_options())
+            await low.run(wire, wire, low.create_initialization_options())
         await wire.close()
     finally:
         reset_transport(token)
         watching.cancel()
+        await entering
+        calls.leave()
 
 
 async def _watch_host(wire: Wire) -> None:

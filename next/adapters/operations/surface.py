@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from pydantic_core import from_json
 
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.operations.base import OPERATIONS, Condition, Operation
+from holdlog.adapters.operations.base import OPERATIONS, Condition, Operation, Query
 from holdlog.adapters.operations.claims import FindHolders
 from holdlog.adapters.operations.json import Object, to_object
 from holdlog.adapters.operations.steps import Steps, execute
@@ -159,7 +159,8 @@ def _resolve_item(item: Any, is_new: bool, names: Names) -> Any:
 def _list_resources(kind: Any) -> dict[str, bool]:
     """The arguments that name resources, and whether they are for a new claim."""
     checks = {name: _find_check(field.annotation, field.metadata) for name, field in kind.model_fields.items()}
-    return {name: check is check_claimable for name, check in checks.items() if check is not None}
+    asks = issubclass(kind, Query)  # also about a file in a worktree that has been removed
+    return {name: check is check_claimable and not asks for name, check in checks.items() if check is not None}
 
 
 def _find_check(annotation: Any, metadata: Iterable[Any] = ()) -> Any:

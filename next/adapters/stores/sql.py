@@ -189,6 +189,12 @@ ENDS: Final = (
     " AND topic IN ('ClaimGranted', 'ClaimReleased', 'ClaimExpired') ORDER BY version LIMIT 100"
 )
 """The grants of a resource after the one with a version, and how holds ended."""
+HOLDERS_OF_HOST: Final = (
+    "SELECT h.agent, h.session FROM holders AS h WHERE h.host = :host AND h.principal = '' AND h.expires_at > :now AND"
+    " EXISTS (SELECT 1 FROM claims AS c WHERE c.session = h.session AND c.principal = '' AND c.agent = h.agent) AND"
+    " EXISTS (SELECT 1 FROM conversations AS v WHERE v.session = h.session AND v.host = h.host AND v.has_ended = 0)"
+)
+"""The agents of the conversations below a host that hold or wait for something."""
 TICKET: Final = "SELECT waits_until FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
 LAST_COMMIT: Final = "SELECT committed_at, began_at, ended_at FROM silence"
 _IS_SILENCE = f"CASE WHEN :now - committed_at > {SILENCE} OR ended_at > :now THEN"
