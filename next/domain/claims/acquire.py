@@ -158,7 +158,7 @@ def adopt(command: Any, state: State, moment: Moment) -> Decision:
     sessions = {(it, principal) for it in command.sessions if it != session}
     left = [holder for holder in board.holders.values() if holder.who[1:] in sessions]
     for holder in left:
-        board.keep_holder(holder.leave(()))
+        board.keep_holder(holder.leave((), board.now))
     for holder in left:
         board.hand_over(holder.who, session)
     grant_waiting(board)
