@@ -159,6 +159,14 @@ def test_ignored_folder_with_a_file_of_another_session_is_guarded(sides, root):
     assert sides.denied("two", "git clean -fd") == ""
 
 
+def test_cleaning_takes_no_files_that_guard_the_agents(sides, root):
+    write(root / ".git/info/exclude", ".claude/\n")
+    write(root / ".claude/settings.local.json", '{"hooks": "holdlog hook"}')
+    reason = sides.denied("one", "git clean -fdx")
+    assert "would take away files that guard the agents: .claude/" in reason
+    assert sides.denied("one", "git clean -fd") == ""
+
+
 def test_moving_head_below_work_of_others_is_a_warning(sides, root):
     git(root, "branch", "side")
     assert sides.guard("two", "git switch side") == Verdict()

@@ -42,8 +42,8 @@ OWN_RULE: Final = PathRule("human")
 
 
 class InForce(NamedTuple):
-    """`policy`: a Policy, which takes long to import; None is the default one. `content`: of the file in force; None: there is none. `problem`: why the
-    default one is in force although there is a file, in one line."""
+    """`policy`: a Policy, which takes long to import; None is the default one. `content`: of the file in force; None:
+    there is none. `problem`: why the default one is in force although there is a file, in one line."""
 
     policy: Any = None
     content: bytes | None = None
