@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.hooks import changes
+from holdlog.adapters.hooks.describe import list_names, shorten
 from holdlog.adapters.hooks.guard import Reading, Source, Verdict, guard_command
-from holdlog.adapters.hooks.verdict import list_names, shorten
 from holdlog.adapters.hooks.works import Works
 from holdlog.adapters.operating_system.location import STORE_FILE, Repository
 from holdlog.adapters.operating_system.workspaces import Workspaces

@@ -15,8 +15,8 @@ from holdlog.adapters.cli.store import find_names, open_to_read
 from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text, show_duration, show_table
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.hooks.describe import list_names
 from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, list_committed, list_dirty, locate, read_head
-from holdlog.adapters.hooks.verdict import list_names
 from holdlog.adapters.hooks.works import Work, Works
 from holdlog.adapters.operating_system.location import Repository
 from holdlog.adapters.operating_system.processes import identify_host

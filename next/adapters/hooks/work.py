@@ -21,9 +21,9 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Batch
 from holdlog.adapters.hooks import describe
 from holdlog.adapters.hooks.calls import HookCall, add_context, ask_person, deny, tell
+from holdlog.adapters.hooks.describe import shorten
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.hooks.settings import describe_settings, find_settings
-from holdlog.adapters.hooks.verdict import shorten
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_policy

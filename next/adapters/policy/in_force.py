@@ -67,7 +67,11 @@ class InForce(NamedTuple):
         """The rule of a path from the root of its worktree, with `/` at its end for all below a folder; None: others'
         edits of what is held are blocked. Never raises."""
         if self.policy is None:
-            return OWN_RULE if path == FILE else None
+            if path != FILE:
+                return None
+            from holdlog.adapters.policy.policy import OWN_RULE  # slow to import
+
+            return OWN_RULE
         rule = self.policy.find_rule(path)
         return None if rule.glob is None and rule.mode == "block" else rule
 
@@ -99,8 +103,9 @@ def read_policy(root: str) -> InForce:
     try:
         content = read_file(root) if worktree is None else _read_committed(worktree)
         in_force = InForce() if content is None else _parse(content)
-    except (OSError, ValueError):
-        in_force = InForce(None, None, f"{FILE}: is not in force: {'git' if worktree else 'the file'} failed")
+    except (OSError, ValueError) as error:
+        why = "took too long" if isinstance(error, TimeoutError) else "failed"
+        in_force = InForce(None, None, f"{FILE}: is not in force: {'git' if worktree else 'the file'} {why}")
         until = time.monotonic() + RETRY_SECONDS
     _known[root] = stamp, until, in_force
     return in_force
@@ -161,16 +166,16 @@ def _read_committed(worktree: Repository) -> bytes | None:
                 return None
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0"}
-    import subprocess  # takes longer than all else here
+    import subprocess  # slow to import
 
+    words = ["git", f"--git-dir={worktree.git_folder}", "cat-file", "--batch"]
+    options = {"capture_output": True, "cwd": worktree.folder, "env": environment, "timeout": GIT_SECONDS}
     try:
-        done = subprocess.run(
-            ["git", f"--git-dir={worktree.git_folder}", "cat-file", "--batch"],
-            input=f"HEAD:{FILE}\n".encode(), capture_output=True, cwd=worktree.folder, env=environment,
-            timeout=GIT_SECONDS, check=True,
-        )  # fmt: skip
-    except subprocess.SubprocessError:
-        raise OSError from None
+        done = subprocess.run(words, input=f"HEAD:{FILE}\n".encode(), check=True, **options)  # type: ignore[call-overload]
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    except subprocess.SubprocessError as error:
+        raise OSError(str(error)) from None
     header, _, rest = done.stdout.partition(b"\n")
     words = header.split()
     return rest[: int(words[2])] if len(words) == 3 and words[1] == b"blob" else None
