@@ -69,9 +69,7 @@ class InForce(NamedTuple):
         if self.policy is None:
             if path != FILE:
                 return None
-            from holdlog.adapters.policy.policy import OWN_RULE  # slow to import
-
-            return OWN_RULE
+                return OWN_RULE
         rule = self.policy.find_rule(path)
         return None if rule.glob is None and rule.mode == "block" else rule
 
