@@ -67,9 +67,7 @@ class InForce(NamedTuple):
         """The rule of a path from the root of its worktree, with `/` at its end for all below a folder; None: others'
         edits of what is held are blocked. Never raises."""
         if self.policy is None:
-            if path != FILE:
-                return None
-                return OWN_RULE
+            return OWN_RULE if path == FILE else None
         rule = self.policy.find_rule(path)
         return None if rule.glob is None and rule.mode == "block" else rule
 
