@@ -1,4 +1,4 @@
-"""The two tools that agents of echoValue know. https://echovalue.dev"""
+"""The two tools that agents of echoValue know."""
 
 from typing import Annotated, ClassVar, Final
 
@@ -18,22 +18,22 @@ DEFAULT_TTL: Final = 2_592_000
 _NOTHING: Final = "There is no value under this key, or it expired. Call save_state() to save one."
 
 
-class SaveState(Command, register=False, name="save_state", group="kv", route="POST /kv/{group}/{key}", scope="write"):
+class SaveState(Command, register=False, name="save_state", group="kv", scope="write"):
     """Save a text in shared state, for any agent to read with read_state(). It replaces what is there."""
 
-    op: ClassVar[str] = "set"
     results = (SetResult,)
     reads, decide = records.declare_key, records.write
+    op: ClassVar = "set"
+    updated_by: ClassVar = "mcp"
+    expected_version: ClassVar = None
+    guard: ClassVar = None
+    reason: ClassVar = None
     namespace: Writable = Field(alias="group", description="Namespace / bucket")
     key: Name = Field(description="Identifier")
     text: Annotated[str, Strict()] = Field(alias="value", description="Data to store")
     ttl: Annotated[int, Field(ge=0, le=10**9), BeforeValidator(refuse_bool)] = Field(
         default=0, description="Seconds until it expires; 0: 30 days"
     )
-    updated_by: ClassVar[str] = "mcp"
-    expected_version: ClassVar[None] = None
-    guard: ClassVar[None] = None
-    reason: ClassVar[None] = None
 
     @property
     def value(self) -> Json:
@@ -44,7 +44,7 @@ class SaveState(Command, register=False, name="save_state", group="kv", route="P
         return self.ttl or DEFAULT_TTL
 
 
-class ReadState(Query, register=False, name="read_state", group="kv", route="GET /kv/{group}/{key}"):
+class ReadState(Query, register=False, name="read_state", group="kv"):
     """Read a text from shared state. not_found: there is none, or it expired."""
 
     is_quick = True
@@ -54,7 +54,7 @@ class ReadState(Query, register=False, name="read_state", group="kv", route="GET
 
     def read(self, reader: Reader) -> StateRecord:
         try:
-            return Get.read(self, reader)  # type: ignore[arg-type]
+            return Get.model_construct(namespace=self.namespace, key=self.key).read(reader)
         except NotFoundError as error:  # the usual hint names another tool
             error.detail = error.detail._replace(hint=_NOTHING)
             raise

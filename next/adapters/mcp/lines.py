@@ -14,13 +14,10 @@ MAX_LINE: Final = 8 * 1024 * 1024
 ESCAPED: Final = 8
 """Bytes of a message for each byte of a value: JSON may write one as six."""
 HEAD: Final = 64 * 1024
-"""Bytes that are kept of a longer line: they have its id."""
-MAX_MEMBERS: Final = 64
-"""Members of a broken message that are read one by one."""
-_TEXT: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
-_MEMBER: Final = re.compile(rb"\s*(" + _TEXT + rb")\s*:\s*(" + _TEXT + rb"|[^\s\",:{}\[\]]+(?=[\s,}]))\s*,?", re.DOTALL)
-_OPENING: Final = re.compile(rb"\s*\{")
-_LENIENT: Final = json.JSONDecoder(strict=False)
+"""Bytes of a broken message in which its id is looked for."""
+_MEMBER: Final = rb'\s*\{[^{}\[\]]*?"%b"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9.]+)(?=\s*[,}])'
+"""A member before the first object within a message."""
+_MEMBERS: Final = {name: re.compile(_MEMBER % name.encode()) for name in ("id", "method")}
 _ENVELOPE: Final = (
     'not a JSON-RPC 2.0 request: "jsonrpc" must be "2.0", "id" a string or integer, "method" a string, "params" an'
     " object; batches are not supported"
@@ -28,7 +25,7 @@ _ENVELOPE: Final = (
 
 
 class Refused(NamedTuple):
-    """`response`: the line that answers, None for what gets no response: notifications and responses."""
+    """`response`: the line that answers; None for notifications and responses."""
 
     response: bytes | None
 
@@ -39,7 +36,6 @@ class Lines:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._rest = bytearray()
-        self._is_long = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The lines that `data` completes; no data completes the last one."""
@@ -49,15 +45,11 @@ class Lines:
             if self._rest and not self._rest.isspace():
                 yield bytes(self._rest)
             self._rest.clear()
-            self._is_long = False
         self._keep(rest)
 
     def _keep(self, piece: bytes) -> None:
-        if not self._is_long:
-            self._rest += piece
-            if len(self._rest) > self.limit:  # one byte more, so that it is too long for `read_message`, too
-                self._is_long = True
-                del self._rest[self.limit + 1 :]
+        """One byte beyond the limit is kept, so that `read_message` refuses the line."""
+        self._rest += piece[: self.limit + 1 - len(self._rest)]
 
 
 def read_message(line: bytes, limit: int = MAX_LINE) -> JSONRPCMessage | Refused:
@@ -84,8 +76,8 @@ def _explain(line: bytes, error: ValidationError) -> tuple[int, str]:
         return INVALID_REQUEST, _ENVELOPE
     reason = str(first.get("ctx", {}).get("error", "invalid"))
     if "recursion" in reason:
-        return PARSE_ERROR, "nested too deep: at most 200 levels in a message"
-    if "escape" in reason:
+        reason = "nested too deep, at most 200 levels"
+    elif "escape" in reason:
         reason = f"a lone surrogate escape, or another bad one: {reason}"
     return PARSE_ERROR, f"not readable as JSON: {reason}"
 
@@ -94,40 +86,35 @@ def _refuse(line: bytes, code: int, text: str) -> Refused:
     members = _read_members(line)
     if "id" in members:
         is_request = "method" in members or not members.keys() & {"result", "error"}
+    elif code == PARSE_ERROR:  # it may break off before its id
+        is_request = not str(members.get("method")).startswith("notifications/")
     else:
-        is_broken = code == PARSE_ERROR
-        method = members.get("method")
-        is_notification = isinstance(method, str) and (method.startswith("notifications/") or not is_broken)
-        is_request = not is_notification and not (members.keys() & {"result", "error"} and not is_broken)
+        is_request = not members.keys() & {"method", "result", "error"}
     if not is_request:
         return Refused(None)
-    response = {"jsonrpc": "2.0", "id": _echo(members.get("id")), "error": {"code": code, "message": text}}
+    identity: Any = members.get("id")
+    is_number = isinstance(identity, int | float) and not isinstance(identity, bool) and math.isfinite(identity)
+    is_text = isinstance(identity, str) and identity.isprintable()
+    response = {
+        "jsonrpc": "2.0",
+        "id": identity if is_number or is_text else None,
+        "error": {"code": code, "message": text},
+    }
     return Refused(json.dumps(response, separators=(",", ":")).encode() + b"\n")
 
 
 def _read_members(line: bytes) -> dict[str, Any]:
-    """The outer level of a message, as far as it can be read: of a broken one, the members before the first object."""
+    """The outer level of a message, as far as it can be read."""
     try:
-        message = _LENIENT.decode(line.decode("utf-8", "surrogateescape"))
+        message = json.loads(line.decode("utf-8", "surrogateescape"), strict=False)
         return message if isinstance(message, dict) else {}
     except (ValueError, RecursionError):
-        pass
-    members: dict[str, Any] = {}
-    opening = _OPENING.match(line)
-    at = opening.end() if opening else len(line)
-    while len(members) < MAX_MEMBERS and (member := _MEMBER.match(line, at)) is not None:
-        at = member.end()
-        try:
-            name, value = (_LENIENT.decode(part.decode("utf-8", "surrogateescape")) for part in member.groups())
-        except ValueError:
-            break
-        members[name] = value
-    return members
+        found = {name: pattern.match(line, 0, HEAD) for name, pattern in _MEMBERS.items()}
+        return {name: _read_scalar(match[1]) for name, match in found.items() if match is not None}
 
 
-def _echo(identity: Any) -> Any:
-    """The id of a response: null for what is none."""
-    if isinstance(identity, str):
-        return identity if identity.isprintable() or identity.isascii() else None
-    is_number = isinstance(identity, int | float) and not isinstance(identity, bool)
-    return identity if is_number and math.isfinite(identity) else None
+def _read_scalar(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from fastmcp.server.context import reset_transport, set_transport
 from fastmcp.server.dependencies import get_context
@@ -17,7 +17,7 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import MADE_UP, enter_server, find_conversation, leave_server, name_call
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
-from holdlog.adapters.mcp.streams import Requests, Responses, Wire, take_descriptors
+from holdlog.adapters.mcp.streams import Wire, take_descriptors
 from holdlog.adapters.mcp.tools import ToolServer, choose_groups
 from holdlog.adapters.operating_system.location import find_start, prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
@@ -32,6 +32,9 @@ from holdlog.domain.claims.commands import Adopt
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 
+if TYPE_CHECKING:
+    from holdlog.adapters.cli.settings import Settings
+
 PROGRESS_EVERY: Final = 5.0
 WATCH_EVERY: Final = 2.0
 """Seconds after which the server looks whether its host lives."""
@@ -41,29 +44,6 @@ SESSIONS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
 """Names of the session in the metadata of a call, the first that is there."""
 _BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: stderr has the details"}
 _log = logging.getLogger("holdlog")
-
-
-class Settings(Protocol):
-    """What a server runs with. Times are in seconds."""
-
-    @property
-    def db(self) -> str: ...
-    @property
-    def session(self) -> str | None: ...
-    @property
-    def tools(self) -> tuple[str, ...]: ...
-    @property
-    def tool_prefix(self) -> str: ...
-    @property
-    def workspace(self) -> tuple[str, ...]: ...
-    @property
-    def lease_seconds(self) -> float: ...
-    @property
-    def idle_limit(self) -> float: ...
-    @property
-    def max_wait(self) -> float: ...
-    @property
-    def max_value_bytes(self) -> int: ...
 
 
 class Calls(AsyncSteps):
@@ -165,7 +145,7 @@ async def _report(seconds: float) -> None:
         await get_context().report_progress(seconds, message="still waiting")
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: "Settings") -> int:
     """Serve until the client or its host is gone, or a signal comes: then calls that wait are answered, and the store
     is closed. Standard output belongs to the protocol. Returns the exit code."""
     logging.getLogger("fastmcp").setLevel(logging.ERROR)  # its debug log has what agents write
@@ -185,7 +165,7 @@ def serve(settings: Settings) -> int:
     return 0
 
 
-def make_caller(settings: Settings) -> Caller:
+def make_caller(settings: "Settings") -> Caller:
     """Who makes the calls that name no session: this process, until hooks say in which conversation it acts."""
     session = MADE_UP + secrets.token_hex(8) if settings.session is None else require_session(settings.session)
     lease, limit = round(settings.lease_seconds * SECOND), round(settings.idle_limit * SECOND)
@@ -206,7 +186,7 @@ async def _serve(server: ToolServer, calls: Calls, stdin: int, stdout: int, limi
         await wire.connect()
         low = server._mcp_server
         async with server._lifespan_manager():
-            await low.run(Requests(wire), Responses(wire), low.create_initialization_options())
+            await low.run(wire, wire, low.create_initialization_options())
         await wire.close()
     finally:
         reset_transport(token)

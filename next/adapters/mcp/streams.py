@@ -1,4 +1,4 @@
-"""Standard input and output as the streams of the SDK's session. The event loop reads and writes them, so that signals
+"""Standard input and output as the stream of the SDK's session. The event loop reads and writes them, so that signals
 are heard; every line is answered; calls are finished before the session ends."""
 
 import asyncio
@@ -27,14 +27,17 @@ LAST_READS: Final = 0.5
 
 
 class Wire:
-    """The pipes of the client. `ending`: it closed one, or the process is to end, so that no call may wait any more."""
+    """What the client sends, as far as the SDK can read it, and what it is sent. `ending`: the client closed a pipe, or
+    the process is to end, so that no call may wait any more."""
 
     def __init__(self, stdin: int, stdout: int, limit: int) -> None:
         self.ending = asyncio.Event()
-        self.lines = Lines(limit)
         self._stdin, self._stdout = stdin, stdout
         self._reader = asyncio.StreamReader(READ_SIZE)
         self._writer: asyncio.StreamWriter | None = None
+        self._split = Lines(limit)
+        self._lines = deque[bytes]()
+        self._is_over = False
         self._open = 0
         self._settled = asyncio.Event()
 
@@ -47,104 +50,44 @@ class Wire:
             threading.Thread(target=self._read_file, args=(loop,), daemon=True).start()
         if _is_pipe(self._stdout):
             hangup = asyncio.StreamReader()
-            target = os.fdopen(self._stdout, "wb", 0, closefd=False)
             protocol = asyncio.StreamReaderProtocol(hangup)
+            target = os.fdopen(self._stdout, "wb", 0, closefd=False)
             transport, _ = await loop.connect_write_pipe(lambda: protocol, target)
             self._writer = asyncio.StreamWriter(transport, protocol, hangup, loop)
-            self._watch = asyncio.ensure_future(hangup.read())
-            self._watch.add_done_callback(lambda _: self.end())
+            self._hangup = asyncio.ensure_future(hangup.read())
+            self._hangup.add_done_callback(lambda _: self.end())
 
     def end(self) -> None:
+        """Read nothing more."""
         self.ending.set()
         self._reader.feed_eof()
-
-    async def read(self) -> bytes:
-        """No data is the end."""
-        if self._open >= MANY:
-            await asyncio.sleep(PAUSE)
-        return await self._reader.read(READ_SIZE)
-
-    async def write(self, data: bytes) -> None:
-        if self._writer is None:
-            os.write(self._stdout, data)
-        elif not self._writer.is_closing():
-            self._writer.write(data)
-            with suppress(ConnectionError):
-                await self._writer.drain()
-
-    async def count(self, change: int) -> None:
-        """Count requests without a response."""
-        self._open += change
-        if not self._open:
-            self._settled.set()
-
-    async def settle(self) -> None:
-        """Wait until all requests are answered."""
-        self._settled.clear()
-        if self._open:
-            with anyio.move_on_after(LAST_CALLS):
-                await self._settled.wait()
-
-    async def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            with anyio.move_on_after(LAST_READS):
-                await self._watch
-
-    def _read_file(self, loop: asyncio.AbstractEventLoop) -> None:
-        with suppress(OSError, RuntimeError):
-            while data := os.read(self._stdin, READ_SIZE):
-                loop.call_soon_threadsafe(self._reader.feed_data, data)
-            loop.call_soon_threadsafe(self._reader.feed_eof)
-
-
-class _Stream:
-    """What the SDK wants of a stream besides."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    async def aclose(self) -> None:
-        pass
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-
-class Requests(_Stream):
-    """What the client sends, as far as the SDK can read it; the rest is answered here."""
-
-    def __init__(self, wire: Wire) -> None:
-        super().__init__(wire)
-        self._lines = deque[bytes]()
-        self._is_over = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage:
-        wire = self._wire
         while True:
             while self._lines:
-                message = read_message(self._lines.popleft(), wire.lines.limit)
+                message = read_message(self._lines.popleft(), self._split.limit)
                 if isinstance(message, Refused):
-                    if message.response is not None:
-                        await wire.write(message.response)
+                    await self._write(message.response or b"")
                     continue
                 if not isinstance(message, JSONRPCRequest):
                     return SessionMessage(message)
-                await wire.count(1)
-                return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=lambda: wire.count(-1)))
+                self._open += 1
+                return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=self._settle))
             if self._is_over:
-                wire.ending.set()
-                await wire.settle()
+                self.ending.set()
+                with anyio.move_on_after(LAST_CALLS):
+                    while self._open:
+                        self._settled.clear()
+                        await self._settled.wait()
                 raise StopAsyncIteration
-            data = await wire.read()
+            if self._open >= MANY:
+                await asyncio.sleep(PAUSE)
+            data = await self._reader.read(READ_SIZE)
             self._is_over = not data
-            self._lines.extend(wire.lines.feed(data))
+            self._lines.extend(self._split.feed(data))
 
     async def receive(self) -> SessionMessage:
         try:
@@ -152,15 +95,43 @@ class Requests(_Stream):
         except StopAsyncIteration:
             raise anyio.EndOfStream from None
 
-
-class Responses(_Stream):
-    """What the SDK sends."""
-
     async def send(self, item: SessionMessage) -> None:
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        await self._wire.write(text.encode() + b"\n")
+        await self._write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            await self._wire.count(-1)
+            await self._settle()
+
+    async def aclose(self) -> None:
+        """The SDK closes one of two streams: see `close`."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            with anyio.move_on_after(LAST_READS):
+                await self._hangup
+
+    async def _settle(self) -> None:
+        self._open -= 1
+        self._settled.set()
+
+    async def _write(self, data: bytes) -> None:
+        if self._writer is None:
+            os.write(self._stdout, data)
+        elif not self._writer.is_closing():
+            self._writer.write(data)
+            with suppress(ConnectionError):
+                await self._writer.drain()
+
+    def _read_file(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(OSError, RuntimeError):
+            while data := os.read(self._stdin, READ_SIZE):
+                loop.call_soon_threadsafe(self._reader.feed_data, data)
+            loop.call_soon_threadsafe(self._reader.feed_eof)
 
 
 @contextmanager

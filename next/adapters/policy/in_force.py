@@ -107,6 +107,20 @@ def read_policy(root: str) -> InForce:
     return in_force
 
 
+def read_settings(root: str) -> dict[str, Any]:
+    """The settings that are in force in a worktree, by their names: `tools`, `lease_seconds`, `idle_limit`, and
+    `workspace`: those whose folders exist here. Never raises."""
+    policy = read_policy(root).policy
+    if policy is None:
+        return {}
+    folders = {
+        name: os.path.realpath(os.path.join(root, os.path.expanduser(it))) for name, it in policy.workspaces.items()
+    }
+    named = tuple(f"{name}={folder}" for name, folder in folders.items() if os.path.isdir(folder))
+    tools = {} if policy.tools is None else {"tools": policy.tools}
+    return {**policy.settings, **tools, **({"workspace": named} if named else {})}
+
+
 def find_rule_below(root: str, path: str) -> FolderRule:
     """The strictest rule for a folder with this path from the root, and what is below it. Never raises."""
     in_force = read_policy(root)
