@@ -120,6 +120,11 @@ def _digest_committed(root: str, path: str) -> str | None:
     return None if content is None else sha256(content).hexdigest()
 
 
+def read_head(root: str) -> str:
+    """The commit HEAD; empty if there is none. Raises GitFailedError."""
+    return (ask_git(root, (), "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
+
+
 def read_stash(common: str) -> list[tuple[str, float]]:
     """The entries of the stash of a repository, the newest first: commit, and when it was made."""
     try:
