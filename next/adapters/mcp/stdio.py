@@ -19,13 +19,13 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.streams import Wire, take_descriptors
 from holdlog.adapters.mcp.tools import ToolServer, choose_groups
-from holdlog.adapters.operating_system.location import find_start, prepare_folder
+from holdlog.adapters.operating_system.location import is_url, prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
-from holdlog.adapters.operating_system.workspaces import find_workspaces
 from holdlog.adapters.operations.base import Operation, Query
 from holdlog.adapters.operations.json import Object, refusal_to_object
 from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import WAITS, Surface
+from holdlog.adapters.policy.names import CurrentNames
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_label, require_session
 from holdlog.domain.claims.commands import Adopt
@@ -149,10 +149,11 @@ def serve(settings: "Settings") -> int:
     """Serve until the client or its host is gone, or a signal comes: then calls that wait are answered, and the store
     is closed. Standard output belongs to the protocol. Returns the exit code."""
     logging.getLogger("fastmcp").setLevel(logging.ERROR)  # its debug log has what agents write
-    prefix, start = settings.tool_prefix, find_start(os.environ, os.getcwd())
+    prefix = settings.tool_prefix
     groups = choose_groups(settings.tools, prefix)
-    names = find_workspaces(os.environ, start, settings.db, settings.workspace)
-    prepare_folder(settings.db, os.environ)
+    names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)
+    if settings.db != ":memory:" and not is_url(settings.db):
+        prepare_folder(settings.db, os.environ)
     engine = open_engine(settings.db, settings.max_value_bytes)
     try:
         surface = Surface(engine, names, settings.max_wait, lambda name: prefix + name)
