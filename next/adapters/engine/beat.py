@@ -84,12 +84,17 @@ class Beats:
         """Whether a call waits for this."""
         return any(it[2] == request for it in list(self._calls.values()))
 
-    def stop(self) -> list[tuple[Leave, Caller]]:
-        """Stop beating, as the engine is closed. Returns the commands that say so, with their callers."""
+    def list_calling(self) -> frozenset[Who]:
+        """The holders with a call that is open here."""
+        return frozenset(who for who, _, _ in list(self._calls.values()))
+
+    def stop(self, calling: frozenset[Who]) -> list[tuple[Leave, Caller]]:
+        """Stop beating, as the engine is closed, in which these had open calls. Returns the commands that say so, with
+        their callers."""
         self._is_stopped = True
         self._wake.set()
         with self._lock:
-            return [(Leave(), caller) for caller in set(self.holders.values())]
+            return [(Leave(calling), caller) for caller in set(self.holders.values())]
 
     def _run(self) -> None:
         wait = self._count_seconds()
@@ -124,7 +129,7 @@ class Beats:
                 holders = tuple(who for who, it in self.holders.items() if it == caller)
             calls = list(self._calls.values())
             renewals = tuple(renewal for _, renewals, _ in calls for renewal in renewals)
-            beat = Beat(holders, frozenset(who for who, _, _ in calls), renewals)
+            beat = Beat(holders, self.list_calling(), renewals)
             active = self._engine.run(beat, caller)
             with self._lock:
                 for who in holders:

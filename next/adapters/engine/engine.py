@@ -187,13 +187,14 @@ class Engine:
         with self._starting:
             if self._closed is not None:
                 return
+            calling = self.beats.list_calling()
             self._closed = StoreError("the store is closed")
         self._wake.set()
         if self._writer is not None:
             self._writer.join()
         is_free = self._busy.acquire(timeout=COMMIT_SECONDS)  # an interrupted thread may have it
         self._fail(self._take_all(), self._closed)
-        leaving = self.beats.stop()
+        leaving = self.beats.stop(calling)
         try:
             for command, caller in leaving if is_free else ():  # if one fails, they end as if the process was killed
                 self._commit_or_fail([Job(command, caller)])

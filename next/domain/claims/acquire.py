@@ -131,7 +131,7 @@ def give_up(command: Any, state: State, moment: Moment) -> Decision:
 
 
 def leave(command: Any, state: State, moment: Moment) -> Decision:
-    """A handle of a session's holders is closed. Those that have no other leave, and their calls that wait end.
+    """A handle of a session's holders is closed. Those that have no other leave, and calls end that waited in it.
     Namesakes that wait for what they hold take over."""
     board: Board = state.board
     board.start(moment)
@@ -139,8 +139,8 @@ def leave(command: Any, state: State, moment: Moment) -> Decision:
         if holder.who[1:] != moment.caller[:2] or moment.caller.handle not in holder.handles:
             continue
         others = [it for it in holder.handles if it != moment.caller.handle and board.is_alive(it) is not False]
-        board.keep_holder(holder.leave(tuple(others)))
-        for claim in list(board.claims.values()) if not others else ():
+        board.keep_holder(holder.leave(tuple(others), board.now))
+        for claim in list(board.claims.values()) if holder.who in command.open_calls and not others else ():
             if claim.who == holder.who:
                 _end_wait(claim, board)
     for ticket in board.list_waiters():

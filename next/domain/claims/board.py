@@ -152,25 +152,28 @@ class Board:
         self.keep_holder(Holder(who, self.now + LEASE, self.now))
 
     def _hear(self, who: Who) -> None:
-        """Count a call of a live holder, which is one for its ancestors and for those that left to it, too."""
+        """Count a call of a live holder, which is one for its ancestors and for those that left to it, too. From now on
+        the caller's handle beats for all holders of the session that have none, as those of hooks."""
         caller, now = self.moment.caller, self.now
         for holder in list(self.holders.values()):
             is_known = caller.handle is None or caller.handle in holder.handles
             if is_known and now - holder.seen_at < holder.lease // (BEATEN_PART * HEARD_PART) and not holder.has_left:
                 continue  # heard a moment ago
             is_left = holder.is_left_to(who, caller.host)
-            if not (is_left or holder.who == who or ("/" in who.agent and holder.who in list_ancestors(who))):
-                continue
-            if self.find_end_of(holder) <= now:
+            is_alone = not (is_known or holder.handles or holder.has_left) and holder.who[1:] == who[1:]
+            is_heard = holder.who == who or ("/" in who.agent and holder.who in list_ancestors(who))
+            if not (is_left or is_alone or is_heard) or self.find_end_of(holder) <= now:
                 continue
             if is_left:
                 self.keep_holder(holder._replace(seen_at=now, expires_at=now + holder.lease))
                 continue
             is_back = holder.who == who and (holder.has_left or not is_known)
-            if is_back:
-                self.entered.append(who)  # its handle beats from now on
-            if is_back or now - holder.seen_at >= holder.life // HEARD_PART:
-                self.keep_holder(holder.hear(caller, now, caller.handle if holder.who == who else None))
+            if is_back or is_alone:
+                self.entered.append(holder.who)
+            if not is_heard:
+                self.keep_holder(holder._replace(handles=(caller.handle or "",)))
+            elif is_back or is_alone or now - holder.seen_at >= holder.life // HEARD_PART:
+                self.keep_holder(holder.hear(caller, now, caller.handle if is_back or is_alone else None))
 
     def hand_over(self, left: Who, session: str) -> None:
         """Make what a holder left, with its sub-agents and ancestors, that of another session: apart, they would

@@ -210,8 +210,8 @@ def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> 
         for before in (event.instead_of, event.ticket):
             if before is not None and (old := claims.pop((resource, before), None)) is not None:
                 note = note or old.note
-                if before == event.instead_of and not old.is_offered:
-                    deadline, hold = old.deadline, old.hold
+                if before == event.instead_of:
+                    deadline, hold = None if old.is_offered else old.deadline, old.hold
                 keys = (*keys, (resource, before))
         place = (resource, version, False, event.mode, who, position, at, hold)
         claims[keys[0]] = Claim(*place, (), deadline, 0, False, note)

@@ -144,7 +144,10 @@ class Beat(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """The caller's handle is closed: callers of the same names below the same host may take over from its holders."""
+    """The caller's handle is closed, in which some holders had `open_calls`: callers of the same names below the same
+    host may take over from its holders."""
+
+    open_calls: frozenset[Who] = frozenset()
 
     def reads(self) -> Reads:
         return Reads(claims="all")

@@ -103,12 +103,14 @@ class Holder(NamedTuple):
         ends = () if self.handles else (end for _, end in calls)
         return self._replace(open_calls=calls, expires_at=max(now + self.life, 0, *ends))
 
-    def leave(self, handles: tuple[str, ...]) -> "Holder":
-        """The holder after a handle was closed, which left these. With none it lives as one without a process."""
+    def leave(self, handles: tuple[str, ...], now: int) -> "Holder":
+        """The holder after a handle was closed, which left these. With none it lives as one without a process; it has
+        left unless its host runs a call of it."""
         if handles:
             return self._replace(handles=handles)
-        end = max(self.expires_at, self.seen_at + self.lease)
-        return self._replace(expires_at=end, handles=(), has_left=True, open_calls=())
+        ends = [end for _, end in self.open_calls if end > now]
+        end = max(self.expires_at, self.seen_at + self.lease, *ends)
+        return self._replace(expires_at=end, handles=(), has_left=not ends)
 
     def end_beats(self, handle: str | None) -> "Holder":
         """The holder after its handle has stopped to beat for it, as it holds nothing."""
