@@ -5,10 +5,11 @@ import logging
 import os
 import secrets
 import signal
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fastmcp.server.context import reset_transport, set_transport
 from fastmcp.server.dependencies import get_context
@@ -111,7 +112,8 @@ class Calls(AsyncSteps):
         try:
             while not (await asyncio.wait(both, timeout=PROGRESS_EVERY, return_when=asyncio.FIRST_COMPLETED))[0]:
                 seconds += PROGRESS_EVERY
-                await _report(seconds)
+                if "progressToken" in _read_meta():
+                    await get_context().report_progress(seconds, message="still waiting")
         finally:
             waiting.cancel()
         with suppress(asyncio.CancelledError):
@@ -140,14 +142,9 @@ def _read_meta() -> Mapping[str, Any]:
     return (request.meta if request is not None else None) or {}
 
 
-async def _report(seconds: float) -> None:
-    if "progressToken" in _read_meta():
-        await get_context().report_progress(seconds, message="still waiting")
-
-
-def serve(settings: "Settings") -> int:
+def serve(settings: "Settings") -> NoReturn:
     """Serve until the client or its host is gone, or a signal comes: then calls that wait are answered, and the store
-    is closed. Standard output belongs to the protocol. Returns the exit code."""
+    is closed and the process ends. Standard output belongs to the protocol."""
     logging.getLogger("fastmcp").setLevel(logging.ERROR)  # its debug log has what agents write
     prefix = settings.tool_prefix
     groups = choose_groups(settings.tools, prefix)
@@ -161,9 +158,12 @@ def serve(settings: "Settings") -> int:
         server = ToolServer(groups, prefix, calls.respond)
         with take_descriptors() as (stdin, stdout):
             asyncio.run(_serve(server, calls, stdin, stdout, max(MAX_LINE, ESCAPED * settings.max_value_bytes)))
-    finally:
+    except BaseException:
         engine.close()
-    return 0
+        raise
+    engine.close()
+    sys.stderr.flush()
+    os._exit(0)  # a call that is stuck in a thread would keep the process
 
 
 def make_caller(settings: "Settings") -> Caller:
