@@ -102,7 +102,7 @@ def call(command: str, kind: type[Operation], words: tuple[str, ...], options: N
             raise InvalidError("expected_version: is required; give the version you read, or 0 if there is no value")
         opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query | Task) else open_to_write(options)
         with closing(opened) as engine:
-            caller, agent = find_caller(options, engine)
+            caller, agent = find_caller(options, engine, is_person=kind is EndClaims)
             if not arguments.keys() >= {*identities}:
                 operation = parse(kind, dict.fromkeys(identities, agent) | arguments, names)
             surface = Surface(engine, names, None, lambda name: f"holdlog {name.replace('_', ' ')}")

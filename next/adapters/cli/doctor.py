@@ -9,19 +9,25 @@ from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import has_store, is_named, open_to_read
 from holdlog.adapters.cli.texts import NEXT_STEP, print_json, show_finding
 from holdlog.adapters.compose import open_engine
+from holdlog.adapters.hooks.clients import CLIENTS
+from holdlog.adapters.hooks.init import Finding, examine, examine_all
 from holdlog.adapters.operating_system.location import mask_password
 from holdlog.adapters.operations.admin import Doctor, Rebuild
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 
-EXAMPLES: Final = ("doctor", "doctor --rebuild", "doctor --db postgresql://ann@db.example/team --json")
-Finding = tuple[str, str, str]
-"""Name, level (ok, warning, bad) and text."""
+EXAMPLES: Final = (
+    "doctor",
+    "doctor --client claude-code",
+    "doctor --rebuild",
+    "doctor --db postgresql://ann@db.example/team --json",
+)
 
 
 def run(words: list[str]) -> int:
     parser = Parser("doctor", "Check that the store is sound. It changes nothing, except with --rebuild.", EXAMPLES)
     parser.add_argument("--rebuild", action="store_true", help="make the views of values and claims again from the log")
+    parser.add_argument("--client", choices=list(CLIENTS), metavar="NAME", help=f"a host: {', '.join(CLIENTS)}")
     options = parser.parse_args(words)
     place = find_place(options.db)
     if options.rebuild:
@@ -30,6 +36,7 @@ def run(words: list[str]) -> int:
             print(f"rebuilt: {changed} rows changed")
         return 0
     findings = examine_store(place, is_named(options))
+    findings += examine_all() if options.client is None else examine(options.client)
     is_sound = all(level != "bad" for _, level, _ in findings)
     if options.json:
         rows = [{"name": name, "level": level, "text": text} for name, level, text in findings]

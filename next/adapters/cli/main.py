@@ -19,6 +19,7 @@ BY_HAND: Final = {
     "init": "hooks.init:run",
     "check": "hooks.check:run",
     "commit": "hooks.commit:run",
+    "claims --dirty": "hooks.commit:list_dirty_files",
     "doctor": "cli.doctor:run",
     "demo": "cli.demo:run",
     "run": "cli.run:run",
@@ -69,6 +70,8 @@ def _complain(problem: str, code: int) -> int:
 
 def _choose(words: list[str]) -> int:
     command, rest = split_command(words)
+    if command == "claims" and "--dirty" in rest:
+        command, rest = "claims --dirty", [word for word in rest if word != "--dirty"]
     place, _, function = BY_HAND.get(command, "cli.derived:run").partition(":")
     if command not in BY_HAND:
         rest = [command, *rest]

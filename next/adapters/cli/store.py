@@ -64,15 +64,17 @@ def find_names(options: Namespace) -> Workspaces:
     return find_workspaces(os.environ, os.getcwd(), find_place(options.db), named.split(",") if named else ())
 
 
-def find_caller(options: Namespace, engine: Engine, is_alone: bool = False) -> tuple[Caller, str]:
+def find_caller(
+    options: Namespace, engine: Engine, is_alone: bool = False, is_person: bool = False
+) -> tuple[Caller, str]:
     """Who calls: a session, and the name of an agent. The session is that of --session, HOLDLOG_SESSION, the
-    conversation whose agent runs this, the terminal or the parent process; of this process, if it `is_alone`. Raises
-    InvalidError."""
+    conversation whose agent runs this, unless the caller `is_person`, the terminal or the parent process; of this
+    process, if it `is_alone`. Raises InvalidError."""
     get = vars(options).get
     session = _read_label("session", get("caller_session") or os.environ.get("HOLDLOG_SESSION"))
     correlation = get("caller_correlation") or os.environ.get("HOLDLOG_CORRELATION")
     host, agent = identify_host(), find_user()
-    if session is None and (conversation := find_conversation(engine.store, host)) is not None:
+    if session is None and not is_person and (conversation := find_conversation(engine.store, host)) is not None:
         session = conversation.session
         agent = os.environ.get("HOLDLOG_AGENT") or conversation.name
     labels = _read_label("request-id", get("caller_request_id")), _read_label("correlation", correlation)

@@ -66,6 +66,8 @@ class HookCall(NamedTuple):
     targets: Targets = Targets()
     command: str | None = None
     failed: bool = False
+    reading: Any = None
+    """What the git commands of a shell do: a Reading of guard.py."""
 
     @property
     def paths(self) -> tuple[str, ...]:

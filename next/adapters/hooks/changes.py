@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.hooks.describe import list_names, shorten
 from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, digest_file, locate, read_stash
 from holdlog.adapters.hooks.guard import Reading
-from holdlog.adapters.hooks.verdict import list_names, shorten
 from holdlog.adapters.hooks.works import Work, Works
 from holdlog.adapters.operating_system.location import find_top
 from holdlog.adapters.operating_system.workspaces import Workspaces

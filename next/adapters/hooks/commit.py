@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.store import find_names, open_to_read
-from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text, show_duration
+from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text, show_duration, show_table
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.hooks.dirty import GitFailedError, list_committed, list_dirty, locate
@@ -54,12 +54,16 @@ class _Refusal(Exception):
 
 class DirtyFiles(NamedTuple):
     """The dirty files of a worktree, by absolute paths: those that the session changed last or holds, those of other
-    sessions, and those that a person or a program changed. `new`: which git does not know."""
+    sessions, and those that a person or a program changed. `statuses`: of all, two letters of `git status`."""
 
     own: list[str]
     others: dict[str, Work]
     unknown: list[str]
-    new: set[str]
+    statuses: dict[str, str]
+
+    def is_new(self, path: str) -> bool:
+        """Whether git does not know a file."""
+        return self.statuses[path] == "??"
 
 
 def run(words: list[str]) -> int:
@@ -87,13 +91,40 @@ def run(words: list[str]) -> int:
     return 0
 
 
+def list_dirty_files(words: list[str]) -> int:
+    """`holdlog claims --dirty`: the files that differ from the last commit, and whose they are."""
+    options = Parser("claims --dirty", "List the files that git has not committed, and whose they are.").parse_args(
+        words
+    )
+    repository = locate(os.getcwd())
+    if repository is None:
+        raise InvalidError("--dirty: this folder is not in a worktree of git")
+    with closing(open_to_read(options)) as engine:
+        works = Works(engine.store, Who("", ""), identify_host())
+        files = sort_dirty(works, find_names(options), repository)
+    rows = [
+        {"path": os.path.relpath(path), "status": status}
+        | ({"agent": files.others[path].who.agent} if path in files.others else {})
+        for path, status in files.statuses.items()
+    ]
+    if options.json:
+        print_json({"status": "ok", "files": rows})
+        return 0
+    whose = {os.path.relpath(path): _describe(work) for path, work in files.others.items()}
+    print_text(
+        show_table([(it["path"], it["status"].strip(), it.get("agent", ""), whose.get(it["path"], "")) for it in rows])
+        or "git has committed everything here"
+    )
+    return 0
+
+
 def sort_dirty(works: Works, workspaces: Workspaces, repository: Repository) -> DirtyFiles:
     """Sort the dirty files of a worktree by whose they are. Raises GitFailedError."""
     dirty = list_dirty(repository.folder, repository.folder)
     names = {file.path: workspaces.name_file(file.path) for file in dirty}
     resources = [name for name in names.values() if name is not None]
     others, own = works.find_others(resources), works.find_own(resources)
-    files = DirtyFiles([], {}, [], {file.path for file in dirty if file.status == "??"})
+    files = DirtyFiles([], {}, [], {file.path: file.status for file in dirty})
     changes = dict[str, tuple[float, str | None]]()
     for path, name in names.items():
         work = next(iter(others.get(name or "", ())), None)
@@ -104,7 +135,7 @@ def sort_dirty(works: Works, workspaces: Workspaces, repository: Repository) -> 
             files.unknown.append(path)
         else:
             files.own.append(path)
-            if not is_held and path not in files.new:
+            if not is_held and not files.is_new(path):
                 changes[path] = own[name].at, own[name].sha256
     for path in list_committed(repository.folder, changes):  # a person or a program has changed it since
         files.own.remove(path)
@@ -173,7 +204,7 @@ def _commit(repository: Repository, files: DirtyFiles, paths: Sequence[str], mes
     for name, (operation, command) in _IN_PROGRESS.items():
         if os.path.lexists(f"{repository.git_folder}/{name}"):
             raise _Refusal(f"{operation} is in progress; first finish it ({command} --continue) or end it (--abort)")
-    before, new = _ask(repository, "rev-parse", "--verify", "--quiet", "HEAD"), [it for it in paths if it in files.new]
+    before, new = _ask(repository, "rev-parse", "--verify", "--quiet", "HEAD"), [it for it in paths if files.is_new(it)]
     if new:
         _run(repository, ["add", "--intent-to-add"], new)
     commit = before

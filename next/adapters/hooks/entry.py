@@ -106,6 +106,11 @@ class Hook:
             self._call = parse(self._given, self._event)
         if self._call is None:
             return
+        if self._call.event == "pre-edit" and (self._call.git or self._call.targets.reports):
+            from holdlog.adapters.hooks.guard import read_call  # which only commands need
+
+            reading = read_call(self._call.targets, self._call.folder)
+            self._call = self._call._replace(targets=reading.targets, reading=reading)
         parts, works = self._places.split(self._call), list[Work]()
         others = [place for place in parts if place != self._places.own] if self._call.event == "pre-edit" else []
         queue = list(parts.items())

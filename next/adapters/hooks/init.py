@@ -34,6 +34,7 @@ from holdlog.adapters.operating_system.location import (
     prepare_folder,
 )
 from holdlog.adapters.operating_system.worktrees import find_main, list_linked
+from holdlog.adapters.policy.in_force import InForce, read_policy, read_uncommitted
 from holdlog.domain.refusals import InvalidError, StoreError
 
 RECORDS: Final = "init.json"
@@ -119,36 +120,50 @@ def find_project() -> tuple[Project, str]:
     return Project(root, os.path.expanduser("~"), command), store
 
 
-def examine(name: str) -> Iterator[tuple[str, str, str]]:
-    """For `holdlog doctor --client`: how a host is set up here: level (ok, warning, bad), kind and text."""
+Finding = tuple[str, str, str]
+"""Name, level (ok, warning, bad) and text."""
+
+
+def examine(name: str) -> Iterator[Finding]:
+    """For `holdlog doctor --client`: how a host is set up here."""
     project, _ = find_project()
     for target in CLIENTS[name].targets(project):
-        try:
-            is_complete = target.has_all(read_text(target.path) or "")
-        except CommentedError:
-            is_complete = "holdlog" in (read_text(target.path) or "")
-        except (OSError, ValueError) as error:
-            yield "bad", "file", f"{target.path} cannot be read: {error}"
-            continue
-        missing = f"{target.path}: entries are missing; run: holdlog init --client {name}"
-        yield ("ok", "file", f"{target.path}: {target.what}") if is_complete else ("bad", "file", missing)
+        problem = _find_problem(target)
+        if problem is None:
+            yield "file", "ok", f"{target.path}: {target.what}"
+        else:
+            yield "file", "bad", f"{target.path}: {problem}; run: holdlog init --client {name}"
     line, starts = start_server(project)
-    yield "ok" if starts else "bad", "server", line
+    yield "server", "ok" if starts else "bad", line
 
 
-def examine_used() -> Iterator[tuple[str, str, str]]:
-    """For `holdlog doctor`: the worktrees in which a host lacks hooks that init set up elsewhere in the repository."""
+def examine_all() -> Iterator[Finding]:
+    """For `holdlog doctor`: the policy, and where in the repository a host lacks what init has set up elsewhere."""
     project, store = find_project()
     records = Records(os.path.join(os.path.dirname(store), RECORDS))
     roots = _list_roots(project)
+    for problem in (read_policy(project.root).problem, (read_uncommitted(project.root) or InForce()).problem):
+        if problem is not None:
+            yield "policy", "warning", problem
     for name, client in CLIENTS.items():
-        if any(it.path in records.files for root in roots for it in client.targets(project._replace(root=root))):
-            for root in roots:
-                for target in client.targets(project._replace(root=root)):
-                    with suppress(OSError, ValueError):
-                        if not target.has_all(read_text(target.path) or ""):
-                            text = f"{client.title} is not guarded: {target.path} lacks entries; run: holdlog init"
-                            yield "warning", "guard", f"{text} --client {name}"
+        targets = [(root, it) for root in roots for it in client.targets(project._replace(root=root))]
+        is_used = any(os.path.realpath(it.path) in records.files for _, it in targets)
+        for root, target in targets if is_used else ():
+            if (problem := _find_problem(target)) is not None:
+                text = f"{client.title} is not guarded: {target.path}: {problem}; run in {root}"
+                yield "guard", "warning", f"{text}: holdlog init --client {name}"
+
+
+def _find_problem(target: Target) -> str | None:
+    """What a file of a host lacks."""
+    text = ""
+    try:
+        text = read_text(target.path) or ""
+        return None if target.has_all(text) else "entries are missing"
+    except CommentedError:
+        return None if "holdlog" in text else "entries are missing"
+    except (OSError, ValueError) as error:
+        return f"it cannot be read: {error}"
 
 
 def start_server(project: Project) -> tuple[str, bool]:

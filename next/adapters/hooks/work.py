@@ -21,9 +21,9 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Batch
 from holdlog.adapters.hooks import describe
 from holdlog.adapters.hooks.calls import HookCall, add_context, ask_person, deny, tell
+from holdlog.adapters.hooks.describe import shorten
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.hooks.settings import describe_settings, find_settings
-from holdlog.adapters.hooks.verdict import shorten
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_policy
@@ -93,6 +93,7 @@ class Work:
         self.new_problem = ""
         """Why the call is not guarded, unless the agent knows."""
         self._losses: list[Lost] = []
+        self._new_waiting: Sequence[Waiting] = ()
         self._texts: list[str] = []
         self.files = list(self._name_files(paths))
 
@@ -149,7 +150,8 @@ class Work:
             reason, noticed = self._claim()
         lost = describe.describe_losses(self._losses, {it.resource for it in noticed.held}, self.name, self._spell)
         waiting = self._list_waiting(noticed, is_again=bool(self.files))
-        texts = [*self._texts, f"holdlog: {'; '.join(lost)}." if lost else "", self._describe_waiting(waiting)]
+        lost_text = f"holdlog: {'; '.join(lost)}." if lost else ""
+        texts = [*self._texts, self._take_news(), lost_text, self._describe_waiting(waiting)]
         if reason is not None:
             return deny(call, " ".join(filter(None, [reason, *texts])))
         text = " ".join(filter(None, texts))
@@ -172,7 +174,8 @@ class Work:
                     self._decide(Change(self.name, file.resource, sha), batch)
                 self._put_file(file, digest, batch, row.made if row is not None else 0)
             noticed = self._note_call(batch, ends=self.call.id)
-        return tell(self.call, self._describe_waiting(self._list_waiting(noticed)))
+        texts = (self._compare(), self._describe_waiting(self._list_waiting(noticed)))
+        return tell(self.call, " ".join(filter(None, texts)))
 
     def _note_reads(self) -> dict[str, Any]:
         digests = {file: digest_of(file.path) for file in self.files}
@@ -508,8 +511,32 @@ class Work:
         return None
 
     def _guard(self) -> str | None:
-        """What guards say about a shell command with git."""
-        return None
+        """Why a shell command is denied, because of its git commands. Notes what it finds otherwise."""
+        if self.call.reading is None:
+            return None
+        denial, warnings = self._shell().judge(self.call.reading, self.call.folder)
+        self._texts += warnings
+        if not denial:
+            self._shell().note(self.call.reading, self.call.folder, self.call.id)
+        return denial or None
+
+    def _has_marks(self, agent: str) -> bool:
+        return bool(self.engine.store.read(sql.MARKS, {"session": self.caller.session, "agent": agent}))
+
+    def _take_news(self) -> str:
+        """What commands of others did to files that the agent holds."""
+        has_news = self.call.reaches_agent and self._has_marks(f"news {self.name}")
+        return self._shell().take_news() if has_news else ""
+
+    def _compare(self) -> str:
+        """What the command did to files of others."""
+        has_marks = self.call.command is not None and self._has_marks(f"before {self.call.id}")
+        return self._shell().compare(self.call.id) if has_marks else ""
+
+    def _shell(self) -> Any:
+        from holdlog.adapters.hooks.commands import ShellCall  # which only commands need
+
+        return ShellCall(self.engine, self.who, self.caller, self.workspaces, self.place.store)
 
     def _spell(self, resource: str) -> str:
         return self.workspaces.spell(resource)

@@ -2,7 +2,6 @@
 person has committed it; without git, the file."""
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -49,10 +48,12 @@ class InForce(NamedTuple):
     def find_rule(self, path: str) -> "PathRule | None":
         """The rule of a path from the root of its worktree, with `/` at its end for all below a folder; None: others'
         edits of what is held are blocked. Never raises."""
-        from holdlog.adapters.policy.policy import OWN_RULE
-
         if self.policy is None:
-            return OWN_RULE if path == FILE else None
+            if path != FILE:
+                return None
+            from holdlog.adapters.policy.policy import OWN_RULE  # slow to import
+
+            return OWN_RULE
         rule = self.policy.find_rule(path)
         return None if rule.glob is None and rule.mode == "block" else rule
 
@@ -84,8 +85,8 @@ def read_policy(root: str) -> InForce:
     try:
         content = read_file(root) if worktree is None else _read_committed(worktree)
         in_force = InForce() if content is None else _parse(content)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        why = "took too long" if isinstance(error, subprocess.TimeoutExpired) else "failed"
+    except (OSError, ValueError) as error:
+        why = "took too long" if isinstance(error, TimeoutError) else "failed"
         in_force = InForce(None, None, f"{FILE}: is not in force: {'git' if worktree else 'the file'} {why}")
         until = time.monotonic() + RETRY_SECONDS
     _known[root] = stamp, until, in_force
@@ -140,18 +141,23 @@ def _parse(content: bytes) -> InForce:
 def _read_committed(worktree: Repository) -> bytes | None:
     """The file of the commit HEAD; None if it has none: git is not asked where neither worktree nor index has one, as a
     process takes longer than the rest of a hook. Its environment names no other repository, no replaced objects and no
-    server. Raises OSError, SubprocessError, ValueError."""
+    server. Raises OSError, ValueError."""
     if not os.path.lexists(f"{worktree.folder}/{FILE}"):
         with open(f"{worktree.git_folder}/index", "rb") as file:
             if FILE.encode() not in file.read():
                 return None
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0"}
-    done = subprocess.run(
-        ["git", f"--git-dir={worktree.git_folder}", "cat-file", "--batch"],
-        input=f"HEAD:{FILE}\n".encode(), capture_output=True, cwd=worktree.folder, env=environment,
-        timeout=GIT_SECONDS, check=True,
-    )  # fmt: skip
+    import subprocess  # slow to import
+
+    words = ["git", f"--git-dir={worktree.git_folder}", "cat-file", "--batch"]
+    options = {"capture_output": True, "cwd": worktree.folder, "env": environment, "timeout": GIT_SECONDS}
+    try:
+        done = subprocess.run(words, input=f"HEAD:{FILE}\n".encode(), check=True, **options)  # type: ignore[call-overload]
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    except subprocess.SubprocessError as error:
+        raise OSError(str(error)) from None
     header, _, rest = done.stdout.partition(b"\n")
     words = header.split()
     return rest[: int(words[2])] if len(words) == 3 and words[1] == b"blob" else None

@@ -226,7 +226,9 @@ PUT_CONVERSATION: Final = (
 END_CONVERSATION: Final = "DELETE FROM conversations WHERE session = :session"
 END_AGENT: Final = f"{END_CONVERSATION} AND agent = :agent"
 FORGET_CONVERSATIONS: Final = "DELETE FROM conversations WHERE seen_at < :oldest"
-MADE: Final = "SELECT resource, path, digest, at, made FROM files WHERE session = :session AND agent = :agent AND made > 0"
+MADE: Final = (
+    "SELECT resource, path, digest, at, made FROM files WHERE session = :session AND agent = :agent AND made > 0"
+)
 """What an agent read or wrote last of the files that its hook has claimed; `made`: the versions of these grants."""
 FILES: Final = f"{MADE.removesuffix('made > 0')}resource IN (SELECT value FROM json_each(:names))"
 PUT_FILE: Final = (
@@ -234,6 +236,8 @@ PUT_FILE: Final = (
     " (:session, :agent, :resource, :path, :digest, :at, :made) ON CONFLICT (session, agent, resource)"
     " DO UPDATE SET path = excluded.path, digest = excluded.digest, at = excluded.at, made = excluded.made"
 )
+MARKS: Final = "SELECT resource, digest, at FROM files WHERE session = :session AND agent = :agent"
+FORGET_MARKS: Final = "DELETE FROM files WHERE session = :session AND agent = :agent"
 NAMESAKES: Final = "SELECT DISTINCT session FROM conversations WHERE name = :name"
 STASHED: Final = "SELECT resource, agent, session FROM files WHERE resource >= 'stash:' AND resource < 'stash;'"
 FORGET_FILES: Final = "DELETE FROM files WHERE at < :oldest"

@@ -105,6 +105,7 @@ def end_claims(command: Any, state: State, moment: Moment) -> Decision:
             f"claim:{claim.resource}", claim.who.agent, claim.version, forced_by=command.agent, note=command.reason
         )
         ended.append(Granted(claim.resource, board.record(forced)))
+        board.lose(claim, "forced", command.reason)
     granted = [holder.agent for resource, holder in grant_waiting(board) if overlap(resource, command.resource)]
     several = ended if len(ended) > 1 else None
     return board.events, Released(*ended[0], None, granted[0] if granted else None, several)
@@ -157,7 +158,7 @@ def adopt(command: Any, state: State, moment: Moment) -> Decision:
     sessions = {(it, principal) for it in command.sessions if it != session}
     left = [holder for holder in board.holders.values() if holder.who[1:] in sessions]
     for holder in left:
-        board.keep_holder(holder.leave(()))
+        board.keep_holder(holder._replace(handles=(), open_calls=(), has_left=True))
     for holder in left:
         board.hand_over(holder.who, session)
     grant_waiting(board)

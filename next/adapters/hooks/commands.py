@@ -1,0 +1,98 @@
+"""What hooks do about a call of an agent's shell in one store: judge its git commands, and compare afterwards what
+nobody could know beforehand. The table `files` keeps what a command found, and what others did to an agent's files."""
+
+import os
+from typing import Any, Final
+
+from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.hooks import changes
+from holdlog.adapters.hooks.describe import list_names, shorten
+from holdlog.adapters.hooks.guard import Reading, Source, Verdict, guard_command
+from holdlog.adapters.hooks.works import Works
+from holdlog.adapters.operating_system.location import STORE_FILE, Repository
+from holdlog.adapters.operating_system.workspaces import Workspaces
+from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE
+from holdlog.domain.claims.commands import Change
+from holdlog.domain.claims.holder import Who
+from holdlog.domain.moment import SECOND, Caller
+
+_NEWS: Final = {
+    "changed": "a command of another session changed {}, which you work on; read it again",
+    "committed": "a command of another session took {} into a commit",
+}
+
+
+class ShellCall:
+    """A call of a shell in `folder`, with an id. `store`: the place of the store."""
+
+    def __init__(self, engine: Engine, who: Who, caller: Caller, workspaces: Workspaces, store: str) -> None:
+        self._engine = engine
+        self._who = who
+        self._caller = caller
+        self._workspaces = workspaces
+        self._store = store
+
+    def judge(self, reading: Reading, folder: str) -> Verdict:
+        """Judge the git commands that run in the repositories of this store."""
+        if not (reading.actions or reading.problem):
+            return Verdict()
+        source = Source(self._look(), self._workspaces, changes.read_stashed(self._engine.store))
+
+        def find_source(repository: Repository) -> Source | None:
+            own = os.path.realpath(f"{repository.common}/holdlog/{STORE_FILE}")
+            return source if own == self._store or not os.path.exists(own) else None
+
+        return guard_command(reading, folder, find_source)
+
+    def note(self, reading: Reading, folder: str, call: str) -> None:
+        """Note what a command finds that may do something to files of others, or make an entry of a stash."""
+        stashes = any(action.name.startswith("git stash") for action in reading.actions)
+        if reading.targets.reports or stashes:
+            marks = changes.list_marks(reading, self._look(), self._workspaces, folder)
+            if marks:
+                self._put(self._who.session, f"before {call}", marks)
+
+    def compare(self, call: str) -> str:
+        """Record what happened to files of others while a command ran, for them, too. Returns what its agent is shown;
+        empty if there is nothing."""
+        rows = self._take(f"before {call}")
+        if not rows:
+            return ""
+        marks, since = {name: mark for name, mark, _ in rows}, min(at for _, _, at in rows) / SECOND
+        after = changes.compare(marks, since, self._look(), self._workspaces)
+        for it in after.differences:
+            if it.verb == "changed":
+                self._engine.run(Change(self._who.agent, it.resource, it.sha256), self._caller)
+            self._put(it.who.session, f"news {it.who.agent}", {it.resource: f"{it.verb} {self._who.agent}"})
+        if after.stashed:
+            self._put(self._who.session, self._who.agent, {f"{changes.STASH}{commit}": "" for commit in after.stashed})
+        return changes.describe(after.differences, self._workspaces)
+
+    def take_news(self) -> str:
+        """What commands of others did to files that the agent holds, once; empty if there is nothing."""
+        texts = []
+        rows = self._take(f"news {self._who.agent}")
+        for verb, text in _NEWS.items():
+            named = [(name, by) for name, fact, _ in rows for kind, by in [fact.split(" ", 1)] if kind == verb]
+            names = [f"{shorten(self._workspaces.spell(name))} (by {shorten(by)})" for name, by in named]
+            texts += [text.format(list_names(names))] if names else []
+        return f"holdlog: {'; '.join(texts)}." if texts else ""
+
+    def _look(self) -> Works:
+        return Works(self._engine.store, self._who, self._caller.host)
+
+    def _put(self, session: str, agent: str, marks: dict[str, str]) -> None:
+        now = self._engine.store.now()
+        with self._engine.write_alone():
+            for name, mark in marks.items():
+                row = {"session": session, "agent": agent, "resource": name, "path": "", "digest": mark}
+                self._engine.store.execute(PUT_FILE, {**row, "at": now, "made": 0})
+
+    def _take(self, agent: str) -> list[Any]:
+        """What was put for an agent of this session, which is then forgotten."""
+        key = {"session": self._who.session, "agent": agent}
+        rows = self._engine.store.read(MARKS, key)
+        if rows:
+            with self._engine.write_alone():
+                self._engine.store.execute(FORGET_MARKS, key)
+        return rows
