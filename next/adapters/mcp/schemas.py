@@ -9,14 +9,13 @@ from holdlog.adapters.operations.json import list_statuses
 
 Schema = dict[str, Any]
 _DROPPED: Final = (
-    *("title", "discriminator", "minLength", "maxLength", "minItems", "maxItems", "additionalProperties"),
-    "format",
+    *("title", "discriminator", "minLength", "maxLength", "minItems", "maxItems", "additionalProperties", "format"),
 )
 _HUGE: Final = 10**6
 """Larger bounds tell a model nothing."""
-_ANY: Final[Schema] = {"anyOf": [{"type": kind} for kind in ("object", "string", "number", "boolean", "null")]}
+_PLAIN: Final = tuple({"type": kind} for kind in ("object", "string", "number", "boolean", "null"))
+_ANY: Final[Schema] = {"anyOf": [*_PLAIN, {"type": "array", "items": {}}]}
 """Any JSON, spelled out: some hosts take a schema without a type for a mistake."""
-_ANY["anyOf"].insert(1, {"type": "array", "items": {}})
 _FORCE: Final = {"type": "boolean", "description": "Write whatever the version is"}
 
 

@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -94,16 +94,11 @@ class Calls(AsyncSteps):
             await self._submit(Adopt((own,)), caller._replace(request_id=None))
         return caller
 
-    def enter(self) -> None:
-        """Let the hooks of this server's host know of it."""
+    def announce(self, change: Callable[[Engine, Caller], None]) -> None:
+        """Let the hooks of this server's host know of it, or of its end."""
         if self._caller.session.startswith(MADE_UP):
             with suppress(HoldlogError):  # a store that cannot be written can be read
-                enter_server(self._engine, self._caller)
-
-    def leave(self) -> None:
-        if self._caller.session.startswith(MADE_UP):
-            with suppress(HoldlogError):
-                leave_server(self._engine, self._caller)
+                change(self._engine, self._caller)
 
     async def _wait(self, steps: Steps) -> Object:
         """In a task of its own, so that a call that is cancelled can still leave the queue."""
@@ -156,8 +151,7 @@ def serve(settings: "Settings") -> NoReturn:
         surface = Surface(engine, names, settings.max_wait, lambda name: prefix + name)
         calls = Calls(engine, surface, make_caller(settings))
         server = ToolServer(groups, prefix, calls.respond)
-        with take_descriptors() as (stdin, stdout):
-            asyncio.run(_serve(server, calls, stdin, stdout, max(MAX_LINE, ESCAPED * settings.max_value_bytes)))
+        asyncio.run(_serve(server, calls, max(MAX_LINE, ESCAPED * settings.max_value_bytes)))
     except BaseException:
         engine.close()
         raise
@@ -174,14 +168,14 @@ def make_caller(settings: "Settings") -> Caller:
     return caller._replace(is_shared=settings.session is not None)
 
 
-async def _serve(server: ToolServer, calls: Calls, stdin: int, stdout: int, limit: int) -> None:
-    wire = Wire(stdin, stdout, limit)
+async def _serve(server: ToolServer, calls: Calls, limit: int) -> None:
+    wire = Wire(*take_descriptors(), limit)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, wire.end)
     calls.ending = asyncio.ensure_future(wire.ending.wait())
     watching = asyncio.ensure_future(_watch_host(wire))
-    entering = loop.run_in_executor(None, calls.enter)
+    entering = loop.run_in_executor(None, calls.announce, enter_server)
     token = set_transport("stdio")
     try:
         await wire.connect()
@@ -193,7 +187,7 @@ async def _serve(server: ToolServer, calls: Calls, stdin: int, stdout: int, limi
         reset_transport(token)
         watching.cancel()
         await entering
-        calls.leave()
+        calls.announce(leave_server)
 
 
 async def _watch_host(wire: Wire) -> None:
