@@ -25,6 +25,7 @@ def describe_arguments(kind: type[Operation]) -> Schema:
     properties = _inline(schema, schema.get("$defs", {}))["properties"]
     if kind.overwrites:
         properties["force"] = _FORCE
+        properties["expected_version"]["description"] = "The version you read; 0: must not exist. Required, or force"
     required = {"required": schema["required"]} if "required" in schema else {}
     return {"type": "object", "properties": properties, **required, "additionalProperties": False}
 
