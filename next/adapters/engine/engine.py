@@ -122,13 +122,13 @@ class Engine:
         return query.read(self.store)
 
     @contextmanager
-    def write_alone(self) -> Iterator[Batch]:
+    def write_alone(self, *streams: str) -> Iterator[Batch]:
         """A transaction for what takes longer than a command may: all other writers of the store are refused after
-        COMMIT_SECONDS. Commits at the end of the block, or undoes everything."""
+        COMMIT_SECONDS. Reads the records of these streams. Commits at the end of the block, or undoes everything."""
         self.require_open()
         with self._busy:
             try:
-                batch = self.store.begin(())
+                batch = self.store.begin([(Reads(streams), Caller())])
                 yield batch
                 self.store.commit(batch)
             except BaseException:
@@ -256,8 +256,13 @@ class Engine:
             self._wake.clear()
             while self._queue and self._closed is None:
                 began = time.monotonic()
-                with self._busy:
+                if not self._busy.acquire(timeout=COMMIT_SECONDS):  # `write_alone` has it
+                    self._fail(self._take_all(), UnavailableError("this process is busy writing; try again"))
+                    continue
+                try:
                     jobs = self._commit_queued()
+                finally:
+                    self._busy.release()
                 if jobs > 1 and not self.store.is_local:
                     time.sleep(min(0.002, _LINGER * (time.monotonic() - began)))
 
