@@ -62,7 +62,7 @@ def build_parser(command: str) -> Parser:
     kind = derived.find()
     parser = Parser(command, describe_operation(kind), derived.examples)
     words = kind.words if derived.words is None else derived.words
-    add_fields(parser, kind, words, derived.without)
+    add_fields(parser, kind, words, derived.without, "key" if command in OF_RESOURCE else "")
     if kind.overwrites:
         parser.add_argument("--force", action="store_true", help="write whatever the current version is")
     if command == "release":

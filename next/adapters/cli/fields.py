@@ -41,12 +41,14 @@ def add_fields(
     kind: type[Operation],
     words: tuple[str, ...],
     without: tuple[str, ...] = (),
-    is_optional: bool = False,
+    optional: str = "",
 ) -> None:
-    """Add a word for each of `words`, and an option for each other field. What is not given has no attribute."""
+    """Add a word for each of `words`, which may be left out from `optional` on, and an option for each other field.
+    What is not given has no attribute."""
+    is_optional = False
     for name in words:
         field = kind.model_fields[name]
-        is_optional = is_optional or not field.is_required()
+        is_optional = is_optional or not field.is_required() or name == optional
         parser.add_argument(
             name,
             metavar=name_word(name),

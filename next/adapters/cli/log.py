@@ -33,12 +33,12 @@ _FILTERS: Final = ("namespace", "prefix", "kinds", "resource", "agent", "start",
 def run(words: list[str]) -> int:
     parser = Parser("log", "List events, the oldest first; with --refusals, refused commands among them.", EXAMPLES)
     add_fields(parser, Log, (), ("limit",))
-    parser.add_argument("--limit", type=int, metavar="N", help="end after so many")
+    parser.add_argument("--limit", dest="most", type=int, metavar="N", help="end after so many")
     parser.add_argument("--last", type=int, metavar="N", help="only the newest")
     parser.add_argument("--follow", action="store_true", help="go on with new events, until an interrupt")
     options = parser.parse_args(words)
-    for name in ("limit", "last"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
+    for name, number in (("limit", options.most), ("last", options.last)):
+        if number is not None and number < 1:
             raise InvalidError(f"--{name}: must be at least 1")
     if options.follow and hasattr(options, "end"):
         raise InvalidError("--follow: goes without --to")
@@ -51,7 +51,7 @@ def run(words: list[str]) -> int:
             for entry in _read(engine, arguments, names, options):
                 print_json(entry) if options.json else print(show_line(entry), flush=options.follow)
                 count += 1
-                if count == options.limit:
+                if count == options.most:
                     break
             if not count and not options.json:
                 print_note("no such events; the first claim or set adds one, for example: holdlog claim README.md")

@@ -46,7 +46,8 @@ def main() -> int:
         finally:
             print(end="", flush=True)  # report a full disk here, not when the interpreter ends
     except HoldlogError as error:
-        return _complain(str(error), REFUSED if isinstance(error, UnavailableError) else BAD_ARGUMENTS)
+        code = REFUSED if isinstance(error, UnavailableError) else BAD_ARGUMENTS
+        return _complain(str(error), getattr(error, "exit_code", code))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("holdlog"):
             raise

@@ -26,7 +26,7 @@ def export(words: list[str]) -> int:
         ("export > log.jsonl", "export --first 100 --last 200 --no-values", "export campaign > campaign.json"),
         has_json=False,
     )
-    add_fields(parser, ExportNamespace, ("namespace",), ("after_key",), is_optional=True)
+    add_fields(parser, ExportNamespace, ("namespace",), ("after_key",), "namespace")
     add_fields(parser, Export, (), ("destination", "values"))
     parser.add_argument("--no-values", action="store_true", help="only the hashes of what people wrote")
     options = parser.parse_args(words)

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from holdlog.domain.claims.commands import Waiting
+from holdlog.domain.claims.claim import Claim
 from holdlog.domain.results import Lost, utc
 
 MAX_SHOWN: Final = 80
@@ -84,9 +84,9 @@ def describe_losses(losses: Sequence[Lost], held: Collection[str], name: str, sp
     return parts + ([f"lost {list_names(lost)}"] if lost else [])
 
 
-def describe_waiting(waiting: Sequence[Waiting], name: str, spell: Spell) -> str:
-    """Who waits for what the agent holds."""
-    return list_names(sorted({f"{_who(it.agent, name)} ({shorten(spell(it.resource))})" for it in waiting}))
+def describe_waiting(waiting: Sequence[Claim], name: str, spell: Spell) -> str:
+    """Who waits for what the agent holds, by their tickets."""
+    return list_names(sorted({f"{_who(it.who.agent, name)} ({shorten(spell(it.resource))})" for it in waiting}))
 
 
 def list_names(names: Sequence[str]) -> str:

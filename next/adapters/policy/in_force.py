@@ -4,13 +4,10 @@ person has committed it; without git, the file."""
 import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import Repository, read_repository
 from holdlog.domain.refusals import StoreError
-
-if TYPE_CHECKING:
-    from holdlog.adapters.policy.policy import PathRule, Policy  # which take long to import
 
 FILE: Final = "holdlog.toml"
 GIT_SECONDS: Final = 1.5
@@ -23,11 +20,32 @@ RETRY_SECONDS: Final = 30.0
 MAX_BYTES: Final = 256 * 1024
 
 
-class InForce(NamedTuple):
-    """`policy`: None is the default one. `content`: of the file in force; None: there is none. `problem`: why the
-    default one is in force although there is a file, in one line."""
+class PathRule(NamedTuple):
+    """What applies to a path. `mode`: others' edits of a held file are blocked or warned about, or only a person may
+    change it. `across_worktrees`: it is one resource for all. `glob`: the one that matches, at `line` of the file;
+    None: a default."""
 
-    policy: "Policy | None" = None
+    mode: str
+    across_worktrees: bool = False
+    glob: str | None = None
+    line: int | None = None
+
+    @property
+    def source(self) -> str:
+        """Where the rule is written."""
+        return FILE if self.line is None else f"{FILE}:{self.line}"
+
+
+DEFAULT_RULE: Final = PathRule("block")
+OWN_RULE: Final = PathRule("human")
+"""That of `holdlog.toml` itself: an agent must not relax its guard."""
+
+
+class InForce(NamedTuple):
+    """`policy`: a Policy, which takes long to import; None is the default one. `content`: of the file in force; None:
+    there is none. `problem`: why the default one is in force although there is a file, in one line."""
+
+    policy: Any = None
     content: bytes | None = None
     problem: str | None = None
 
@@ -45,15 +63,11 @@ class InForce(NamedTuple):
         """That the file is not in force, with its line only: the rest of `problem` may quote the file."""
         return self.problem and f"{self.problem.partition(': ')[0]} is not in force, so the defaults apply"
 
-    def find_rule(self, path: str) -> "PathRule | None":
+    def find_rule(self, path: str) -> PathRule | None:
         """The rule of a path from the root of its worktree, with `/` at its end for all below a folder; None: others'
         edits of what is held are blocked. Never raises."""
         if self.policy is None:
-            if path != FILE:
-                return None
-            from holdlog.adapters.policy.policy import OWN_RULE  # slow to import
-
-            return OWN_RULE
+            return OWN_RULE if path == FILE else None
         rule = self.policy.find_rule(path)
         return None if rule.glob is None and rule.mode == "block" else rule
 
@@ -62,7 +76,7 @@ class FolderRule(NamedTuple):
     """The rule for a folder and what is below it. `below`: the first path below it that only a person may change.
     `is_complete`: whether everything below the folder was examined."""
 
-    rule: "PathRule | None"
+    rule: PathRule | None
     below: str = ""
     is_complete: bool = True
 
@@ -91,6 +105,20 @@ def read_policy(root: str) -> InForce:
         until = time.monotonic() + RETRY_SECONDS
     _known[root] = stamp, until, in_force
     return in_force
+
+
+def read_settings(root: str) -> dict[str, Any]:
+    """The settings that are in force in a worktree, by their names: `tools`, `lease_seconds`, `idle_limit`, and
+    `workspace`: those whose folders exist here. Never raises."""
+    policy = read_policy(root).policy
+    if policy is None:
+        return {}
+    folders = {
+        name: os.path.realpath(os.path.join(root, os.path.expanduser(it))) for name, it in policy.workspaces.items()
+    }
+    named = tuple(f"{name}={folder}" for name, folder in folders.items() if os.path.isdir(folder))
+    tools = {} if policy.tools is None else {"tools": policy.tools}
+    return {**policy.settings, **tools, **({"workspace": named} if named else {})}
 
 
 def find_rule_below(root: str, path: str) -> FolderRule:
