@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdlog.adapters.cli import settings as cli
 from holdlog.adapters.policy.globs import is_match
-from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_policy, read_uncommitted
+from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_policy, read_settings, read_uncommitted
 from holdlog.adapters.policy.policy import PathRule, PolicyError, parse_policy
 from tests.support.hosts import commit_policy, repository, write
 
@@ -114,6 +115,15 @@ def test_policy_of_head_is_in_force_and_an_edit_relaxes_nothing(root):
     commit_policy(root, "git = 'no'\n")
     assert (read_policy(str(root)).git, "holdlog.toml:1: git: must" in read_policy(str(root)).problem) == ("deny", True)
     assert read_policy(str(root)).notice == "holdlog.toml:1 is not in force, so the defaults apply"
+
+
+def test_settings_of_a_policy_are_defaults_of_servers(root, monkeypatch):
+    commit_policy(root, "tools = ['state']\n[lease]\nseconds = 600\n[workspaces]\nweb = 'src'\ngone = '../no'\n")
+    monkeypatch.chdir(root)
+    found = {"tools": ("state",), "lease_seconds": 600.0, "workspace": (f"web={root}/src",)}
+    assert read_settings(str(root)) == found
+    settings = cli.read_settings({"lease_seconds": "60"})
+    assert (settings.tools, settings.lease_seconds, settings.workspace) == (("state",), 60.0, found["workspace"])
 
 
 def test_file_counts_where_there_is_no_git(tmp_path):

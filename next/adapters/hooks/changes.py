@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from holdlog.adapters.engine.port import Reader
-from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, digest_file, locate, read_stash
+from holdlog.adapters.hooks.describe import list_names, shorten
+from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, digest_file, locate, read_head, read_stash
 from holdlog.adapters.hooks.guard import Reading
-from holdlog.adapters.hooks.verdict import list_names, shorten
 from holdlog.adapters.hooks.works import Work, Works
 from holdlog.adapters.operating_system.location import find_top
 from holdlog.adapters.operating_system.workspaces import Workspaces
@@ -62,7 +62,7 @@ def list_marks(reading: Reading, works: Works, workspaces: Workspaces, folder: s
         root = find_top(folder)
         if marks and root is not None:
             with suppress(GitFailedError):
-                marks[_HEAD + root] = _read_head(root)
+                marks[_HEAD + root] = read_head(root)
     for action in reading.actions:
         if action.name.startswith("git stash") and action.kinds:
             with suppress(GitFailedError):
@@ -140,14 +140,10 @@ def _size(path: str) -> int:
         return 0  # it is missing, which is compared, too
 
 
-def _read_head(root: str) -> str:
-    return (ask_git(root, (), "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
-
-
 def _list_committed_since(root: str, commit: str) -> set[str]:
     """The files that differ between a commit and HEAD."""
     with suppress(GitFailedError):
-        if commit and _read_head(root) != commit:
+        if commit and read_head(root) != commit:
             listed = ask_git(root, (), "diff", "--name-only", "-z", "--no-renames", commit, "HEAD") or b""
             return {os.path.join(root, os.fsdecode(name)) for name in listed.split(b"\0") if name}
     return set()

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.hooks import changes
+from holdlog.adapters.hooks.describe import list_names, shorten
 from holdlog.adapters.hooks.guard import Reading, Source, Verdict, guard_command
-from holdlog.adapters.hooks.verdict import list_names, shorten
 from holdlog.adapters.hooks.works import Works
 from holdlog.adapters.operating_system.location import STORE_FILE, Repository
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.stores.sql import FORGET_MARKS, MARKS, PUT_FILE
-from holdlog.domain.claims.commands import Change
+from holdlog.domain.claims.commands import Call
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import SECOND, Caller
 
@@ -62,7 +62,7 @@ class ShellCall:
         after = changes.compare(marks, since, self._look(), self._workspaces)
         for it in after.differences:
             if it.verb == "changed":
-                self._engine.run(Change(self._who.agent, it.resource, it.sha256), self._caller)
+                self._engine.run(Call(self._who.agent, changes=((it.resource, it.sha256),)), self._caller)
             self._put(it.who.session, f"news {it.who.agent}", {it.resource: f"{it.verb} {self._who.agent}"})
         if after.stashed:
             self._put(self._who.session, self._who.agent, {f"{changes.STASH}{commit}": "" for commit in after.stashed})

@@ -15,7 +15,8 @@ from holdlog.adapters.cli.store import find_names, open_to_read
 from holdlog.adapters.cli.texts import escape, print_json, print_note, print_text, show_duration, show_table
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.port import Reader
-from holdlog.adapters.hooks.dirty import GitFailedError, list_committed, list_dirty, locate
+from holdlog.adapters.hooks.describe import list_names
+from holdlog.adapters.hooks.dirty import GitFailedError, ask_git, list_committed, list_dirty, locate, read_head
 from holdlog.adapters.hooks.works import Work, Works
 from holdlog.adapters.operating_system.location import Repository
 from holdlog.adapters.operating_system.processes import identify_host
@@ -26,8 +27,6 @@ from holdlog.domain.refusals import InvalidError
 
 LOCK_SECONDS: Final = 10.0
 """How long another git process of the worktree is waited for: it keeps the index locked while its hooks run."""
-MAX_LISTED: Final = 10
-"""Files that one line names."""
 _EXAMPLES: Final = (
     'commit -m "parser: rename parse()"          all that this session changed',
     'commit -m "parser: rename parse()" src/     only what is below src/',
@@ -204,7 +203,7 @@ def _commit(repository: Repository, files: DirtyFiles, paths: Sequence[str], mes
     for name, (operation, command) in _IN_PROGRESS.items():
         if os.path.lexists(f"{repository.git_folder}/{name}"):
             raise _Refusal(f"{operation} is in progress; first finish it ({command} --continue) or end it (--abort)")
-    before, new = _ask(repository, "rev-parse", "--verify", "--quiet", "HEAD"), [it for it in paths if files.is_new(it)]
+    before, new = read_head(repository.folder), [it for it in paths if files.is_new(it)]
     if new:
         _run(repository, ["add", "--intent-to-add"], new)
     commit = before
@@ -212,7 +211,7 @@ def _commit(repository: Repository, files: DirtyFiles, paths: Sequence[str], mes
         message = [word for text in messages for word in ("-m", text)]
         sys.stderr.write(escape(_run(repository, ["commit", "--quiet", "--only", *message], paths)))
     finally:
-        commit = _ask(repository, "rev-parse", "--verify", "--quiet", "HEAD")
+        commit = read_head(repository.folder)
         if new and commit == before:
             with suppress(_Refusal):
                 _run(repository, ["rm", "--quiet", "--cached", "--force"], new)
@@ -242,14 +241,9 @@ def _run(repository: Repository, words: Sequence[str], paths: Sequence[str]) -> 
         time.sleep(0.05)
 
 
-def _ask(repository: Repository, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=repository.folder, capture_output=True, check=False)
-    return done.stdout.decode(errors="backslashreplace").strip()
-
-
 def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commit: str, options: Namespace) -> None:
     here = os.path.realpath(os.getcwd())
-    branch = _ask(repository, "symbolic-ref", "--quiet", "--short", "HEAD")
+    branch = (ask_git(repository.folder, (), "symbolic-ref", "--quiet", "--short", "HEAD") or b"").decode().strip()
     left = {path: _describe(work) for path, work in files.others.items()}
     left |= dict.fromkeys(files.unknown, "not of this session")
     left |= {path: "not named" for path in files.own if path not in paths}
@@ -260,9 +254,9 @@ def _show(repository: Repository, files: DirtyFiles, paths: Sequence[str], commi
         print_json({**status, "branch": branch, "files": names, "left_out": left_out})
         return
     verb = f"committed {commit[:10]}" if commit else "would commit"
-    print_text(f"{verb}{f' on {branch}' if branch else ''}: {_list(names)}")
+    print_text(f"{verb}{f' on {branch}' if branch else ''}: {list_names(names)}")
     if left_out:
-        print_text(f"left out: {_list(left_out)}")
+        print_text(f"left out: {list_names(left_out)}")
 
 
 def _describe(work: Work) -> str:
@@ -270,7 +264,3 @@ def _describe(work: Work) -> str:
     if work.holds:
         return f"held by {agent} for {show_duration(work.seconds)}{ended}"
     return f"changed {show_duration(work.seconds)} ago by {agent}{ended}"
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")

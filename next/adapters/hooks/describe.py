@@ -5,10 +5,13 @@ import shlex
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from holdlog.adapters.hooks.verdict import MAX_LISTED, format_duration, shorten
-from holdlog.domain.claims.commands import Waiting
+from holdlog.domain.claims.claim import Claim
 from holdlog.domain.results import Lost, utc
 
+MAX_SHOWN: Final = 80
+"""Characters of a name in a text."""
+MAX_LISTED: Final = 3
+"""Names in a text."""
 WAIT: Final = 50
 """Seconds that the suggested call waits."""
 Spell = Callable[[str], str]
@@ -81,9 +84,9 @@ def describe_losses(losses: Sequence[Lost], held: Collection[str], name: str, sp
     return parts + ([f"lost {list_names(lost)}"] if lost else [])
 
 
-def describe_waiting(waiting: Sequence[Waiting], name: str, spell: Spell) -> str:
-    """Who waits for what the agent holds."""
-    return list_names(sorted({f"{_who(it.agent, name)} ({shorten(spell(it.resource))})" for it in waiting}))
+def describe_waiting(waiting: Sequence[Claim], name: str, spell: Spell) -> str:
+    """Who waits for what the agent holds, by their tickets."""
+    return list_names(sorted({f"{_who(it.who.agent, name)} ({shorten(spell(it.resource))})" for it in waiting}))
 
 
 def list_names(names: Sequence[str]) -> str:
@@ -105,3 +108,16 @@ def _who(agent: str, name: str) -> str:
     if agent == name:
         return f"another session named {shorten(agent)}"
     return f"your sub-agent {shorten(agent)}" if agent.startswith(f"{name}/") else shorten(agent)
+
+
+def shorten(text: str) -> str:
+    """A name as texts show it: printable, and of at most `MAX_SHOWN` characters."""
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def format_duration(seconds: float) -> str:
+    """How long something lasts, never negative."""
+    if seconds < 90:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

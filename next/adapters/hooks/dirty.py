@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import Repository
@@ -97,18 +98,16 @@ def list_committed(root: str, changes: Mapping[str, tuple[float, str | None]]) -
         elif token:
             latest.setdefault(os.path.join(root, os.fsdecode(token.removeprefix(b"\n"))), at)
     committed = set[str]()
-    for path, (changed, sha256) in changes.items():
-        is_later = latest.get(path, 0) > changed and digest_file(path) != sha256
+    for path, (changed, digest) in changes.items():
+        is_later = latest.get(path, 0) > changed and digest_file(path) != digest
         # Git knows seconds, and may have committed an earlier content that was staged: then the content decides.
-        if is_later or (latest.get(path, 0) >= int(changed) and _digest_committed(root, path) == sha256):
+        if is_later or (latest.get(path, 0) >= int(changed) and _digest_committed(root, path) == digest):
             committed.add(path)
     return committed
 
 
 def digest_file(path: str) -> str | None:
     """The SHA-256 of a file's content; None if it is missing or is no file."""
-    from hashlib import sha256
-
     try:
         with open(path, "rb") as file:
             return sha256(file.read()).hexdigest()
@@ -117,10 +116,13 @@ def digest_file(path: str) -> str | None:
 
 
 def _digest_committed(root: str, path: str) -> str | None:
-    from hashlib import sha256
-
     content = ask_git(root, (), "cat-file", "blob", f"HEAD:{os.path.relpath(path, root)}")
     return None if content is None else sha256(content).hexdigest()
+
+
+def read_head(root: str) -> str:
+    """The commit HEAD; empty if there is none. Raises GitFailedError."""
+    return (ask_git(root, (), "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
 
 
 def read_stash(common: str) -> list[tuple[str, float]]:

@@ -4,6 +4,7 @@ the store whose the files are, and the policy what follows."""
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -31,6 +32,13 @@ MAX_OWN: Final = 1_000
 """Files that remain for a command: no text names so many."""
 MAX_INNER: Final = 100
 """Submodules, or repositories in untracked folders."""
+MAX_SETTINGS: Final = 1024 * 1024
+"""Bytes of a file of a host."""
+GUARDS: Final = (
+    *(".claude/settings.local.json", ".claude/settings.json", ".cursor/hooks.json", ".codex/hooks.json"),
+    *(".opencode/plugins/holdlog.js", ".mcp.json", ".cursor/mcp.json", "opencode.json"),
+)
+"""Files that guard the agents of a worktree."""
 _ALL: Final[frozenset[Kind]] = frozenset({"staged", "changed", "untracked"})
 _INDEXING: Final = ("git add", "git apply", "git read-tree", "git rm", "git stage", "git update-index")
 """Commands that put files into the index."""
@@ -165,8 +173,10 @@ class _Examination:
         works = self._find_works(files)
         if action.tree:
             works |= self._select_overwritten(self._find_works([file for file in dirty if file not in files]))
-        own = [file.path for file in files if file.path not in works]
-        return [self._show(work, path) for path, work in sorted(works.items())], own[:MAX_OWN]
+        guards = _find_guards(root, files) if action.effect == "discards" else []
+        own = [file.path for file in files if file.path not in works and file.path not in guards]
+        others = [self._show(work, path) for path, work in sorted(works.items())]
+        return [*others, *(OthersWork(path, "", "", 0, is_live=True) for path in guards)], own[:MAX_OWN]
 
     def _find_works(self, files: Sequence[DirtyFile]) -> dict[str, Work]:
         """The works of others in these files, by path, without those that are committed."""
@@ -237,6 +247,18 @@ class _Examination:
             path = self._source.workspaces.find_file(work.resource)
             works += [work] if path is not None and path.startswith(f"{root}/") else []
         return list({work.who.agent: self._show(work, shown) for work in works if work.is_live}.values())
+
+
+def _find_guards(root: str, files: Sequence[DirtyFile]) -> list[str]:
+    """Those of the files that git does not know, and folders, in which hosts find the hooks of holdlog."""
+    guards = []
+    for file in files:
+        for name in GUARDS if file.status in _UNKNOWN else ():
+            path = f"{root}/{name}"
+            if file.path == path or (file.path.endswith("/") and path.startswith(file.path)):
+                with suppress(OSError), open(path, "rb") as settings:
+                    guards += [file.path] if b"holdlog" in settings.read(MAX_SETTINGS) else []
+    return guards
 
 
 # --- reading

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from holdlog.adapters.hooks.verdict import shorten
+from holdlog.adapters.hooks.describe import shorten
 
 _HOMES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
 """Variables that name folders of settings."""

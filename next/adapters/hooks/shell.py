@@ -6,6 +6,8 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.hooks.targets import GitCommand, Targets, list_patched
@@ -113,6 +115,20 @@ def read_shell(command: str, folder: str) -> Targets:
     return Targets(tuple(reader.paths), tuple(reader.git), reader.reports or problem != "", problem)
 
 
+def _load_grammar() -> object:
+    """The grammar of tree-sitter-bash without its package, which imports more than a hook has time for. Raises
+    ImportError."""
+    package = find_spec("tree_sitter_bash")
+    folders = None if package is None else package.submodule_search_locations
+    spec = PathFinder.find_spec("tree_sitter_bash._binding", folders)
+    if spec is None or spec.loader is None:
+        raise ImportError
+    binding = module_from_spec(spec)
+    spec.loader.exec_module(binding)
+    grammar: object = binding.language()
+    return grammar
+
+
 def _is_silent(command: str) -> bool:
     """Whether no program of the command changes files, as seen without a parser."""
     if len(command) > MAX_TEXT:
@@ -184,13 +200,12 @@ class _Reader:
 
     def read(self, command: str) -> None:
         """Read commands in a text. Raises UnclearError and ImportError."""
-        import tree_sitter_bash
         from tree_sitter import Language, Parser
 
         code = re.sub(r"/\$([A-Za-z_]\w*)", r"/${\1}", take_texts(command, self._texts))  # the grammar splits it
         if len(code) > MAX_TEXT or len(re.sub(SIMPLE_QUOTES, "", code)) > MAX_CODE or "\0" in command:
             raise UnclearError
-        parser = Parser(Language(tree_sitter_bash.language()))
+        parser = Parser(Language(_load_grammar()))
         self._sequence([parser.parse(code.encode(errors="backslashreplace")).root_node])
 
     def _run(self, node: "Node", redirects: Sequence["Node"] = (), stdin: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -85,8 +86,6 @@ def _read_shell(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         if len(command) == 2 and command[0] in ("apply_patch", "applypatch"):  # Codex runs it itself
             return _require(tool, list_patched(command[1]), folder)
-        import shlex
-
         command = command[-1] if len(command) == 3 and command[1] in ("-c", "-lc") else shlex.join(command)
     if isinstance(command, str):
         from holdlog.adapters.hooks.shell import read_shell  # slow to import

@@ -5,10 +5,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from holdlog.adapters.hooks.describe import format_duration, list_names, shorten
 from holdlog.adapters.hooks.git import PATTERN, GitAction
 
-MAX_SHOWN: Final = 80  # characters of a name in a text
-MAX_LISTED: Final = 3  # files that a text names
 MAX_TEXT: Final = 400  # characters of a text, unless its names are very long
 
 
@@ -87,23 +86,5 @@ def _list(works: Sequence[OthersWork], folder: str) -> str:
     )
 
 
-def list_names(names: Sequence[str]) -> str:
-    """The first of these names, and how many more there are."""
-    return ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
-
-
 def _relative(path: str, folder: str) -> str:
     return os.path.relpath(path, folder) + "/" * path.endswith("/") if os.path.isabs(path) else path
-
-
-def shorten(text: str) -> str:
-    """A name as texts show it: printable, and of at most `MAX_SHOWN` characters."""
-    text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-
-
-def format_duration(seconds: float) -> str:
-    """How long something lasts, never negative."""
-    if seconds < 90:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

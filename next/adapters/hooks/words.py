@@ -1,6 +1,7 @@
 """The words of a shell: how it expands them, as far as that is known without it, and how programs read their options.
 Globs and folders are looked up in the worktree."""
 
+import glob
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,8 +94,6 @@ def _list_matches(pattern: str, folder: str | None) -> list[str]:
         return [_unescape(pattern)]
     if re.search(_ODD_GLOB, pattern) or (folder is None and not pattern.startswith("/")):
         raise UnclearError
-    import glob  # only globs need it
-
     names = list(itertools.islice(glob.iglob(pattern, root_dir=folder), MAX_WORDS + 1))
     if not 0 < len(names) <= MAX_WORDS:  # none: a former command may make some
         raise UnclearError

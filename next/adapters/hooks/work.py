@@ -3,10 +3,9 @@ releases what it has not, and tells the agent what it must know. Quick to import
 
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.conversations import (
@@ -21,15 +20,17 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Batch
 from holdlog.adapters.hooks import describe
 from holdlog.adapters.hooks.calls import HookCall, add_context, ask_person, deny, tell
+from holdlog.adapters.hooks.describe import shorten
+from holdlog.adapters.hooks.files import MISSING, File, Known, digest_of, list_uncommitted
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.hooks.settings import describe_settings, find_settings
-from holdlog.adapters.hooks.verdict import shorten
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_policy
 from holdlog.adapters.stores import sql
-from holdlog.domain.claims.claim import Claim, Outcome
-from holdlog.domain.claims.commands import Acquire, Adopt, Call, Change, Noticed, Release, Waiting
+from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.claim import Claim, Outcome, wants
+from holdlog.domain.claims.commands import Acquire, Adopt, Call, Release
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.results import Busy, Claimed
 from holdlog.domain.moment import IDLE_LIMIT, LEASE, SECOND, Caller
@@ -39,34 +40,17 @@ from holdlog.domain.state import Reads
 
 MAX_TOLD: Final = 200
 MAX_CALLS: Final = 8
-LARGEST: Final = 64 * 1024 * 1024
-"""Bytes; of a larger file, size and time stand for its content."""
-MISSING: Final = "missing"
 _PLACE: Final = "place "
 """Before another place, in what a row has."""
 _DIGITS: Final = 6
 """Of a hash in a name: enough to tell the agents of one repository apart."""
 
 
-class File(NamedTuple):
-    """A file that the call names. `mode`: as of a rule of the policy; `source`: where that is written; `below`:
-    the path below a folder that has this rule."""
+class Noticed(NamedTuple):
+    """What an agent and its sub-agents hold, and the tickets of those that wait for it."""
 
-    path: str
-    resource: str
-    mode: str = "block"
-    source: str = ""
-    below: str = ""
-
-
-class Known(NamedTuple):
-    """A row of the table `files`."""
-
-    resource: str
-    path: str
-    digest: str
-    at: int
-    made: int
+    held: tuple[Claim, ...] = ()
+    waiting: tuple[Claim, ...] = ()
 
 
 class Work:
@@ -93,7 +77,7 @@ class Work:
         self.new_problem = ""
         """Why the call is not guarded, unless the agent knows."""
         self._losses: list[Lost] = []
-        self._new_waiting: Sequence[Waiting] = ()
+        self._new_waiting: Sequence[Claim] = ()
         self._texts: list[str] = []
         self.files = list(self._name_files(paths))
 
@@ -145,7 +129,7 @@ class Work:
             end = "" if "not guarded" in problem else ", so this call is not guarded"
             self._texts.append(f"holdlog: {problem}{end}.")
         reason = self._find_human() or self._guard()
-        noticed = Noticed((), ())
+        noticed = Noticed()
         if reason is None:
             reason, noticed = self._claim()
         lost = describe.describe_losses(self._losses, {it.resource for it in noticed.held}, self.name, self._spell)
@@ -165,15 +149,15 @@ class Work:
         files = [] if self.call.failed else self.files
         with self._transact(files) as batch:
             known = self._read_known(files)
+            changes: list[tuple[str, str | None]] = []
             for file in files:
                 row, digest = known.get(file.resource), digests[file]
                 if row is not None and row.digest == digest:
                     continue
                 if digest == MISSING or len(digest) == 64:
-                    sha = None if digest == MISSING else digest
-                    self._decide(Change(self.name, file.resource, sha), batch)
+                    changes.append((file.resource, None if digest == MISSING else digest))
                 self._put_file(file, digest, batch, row.made if row is not None else 0)
-            noticed = self._note_call(batch, ends=self.call.id)
+            noticed = self._note_call(batch, ends=self.call.id, changes=changes)
         texts = (self._compare(), self._describe_waiting(self._list_waiting(noticed)))
         return tell(self.call, " ".join(filter(None, texts)))
 
@@ -214,7 +198,7 @@ class Work:
             rows = [row for row in rows if (row.resource, row.made) in held]
             outcomes = {row.resource: self._find_outcome(row) for row in rows}
         changed = [row for row in rows if outcomes[row.resource] != "released"]
-        kept = _list_uncommitted(self.place.root, [row.path for row in changed])
+        kept = list_uncommitted(self.place.root, [row.path for row in changed])
         released = [row for row in rows if not (row in changed and row.path in kept)]
         if released:
             with self._transact((), claims="all") as batch:
@@ -402,13 +386,19 @@ class Work:
                         self._execute(sql.MOVE_MADE, moved)
 
     def _note_call(
-        self, batch: Batch, begins: str | None = None, ends: str | None = None, is_kept: bool = True
+        self,
+        batch: Batch,
+        begins: str | None = None,
+        ends: str | None = None,
+        changes: Sequence[tuple[str, str | None]] = (),
+        is_kept: bool = True,
     ) -> Noticed:
         """Count the call, and note who calls, if that is news."""
         lasts = self.caller.idle_limit if self.call.command is not None else self.caller.lease
         if self.call.agent:
             lasts = min(lasts, self.caller.lease)
-        noticed: Noticed = self._decide(Call(self.name, None, begins, lasts, ends), batch)
+        self._decide(Call(self.name, None, begins, lasts, ends, tuple(changes)), batch)
+        noticed = self._look(batch.state.board)
         calls = {} if ends == "*" else {key: kind for key, kind in self._row.calls.items() if key != ends}
         if self.call.event == "pre-edit" and (kind := self._find_announcement()) is not None:
             calls = dict([*calls.items(), (self.call.id, kind)][-MAX_CALLS:])
@@ -423,6 +413,19 @@ class Work:
             self._execute(sql.PUT_CONVERSATION, row._replace(seen_at=batch.steady).encode())
         self._row = row
         return noticed
+
+    def _look(self, board: Board) -> Noticed:
+        if not board.is_quiet:
+            self._losses += board.take_losses()
+        own, family = self.who, f"{self.name}/"
+        held = tuple(
+            claim
+            for claim in board.list_grants(*{claim.resource for claim in board.claims.values()})
+            if claim.who[1:] == own[1:] and (claim.who == own or claim.who.agent.startswith(family))
+        )
+        resources = tuple(claim.resource for claim in held)
+        waiting = [it for it in (board.list_waiters() if held else ()) if it.who != own and wants(it, resources)]
+        return Noticed(held, tuple(waiting))
 
     def _find_announcement(self) -> str | None:
         """What the call is to a process that does not know its conversation."""
@@ -449,10 +452,10 @@ class Work:
         self._row = self._row._replace(told=(*self._row.told, fact))
         return True
 
-    def _list_waiting(self, noticed: Noticed, is_again: bool = False) -> Sequence[Waiting]:
+    def _list_waiting(self, noticed: Noticed, is_again: bool = False) -> Sequence[Claim]:
         return noticed.waiting if is_again else self._new_waiting if self.call.reaches_agent else ()
 
-    def _describe_waiting(self, waiting: Sequence[Waiting]) -> str:
+    def _describe_waiting(self, waiting: Sequence[Claim]) -> str:
         listed = describe.describe_waiting(waiting, self.name, self._spell) if waiting else ""
         return f"holdlog: waiting for you: {listed}; finish these files first." if listed else ""
 
@@ -582,37 +585,11 @@ def name_session(conversation: str) -> str:
     return sha256(conversation.encode(errors="surrogatepass")).hexdigest()
 
 
-def digest_of(path: str) -> str:
-    """A text that changes with the content of a file: its SHA-256 in hexadecimal, or another text if it is missing, too
-    large, or not a regular file, as opening a pipe would block."""
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            return "folder" if stat.S_ISDIR(status.st_mode) else "special"
-        if status.st_size > LARGEST:
-            return f"{status.st_size} {status.st_mtime_ns}"
-        with open(path, "rb") as file:
-            return file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):
-        return MISSING
-
-
-def _list_uncommitted(root: str, paths: Sequence[str]) -> set[str]:
-    """Those of these files that git has not committed as they are; all where that is not known."""
-    if not paths:
-        return set()
-    from holdlog.adapters.hooks.dirty import GitFailedError, list_dirty  # starts a process
-
-    with suppress(GitFailedError):
-        return {os.path.realpath(it.path) for it in list_dirty(root, root, ["--literal-pathspecs"], paths)}
-    return set(paths)
-
-
 def _shorten(text: str) -> str:
     return sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
 
 
-def _ticket_key(waiting: Waiting) -> str:
+def _ticket_key(waiting: Claim) -> str:
     return f"ticket {waiting.resource}@{waiting.version}"
 
 

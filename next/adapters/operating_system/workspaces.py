@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 from unicodedata import normalize
-from urllib.parse import quote
 
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
@@ -33,11 +32,11 @@ MAX_LISTED: Final = 10
 """Workspaces that a refusal lists."""
 _FILE: Final = "file://"
 _CUSTOM: Final = "custom://"
-_IN_NAME: Final = "!$&'()*+,;=@"
-"""What the authority of a URI may contain besides letters, digits and `-._~` (RFC 3986, 3.2)."""
-_LIST: Final = re.compile(r"\s*[,;]")
-_BRACES: Final = re.compile(r"\{([^{},]*),[^{}]*\}")
-_LINES: Final = re.compile(r"(:L?\d+([:-]L?\d+)*|#L?\d+(C\d+)?(-L?\d+(C\d+)?)?| \(lines? [^()]*\))$")
+_NOT_IN_NAME: Final = rb"[^A-Za-z0-9._~!$&'()*+,;=@-]"
+"""What the authority of a URI must not contain (RFC 3986, 3.2)."""
+_LIST: Final = r"\s*[,;]"
+_BRACES: Final = r"\{([^{},]*),[^{}]*\}"
+_LINES: Final = r"(:L?\d+([:-]L?\d+)*|#L?\d+(C\d+)?(-L?\d+(C\d+)?)?| \(lines? [^()]*\))$"
 """A line number, or a range of lines, after a path."""
 
 
@@ -198,8 +197,8 @@ class Workspaces:
         def exists(part: str) -> bool:
             return part != "" and any(os.path.lexists(f"{workspace.root}/{part}") for workspace in own)
 
-        first = _LIST.split(_BRACES.sub(r"\1", path), maxsplit=1)[0]
-        whole = _LINES.sub("", first)
+        first = re.split(_LIST, re.sub(_BRACES, r"\1", path), maxsplit=1)[0]
+        whole = re.sub(_LINES, "", first)
         if path == whole or exists(path):
             return
         if first != path and (exists(first) or exists(whole)):
@@ -235,7 +234,7 @@ def find_workspaces(
     called = {default: MAIN, **names} if default is not None else dict(names)
     for folder, root in list_linked(repository).items() if repository is not None else ():
         if root not in called:
-            name = quote(os.fsencode(folder), safe=_IN_NAME)
+            name = _encode_name(folder)
             called[root] = f"worktrees%2F{name}" if name in (*called.values(), MAIN) else name
     known = [Workspace(name, root, root == default, folds_case(root)) for root, name in called.items()]
     common = os.path.realpath(os.path.join(find_state_folder(environ), STORE_FILE))
@@ -253,13 +252,18 @@ def folds_case(root: str) -> bool:
     return False
 
 
+def _encode_name(folder: str) -> str:
+    octets = folder.encode(errors="surrogateescape")
+    return re.sub(_NOT_IN_NAME, lambda it: b"%%%02X" % it[0][0], octets).decode()
+
+
 def _parse_named(options: Sequence[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for option in options:
         name, _, path = option.partition("=")
         if not name or not path.strip():
             raise InvalidError("--workspace: must be name=path")
-        if quote(name, safe=_IN_NAME, errors="replace") != name or name in (".", ".."):
+        if _encode_name(name) != name or name in (".", ".."):
             raise InvalidError("--workspace: the name must have only letters a to z, digits, '-', '_' and '.'")
         root = os.path.realpath(os.path.expanduser(path))
         if name in names.values():

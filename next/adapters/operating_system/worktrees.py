@@ -9,7 +9,7 @@ from holdlog.adapters.operating_system.location import Repository, read_pointer,
 from holdlog.domain.refusals import StoreError
 
 MAX_CONFIG: Final = 1024 * 1024
-_SETTING: Final = re.compile(r'\s*(?:\[([^]]*)\])?\s*(?:([A-Za-z][\w-]*)\s*(?:=\s*("[^"]*"|[^#;]*))?)?')
+_SETTING: Final = r'\s*(?:\[([^]]*)\])?\s*(?:([A-Za-z][\w-]*)\s*(?:=\s*("[^"]*"|[^#;]*))?)?'
 """A line of a configuration: section, name, value, each of which may be missing (git-config(1), Syntax)."""
 
 
@@ -53,7 +53,7 @@ def _read_core(common: str) -> dict[str, str]:
                 lines = os.fsdecode(file.read(MAX_CONFIG)).split("\n")
         except OSError:
             continue
-        for match in filter(None, map(_SETTING.match, lines)):
+        for match in filter(None, (re.match(_SETTING, line) for line in lines)):
             if match[1] is not None:
                 section = match[1].strip().lower()
             if match[2] and section == "core":

@@ -2,16 +2,12 @@
 person has committed it; without git, the file."""
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import Repository, read_repository
 from holdlog.domain.refusals import StoreError
-
-if TYPE_CHECKING:
-    from holdlog.adapters.policy.policy import PathRule, Policy  # which take long to import
 
 FILE: Final = "holdlog.toml"
 GIT_SECONDS: Final = 1.5
@@ -24,11 +20,32 @@ RETRY_SECONDS: Final = 30.0
 MAX_BYTES: Final = 256 * 1024
 
 
-class InForce(NamedTuple):
-    """`policy`: None is the default one. `content`: of the file in force; None: there is none. `problem`: why the
-    default one is in force although there is a file, in one line."""
+class PathRule(NamedTuple):
+    """What applies to a path. `mode`: others' edits of a held file are blocked or warned about, or only a person may
+    change it. `across_worktrees`: it is one resource for all. `glob`: the one that matches, at `line` of the file;
+    None: a default."""
 
-    policy: "Policy | None" = None
+    mode: str
+    across_worktrees: bool = False
+    glob: str | None = None
+    line: int | None = None
+
+    @property
+    def source(self) -> str:
+        """Where the rule is written."""
+        return FILE if self.line is None else f"{FILE}:{self.line}"
+
+
+DEFAULT_RULE: Final = PathRule("block")
+OWN_RULE: Final = PathRule("human")
+"""That of `holdlog.toml` itself: an agent must not relax its guard."""
+
+
+class InForce(NamedTuple):
+    """`policy`: a Policy, which takes long to import; None is the default one. `content`: of the file in force; None:
+    there is none. `problem`: why the default one is in force although there is a file, in one line."""
+
+    policy: Any = None
     content: bytes | None = None
     problem: str | None = None
 
@@ -46,11 +63,9 @@ class InForce(NamedTuple):
         """That the file is not in force, with its line only: the rest of `problem` may quote the file."""
         return self.problem and f"{self.problem.partition(': ')[0]} is not in force, so the defaults apply"
 
-    def find_rule(self, path: str) -> "PathRule | None":
+    def find_rule(self, path: str) -> PathRule | None:
         """The rule of a path from the root of its worktree, with `/` at its end for all below a folder; None: others'
         edits of what is held are blocked. Never raises."""
-        from holdlog.adapters.policy.policy import OWN_RULE
-
         if self.policy is None:
             return OWN_RULE if path == FILE else None
         rule = self.policy.find_rule(path)
@@ -61,7 +76,7 @@ class FolderRule(NamedTuple):
     """The rule for a folder and what is below it. `below`: the first path below it that only a person may change.
     `is_complete`: whether everything below the folder was examined."""
 
-    rule: "PathRule | None"
+    rule: PathRule | None
     below: str = ""
     is_complete: bool = True
 
@@ -84,12 +99,26 @@ def read_policy(root: str) -> InForce:
     try:
         content = read_file(root) if worktree is None else _read_committed(worktree)
         in_force = InForce() if content is None else _parse(content)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        why = "took too long" if isinstance(error, subprocess.TimeoutExpired) else "failed"
+    except (OSError, ValueError) as error:
+        why = "took too long" if isinstance(error, TimeoutError) else "failed"
         in_force = InForce(None, None, f"{FILE}: is not in force: {'git' if worktree else 'the file'} {why}")
         until = time.monotonic() + RETRY_SECONDS
     _known[root] = stamp, until, in_force
     return in_force
+
+
+def read_settings(root: str) -> dict[str, Any]:
+    """The settings that are in force in a worktree, by their names: `tools`, `lease_seconds`, `idle_limit`, and
+    `workspace`: those whose folders exist here. Never raises."""
+    policy = read_policy(root).policy
+    if policy is None:
+        return {}
+    folders = {
+        name: os.path.realpath(os.path.join(root, os.path.expanduser(it))) for name, it in policy.workspaces.items()
+    }
+    named = tuple(f"{name}={folder}" for name, folder in folders.items() if os.path.isdir(folder))
+    tools = {} if policy.tools is None else {"tools": policy.tools}
+    return {**policy.settings, **tools, **({"workspace": named} if named else {})}
 
 
 def find_rule_below(root: str, path: str) -> FolderRule:
@@ -140,18 +169,23 @@ def _parse(content: bytes) -> InForce:
 def _read_committed(worktree: Repository) -> bytes | None:
     """The file of the commit HEAD; None if it has none: git is not asked where neither worktree nor index has one, as a
     process takes longer than the rest of a hook. Its environment names no other repository, no replaced objects and no
-    server. Raises OSError, SubprocessError, ValueError."""
+    server. Raises OSError, ValueError."""
     if not os.path.lexists(f"{worktree.folder}/{FILE}"):
         with open(f"{worktree.git_folder}/index", "rb") as file:
             if FILE.encode() not in file.read():
                 return None
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0"}
-    done = subprocess.run(
-        ["git", f"--git-dir={worktree.git_folder}", "cat-file", "--batch"],
-        input=f"HEAD:{FILE}\n".encode(), capture_output=True, cwd=worktree.folder, env=environment,
-        timeout=GIT_SECONDS, check=True,
-    )  # fmt: skip
+    import subprocess  # slow to import
+
+    words = ["git", f"--git-dir={worktree.git_folder}", "cat-file", "--batch"]
+    options = {"capture_output": True, "cwd": worktree.folder, "env": environment, "timeout": GIT_SECONDS}
+    try:
+        done = subprocess.run(words, input=f"HEAD:{FILE}\n".encode(), check=True, **options)  # type: ignore[call-overload]
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    except subprocess.SubprocessError as error:
+        raise OSError(str(error)) from None
     header, _, rest = done.stdout.partition(b"\n")
     words = header.split()
     return rest[: int(words[2])] if len(words) == 3 and words[1] == b"blob" else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.policy.globs import MAX_GLOB, is_match
-from holdlog.adapters.policy.in_force import FILE, MAX_BYTES
+from holdlog.adapters.policy.in_force import DEFAULT_RULE, FILE, MAX_BYTES, OWN_RULE, PathRule
 
 MAX_RULES: Final = 1_000
 MAX_LINE: Final = 2_000
@@ -26,27 +26,6 @@ _KEY: Final = r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+)\s*[.=]"""
 
 class PolicyError(ValueError):
     """The file is wrong. The message is one line: file, line, key, what is wrong and what is allowed."""
-
-
-class PathRule(NamedTuple):
-    """What applies to a path. `mode`: others' edits of a held file are blocked or warned about, or only a person may
-    change it. `across_worktrees`: it is one resource for all. `glob`: the one that matches, at `line` of the file;
-    None: a default."""
-
-    mode: str
-    across_worktrees: bool = False
-    glob: str | None = None
-    line: int | None = None
-
-    @property
-    def source(self) -> str:
-        """Where the rule is written."""
-        return FILE if self.line is None else f"{FILE}:{self.line}"
-
-
-DEFAULT_RULE: Final = PathRule("block")
-OWN_RULE: Final = PathRule("human")
-"""That of `holdlog.toml` itself: an agent must not relax its guard."""
 
 
 class Policy(NamedTuple):

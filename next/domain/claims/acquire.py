@@ -149,21 +149,6 @@ def leave(command: Any, state: State, moment: Moment) -> Decision:
     return board.events, None
 
 
-def adopt(command: Any, state: State, moment: Moment) -> Decision:
-    """Hand on to the caller's session what the holders of others hold or wait for."""
-    board: Board = state.board
-    board.start(moment)
-    session, principal = moment.caller[:2]
-    sessions = {(it, principal) for it in command.sessions if it != session}
-    left = [holder for holder in board.holders.values() if holder.who[1:] in sessions]
-    for holder in left:
-        board.keep_holder(holder.leave((), board.now))
-    for holder in left:
-        board.hand_over(holder.who, session)
-    grant_waiting(board)
-    return board.events, None
-
-
 def finish(command: Any, state: State, moment: Moment) -> Decision:
     """End a block: release those of its `grants` that it still holds. Returns the others."""
     board: Board = state.board

@@ -2,21 +2,12 @@
 
 from typing import NamedTuple
 
-from holdlog.domain.claims.acquire import (
-    acquire,
-    adopt,
-    declare_claim,
-    declare_release,
-    finish,
-    give_up,
-    leave,
-    release,
-)
+from holdlog.domain.claims.acquire import acquire, declare_claim, declare_release, finish, give_up, leave, release
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import Claim, FileChanged, Mode, Outcome, wants
+from holdlog.domain.claims.claim import FileChanged, Mode, Outcome
 from holdlog.domain.claims.holder import Who, list_ancestors
+from holdlog.domain.claims.queue import grant_waiting
 from holdlog.domain.moment import Moment
-from holdlog.domain.results import Lost
 from holdlog.domain.state import Decision, Reads, State
 
 
@@ -157,8 +148,7 @@ class Leave(NamedTuple):
 
 
 class Adopt(NamedTuple):
-    """Hand on to the caller's session what the holders of other ones hold or wait for: those of its conversation under
-    an earlier id, or of its process before the conversation was known."""
+    """Hand on to the caller's session what others hold or wait for, which its conversation had before."""
 
     sessions: tuple[str, ...]
 
@@ -166,78 +156,45 @@ class Adopt(NamedTuple):
         return Reads(claims="all")
 
     def decide(self, state: State, moment: Moment) -> Decision:
-        return adopt(self, state, moment)
-
-
-class Change(NamedTuple):
-    """A file has another content: a hook of the agent's host has seen it."""
-
-    agent: str
-    resource: str
-    sha256: str | None
-    receipt: str | None = None
-
-    def reads(self) -> Reads:
-        return Reads(resources=(self.resource,), agent=self.agent, receipt=self.receipt)
-
-    def decide(self, state: State, moment: Moment) -> Decision:
         board: Board = state.board
-        who = board.start(moment, self.agent)
-        board.record(FileChanged(f"claim:{self.resource}", who.agent, self.sha256))
+        board.start(moment)
+        sessions = {(session, moment.caller.principal) for session in self.sessions}
+        left = [holder for holder in board.holders.values() if holder.who[1:] in sessions]
+        for holder in left:
+            board.keep_holder(holder._replace(handles=(), open_calls=(), has_left=True))
+        for holder in left:
+            board.hand_over(holder.who, moment.caller.session)
+        grant_waiting(board)
         return board.events, None
 
 
-class Waiting(NamedTuple):
-    """An agent in a call that waits for a resource; `version`: of its ticket."""
-
-    agent: str
-    resource: str
-    version: int
-
-
-class Noticed(NamedTuple):
-    """What an agent must know: what it and its sub-agents hold, and who waits for that."""
-
-    held: tuple[Claim, ...]
-    waiting: tuple[Waiting, ...]
-    lost: list[Lost] | None = None
-
-
 class Call(NamedTuple):
-    """A call of an agent that its host announces: it `begins` a call that lasts so long at most, or `ends` one; `*` for
-    all. Returns Noticed."""
+    """A call of an agent that its host announces: it `begins` a call that lasts so long at most, or `ends` one (`*`:
+    all), which has made these `changes` of files: resources, and the SHA-256 of the content, None if it was removed."""
 
     agent: str
     receipt: str | None = None
     begins: str | None = None
     lasts: int = 0
     ends: str | None = None
+    changes: tuple[tuple[str, str | None], ...] = ()
 
     def reads(self) -> Reads:
-        return Reads(claims="own", queues=True, receipt=self.receipt)
+        return Reads(resources=tuple(name for name, _ in self.changes), claims="holders", receipt=self.receipt)
 
     def decide(self, state: State, moment: Moment) -> Decision:
         board: Board = state.board
         who = board.start(moment, self.agent)
+        for resource, sha256 in self.changes:
+            board.record(FileChanged(f"claim:{resource}", self.agent, sha256))
         holder = board.holders.get(who)
-        if holder is not None and board.find_end_of(holder) > board.now:
-            if self.begins is not None:
-                board.keep_holder(holder.begin_call(self.begins, board.now + self.lasts))
-            if self.ends is not None:
-                holder = holder.hear(moment.caller, board.now, None)
-                for call in dict(holder.open_calls) if self.ends == "*" else (self.ends,):
-                    holder = holder.end_call(call, board.now)
-                board.keep_holder(holder)
-        family = f"{self.agent}/"
-        held = tuple(
-            claim
-            for claim in board.list_grants(*{claim.resource for claim in board.claims.values()})
-            if claim.who[1:] == who[1:] and (claim.who == who or claim.who.agent.startswith(family))
-        )
-        resources = tuple(claim.resource for claim in held)
-        waiting = tuple(
-            Waiting(ticket.who.agent, ticket.resource, ticket.version)
-            for ticket in (board.list_waiters() if resources else ())
-            if ticket.who != who and wants(ticket, resources)
-        )
-        return board.events, Noticed(held, waiting)
+        if holder is None or board.find_end_of(holder) <= board.now:
+            return board.events, None
+        if self.begins is not None:
+            holder = holder.begin_call(self.begins, board.now + self.lasts)
+        if self.ends is not None:
+            holder = holder.hear(moment.caller, board.now, moment.caller.handle)
+        for call in dict(holder.open_calls) if self.ends == "*" else (self.ends,) if self.ends else ():
+            holder = holder.end_call(call, board.now)
+        board.keep_holder(holder)
+        return board.events, None

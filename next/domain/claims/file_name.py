@@ -6,7 +6,6 @@ import unicodedata
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
-from urllib.parse import unquote_to_bytes
 
 from holdlog.domain.names import MAX_NAME, is_printable
 
@@ -21,6 +20,7 @@ _MARK: Final = "%~"
 _CUT: Final = len(_MARK) + _DIGEST
 
 _SHORTENED: Final = re.compile(rf"{_MARK}[0-9a-f]{{{_DIGEST}}}$")
+_ENCODED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _PATTERN: Final = frozenset("*?\\\\")
 _SCHEME: Final = re.compile(r"custom:|(?:[a-z]|file):$", re.IGNORECASE)
 """The first segment of a path that would be read as a scheme or a drive."""
@@ -80,7 +80,8 @@ def _is_encoded(segment: str, is_first: bool, is_last: bool) -> bool:
     """Whether another segment is encoded as this one."""
     if "%" not in segment:
         return False
-    plain = unquote_to_bytes(_bytes_of(segment)).decode(errors="surrogateescape")
+    octets = _ENCODED.sub(lambda it: bytes([int(it[1], 16)]), _bytes_of(segment))
+    plain = octets.decode(errors="surrogateescape")
     is_other = plain != segment and _encode(plain, is_first, is_last) == segment
     return is_other or _SHORTENED.search(segment) is not None
 
