@@ -119,6 +119,9 @@ class Beat(NamedTuple):
         board: Board = state.board
         board.start(moment)
         in_calls = {*self.open_calls, *(ancestor for who in self.open_calls for ancestor in list_ancestors(who))}
+        handle = moment.caller.handle
+        new = [it.who for it in board.holders.values() if it.who[1:] == moment.caller[:2] and handle in it.handles]
+        board.entered += [who for who in new if who not in self.holders]  # they were handed over to this handle
         for who in self.holders:
             holder = board.holders.get(who)
             if holder is not None and board.find_end_of(holder) > board.now:
