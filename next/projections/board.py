@@ -8,6 +8,7 @@ from holdlog.domain.claims.claim import Claim, Mode
 from holdlog.domain.claims.describe import list_previous
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.moment import SECOND
+from holdlog.domain.names import is_of_agent
 from holdlog.domain.results import Lost, utc
 from holdlog.projections.results import AsOf, EventEntry, StateRecord
 
@@ -160,7 +161,7 @@ def describe_board(board: Board, agent: str | None, after: str, limit: int) -> B
     rows = [
         claim
         for claim in sorted(board.claims.values(), key=lambda claim: (claim.resource, claim.position))
-        if ends[claim.is_ticket](claim) > board.now and (agent is None or f"{claim.who.agent}/".startswith(f"{agent}/"))
+        if ends[claim.is_ticket](claim) > board.now and is_of_agent(claim.who.agent, agent)
     ]
     counts: dict[str, int] = {}
     for claim in rows:

@@ -260,6 +260,8 @@ class RefusalEntry(NamedTuple):
     namespace: str | None = None
     key: str | None = None
     resource: str | None = None
+    thread: str | None = None
+    token: str | None = None
     message: str | None = None
     session: str | None = None
     principal: str | None = None
@@ -272,7 +274,7 @@ class LogPage(NamedTuple):
     follow a page without entries."""
 
     entries: list[EventEntry | RefusalEntry]
-    next_after: int | None = None
+    next_after: int | str | None = None
     status: Literal["ok"] = "ok"
 
 
@@ -377,6 +379,7 @@ class FileBlame(NamedTuple):
     resource: str
     changes: list[FileChange]
     next_before: int | None = None
+    status: Literal["ok"] = "ok"
 
 
 class ExportedLog(NamedTuple):
