@@ -1,11 +1,10 @@
 """The past: values, lists, threads, claims and the board as they were, and who held a resource."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
-from itertools import groupby, islice
-from operator import itemgetter
-from typing import Any, Final
+from itertools import islice
+from typing import Any
 
 from pydantic import Field, model_validator
 from pydantic_core import from_json
@@ -28,8 +27,8 @@ from holdlog.adapters.operations.threads import ThreadId, read_thread
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.decoding import decode_event
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import ENDS, ClaimExpired, ClaimGranted, ClaimReleased, Ended, OfferExpired
-from holdlog.domain.claims.resource import list_covering
+from holdlog.domain.claims.claim import ClaimExpired, ClaimGranted, ClaimReleased, Ended, OfferExpired
+from holdlog.domain.claims.resource import list_covering, overlap
 from holdlog.domain.names import end_of_range, namespace_prefix, value_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.results import NotFound
@@ -45,16 +44,6 @@ from holdlog.projections.past import (
     fold_claims,
 )
 from holdlog.projections.results import HoldEntry, Holds, NoThread, RecordPage, StateRecord, ThreadPage
-
-BLOCK: Final = 5_000
-"""Events that are read at once."""
-_ENDINGS: Final = {
-    "ClaimReleased": "grant",
-    "ClaimExpired": "grant",
-    "OfferExpired": "grant",
-    "ClaimUnqueued": "ticket",
-}
-"""Events that end a grant or ticket, and which field has its version."""
 
 
 class At(Query, name="at", group="power", route="GET /at", words="moment namespace key"):
@@ -98,7 +87,7 @@ class At(Query, name="at", group="power", route="GET /at", words="moment namespa
             page, more = read_values_at(reader, first + self.prefix, after, self.limit, moment)
             next_after = page[-1].key if more else None
             return RecordPage(self.namespace, len(page), page, moment.position, next_after, moment.as_of)
-        board = read_board_at(reader, moment)
+        board = read_board_at(reader, moment, self.resource)
         if self.resource is not None:
             return describe_past_resource(self.resource, board, moment)
         return describe_past_board(board, self.agent, self.after or "", self.limit, moment)
@@ -195,11 +184,14 @@ def scan_values_at(reader: Reader, prefix: str, after: str, rows: int, moment: P
     return (row for row in past_rows if _is_live_at(row, moment))
 
 
-def read_board_at(reader: Reader, moment: PastMoment) -> Board:
-    """The claims and tickets, and how the last holds had ended."""
-    board = begin_board(moment)
-    for _, rows in groupby(_read_claims(reader, moment.position), itemgetter(0)):
-        fold_claims(board, map(_decode, _skip_ended(rows)))
+def read_board_at(reader: Reader, moment: PastMoment, resource: str | None = None) -> Board:
+    """The claims and tickets, and how the last holds of what overlaps a resource had ended."""
+    board, positions = begin_board(moment), list[int]()
+    for row in scan(reader, sql.CLAIMS_AT, {"after": "", "position": moment.position}, NO_LIMIT, payload=1):
+        positions += _list_open(row)
+        if resource is not None and row[5] is not None and overlap(row[0].removeprefix("claim:"), resource):
+            positions.append(row[5])
+    fold_claims(board, map(_decode, reader.read(sql.EVENTS_AT, {"positions": json.dumps(positions)})))
     if moment.is_time and board.claims:
         streams = json.dumps([*{f"claim:{claim.resource}" for claim in board.claims.values()}])
         expiries = map(_decode, reader.read(sql.EXPIRIES, {"streams": streams, "position": moment.position}))
@@ -207,37 +199,16 @@ def read_board_at(reader: Reader, moment: PastMoment) -> Board:
     return board
 
 
-def _read_claims(reader: Reader, position: int) -> Iterator[Any]:
-    before, version = "claim;", 0
-    while True:
-        parameters = {"before": before, "version": version, "position": position, "limit": BLOCK}
-        yield from (rows := reader.read(sql.CLAIMS_AT, parameters))
-        if len(rows) < BLOCK:
-            return
-        before, version = rows[-1][:2]
-
-
-def _skip_ended(rows: Iterable[Any]) -> list[Any]:
-    """Of the events of a stream, which come the newest first, those that the board needs, in their order: of grants and
-    tickets that have not ended, and of the last end. Decoding the others would take most of the time."""
-    ended, kept, has_end = set(), [], False
-    for row in rows:
-        version, topic, meta = row[1], row[3], row[5]
-        if topic in _ENDINGS:
-            about = from_json(meta)
-            ended.add(about[_ENDINGS[topic]])
-            if has_end or topic not in ENDS:
-                continue
-            has_end = True
-        elif version in ended:
-            if '"ticket":' in meta or '"instead_of":' in meta:  # of a grant; it ended them
-                about = from_json(meta)
-                ended |= {about.get("ticket"), about.get("instead_of")}
-            continue
-        elif topic == "FileChanged" or (topic == "ClaimHandedOver" and from_json(meta)["claim"] in ended):
-            continue
-        kept.append(row)
-    return kept[::-1]
+def _list_open(row: Any) -> list[int]:
+    """The positions of the events of a stream that the board needs: of grants and tickets that have not ended."""
+    starts, ends, tickets, replaced = (text.split(",") if text else [] for text in row[1:5])
+    ended = set(ends)
+    links = [link.split(" ") for link in (*tickets, *replaced)]
+    for grant, earlier in sorted(links, key=lambda link: -int(link[0])):  # what a grant that has not ended takes over
+        if grant in ended:
+            ended.add(earlier)
+    pairs = (start.split(" ") for start in starts)
+    return [int(position) for version, position in pairs if version not in ended]
 
 
 def _decode(row: Any) -> tuple[Any, int, int, int]:

@@ -85,11 +85,22 @@ RECORDS_AT: Final = (
 )
 """The last event of each stream of a range until a position."""
 CLAIMS_AT: Final = (
-    "SELECT stream, version, position, topic, at, meta, payload FROM events"
-    " WHERE (stream, version) < (:before, :version) AND stream >= 'claim:' AND position <= :position"
-    " ORDER BY stream DESC, version DESC LIMIT :limit"
+    "SELECT stream, group_concat(CASE topic WHEN 'ClaimGranted' THEN version WHEN 'ClaimQueued' THEN version"
+    " WHEN 'ClaimHandedOver' THEN CAST(json_extract(meta, '$.claim') AS BIGINT) END || ' ' || position, ','),"
+    " group_concat(CASE topic WHEN 'ClaimUnqueued' THEN json_extract(meta, '$.ticket')"
+    " WHEN 'ClaimGranted' THEN NULL ELSE json_extract(meta, '$.grant') END, ','),"
+    " group_concat(CASE topic WHEN 'ClaimGranted' THEN version || ' ' || json_extract(meta, '$.ticket') END, ','),"
+    " group_concat(CASE topic WHEN 'ClaimGranted' THEN version || ' ' || json_extract(meta, '$.instead_of') END, ','),"
+    " MAX(CASE WHEN topic IN ('ClaimReleased', 'ClaimExpired') THEN position END) FROM events WHERE stream > :after"
+    " AND stream >= 'claim:' AND stream < 'claim;' AND position <= :position GROUP BY stream ORDER BY stream"
+    " LIMIT :limit"
 )
-"""The events of claims until a position, stream by stream, the newest first."""
+"""Of each resource until a position: versions of grants and tickets with the positions of their events, versions that
+ended, grants with their tickets, and with the grants that they replaced, and the position of the last end."""
+EVENTS_AT: Final = (
+    "SELECT e.stream, e.version, e.position, e.topic, e.at, e.meta, e.payload FROM json_each(:positions) AS n"
+    " JOIN events AS e ON e.position = CAST(n.value AS BIGINT) ORDER BY e.position"
+)
 EXPIRIES: Final = (
     "SELECT e.stream, e.version, e.position, e.topic, e.at, e.meta, e.payload FROM json_each(:streams) AS n"
     " JOIN events AS e ON e.stream = n.value WHERE e.position > :position AND e.topic = 'ClaimExpired'"

@@ -69,7 +69,7 @@ def translate(query: str) -> str:
     """A shared query in the words of PostgreSQL, with psycopg's parameters."""
     query = re.sub(r"json_each\(([^)]+)\)", r"json_array_elements_text(CAST(\1 AS json))", query)
     query = re.sub(r"json_extract\((\w+), '\$\.(\w+)'\)", r"(CAST(\1 AS json) ->> '\2')", query)
-    return re.sub(r":(\w+)", r"%(\1)s", query)
+    return re.sub(r":(\w+)", r"%(\1)s", query.replace("group_concat", "string_agg"))
 
 
 _RECORD: Final = "json_build_array(c.stream, c.version, c.position, c.exists_now, c.expires_at"
