@@ -64,7 +64,8 @@ def test_positions_versions_and_times_stay_what_they_are() -> None:
     "given",
     [
         *("", "soon", "-5", "9" * 30, "٣", "14:60", "25:00", "2026-02-30 14:03", "0001-01-01 00:00", "2026-11-23"),
-        *("yesterday", "2 fortnights ago", "999999999 weeks ago", "v", -1, True, 1.5, None),
+        *("yesterday", "2 fortnights ago", "999999999 weeks ago", "500 ms ago", "v", -1, True, 1.5, None),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=5))),
     ],
 )
 def test_what_is_no_moment_is_refused_with_examples(berlin: None, given: object) -> None:
