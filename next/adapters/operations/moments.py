@@ -74,7 +74,7 @@ MomentArgument = Annotated[int | str | datetime, PlainValidator(parse_moment), W
 
 
 def find_moment(reader: Reader, moment: int | str | datetime, argument: str, stream: str | None = None) -> PastMoment:
-    """The state of the store at a moment; `stream`: of the key whose version it may be. Raises InvalidError."""
+    """The state of the store at a moment, which may be a version of the key with this stream. Raises InvalidError."""
     if moment == "now":
         return PastMoment(read_position(reader), reader.now(), True)
     if isinstance(moment, datetime):
@@ -89,7 +89,9 @@ def find_moment(reader: Reader, moment: int | str | datetime, argument: str, str
     else:
         rows = reader.read(sql.TIME_OF_VERSION, {"stream": stream, "version": int(moment[1:])})
     if not rows:
-        raise InvalidError(f"{argument}: the log has no such {'version of this key' if stream else 'position'}")
+        raise InvalidError(
+            f"{argument}: the log has no such {'position' if isinstance(moment, int) else 'version of this key'}"
+        )
     return PastMoment(rows[0][0], rows[0][1], False)
 
 

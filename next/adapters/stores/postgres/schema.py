@@ -22,7 +22,8 @@ from holdlog.adapters.stores.sql import (
 )
 from holdlog.domain.refusals import StoreError
 
-# PostgreSQL parses no JSON with \\u0000: the view replaces it meanwhile.
+# PostgreSQL parses no JSON with \\u0000: the view replaces it meanwhile, and the index takes the end of a result, which
+# is its checksum. That is in no envelope, as it has no salt: a redacted text could be guessed from it.
 _TABLES: Final = r"""
 CREATE TABLE events (position BIGINT PRIMARY KEY, stream TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL,
     topic TEXT NOT NULL, at BIGINT NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BYTEA, payload_hash BYTEA,

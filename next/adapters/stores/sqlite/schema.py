@@ -23,14 +23,14 @@ LARGEST_TO_CHECK: Final = 256 * 1024 * 1024
 MAX_BOOTS: Final = 100
 """Runs of the kernel that a store remembers."""
 
-# A result ends with its checksum. It is in the payload, as an unsalted hash must go with the text.
 # The value is JSON: two paths make an array `[value,null]`, where one would make SQL of it.
 # Tables with texts that may be redacted have rowids: SQLite leaves parts of them between the rows of others.
 TABLES: Final = (
     """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL,
     topic TEXT NOT NULL, at INTEGER NOT NULL, meta TEXT NOT NULL, payload TEXT, salt BLOB, payload_hash BLOB,
     digest BLOB NOT NULL, UNIQUE (stream, version))""",
-    "CREATE INDEX results ON events (stream, substr(payload, -34)) WHERE topic = 'ResultAppended'",
+    """CREATE INDEX results ON events (stream, json_extract(payload, '$.checksum'))
+    WHERE topic = 'ResultAppended'""",
     *INDEXES,
     """CREATE TABLE current (stream TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL,
     exists_now INTEGER NOT NULL, expires_at INTEGER) WITHOUT ROWID""",

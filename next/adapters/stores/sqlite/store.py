@@ -47,7 +47,7 @@ _VALUE: Final = (
 )
 _RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
 _RESULT: Final = (
-    "SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = ? AND substr(payload, -34) = ? || '\"}'"
+    "SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = ? AND json_extract(payload, '$.checksum') = ?"
 )
 _REQUEST: Final = "SELECT position, at, fingerprint, result FROM requests WHERE principal = ? AND request_id = ?"
 _APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
