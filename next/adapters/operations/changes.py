@@ -2,6 +2,8 @@
 
 import secrets
 from collections.abc import Iterator
+from heapq import merge
+from itertools import groupby, repeat
 from typing import Any, Self
 
 from pydantic import Field, TypeAdapter, model_validator
@@ -100,15 +102,10 @@ class Diff(Query, name="diff", route="GET /diff", words="start end"):
         self, reader: Reader, start: PastMoment, end: PastMoment
     ) -> Iterator[tuple[str, StateRecord | None, StateRecord | None]]:
         """The values of both moments, by key."""
-        befores, afters = self._list(reader, start), self._list(reader, end)
-        before, after = next(befores, None), next(afters, None)
-        while before is not None or after is not None:
-            key = min(record.key for record in (before, after) if record is not None)
-            one = before if before is not None and before.key == key else None
-            other = after if after is not None and after.key == key else None
-            yield key, one, other
-            before = next(befores, None) if one is not None else before
-            after = next(afters, None) if other is not None else after
+        sides = (zip(repeat(side), self._list(reader, moment)) for side, moment in enumerate((start, end)))
+        for key, group in groupby(merge(*sides, key=_key), _key):
+            records = dict(group)
+            yield key, records.get(0), records.get(1)
 
     def _list(self, reader: Reader, moment: PastMoment) -> Iterator[StateRecord]:
         """The values at a moment, in order of their keys."""
@@ -136,10 +133,13 @@ class Diff(Query, name="diff", route="GET /diff", words="start end"):
         return KeyChange(key, "changed", before.version, *author)._replace(paths=paths, redacted=redacted)
 
 
+def _key(pair: tuple[int, StateRecord]) -> str:
+    return pair[1].key
+
+
 def _differ(before: StateRecord, after: StateRecord) -> bool:
-    if before.version == after.version:
-        return False
-    return bool(before.redacted or after.redacted) or next(compare(before.value, after.value), None) is not None
+    is_redacted = before.redacted or after.redacted
+    return before.version != after.version and bool(is_redacted or any(compare(before.value, after.value)))
 
 
 class RevertBlocks:

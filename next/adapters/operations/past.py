@@ -14,7 +14,6 @@ from holdlog.adapters.operations.base import Agent, Limit, Name, Prefix, Query, 
 from holdlog.adapters.operations.moments import MomentArgument, find_moment, find_start
 from holdlog.adapters.operations.rows import (
     NO_LIMIT,
-    PAGE_EVENTS,
     cut_page,
     describe_deletion,
     find_version,
@@ -129,7 +128,7 @@ class ResourceHistory(Query, name="resource_history", words="resource limit", re
         last = self.before if self.before is not None else NO_LIMIT
         history, ends = list[HoldEntry](), dict[tuple[str, int], Any]()
         for row in self._read_events(reader):
-            stream, version, position, topic, at, meta, payload = row
+            position, stream, version, topic, at, meta, payload = row
             event = decode_event(stream, topic, meta, payload)
             if isinstance(event, ClaimReleased | ClaimExpired | OfferExpired):
                 ends[stream, event.grant] = describe_end(event, position, at)
@@ -147,11 +146,8 @@ class ResourceHistory(Query, name="resource_history", words="resource limit", re
         stream = f"claim:{self.resource}"
         streams = json.dumps([f"claim:{name}" for name in list_covering(self.resource)])
         first, end = (stream, end_of_range(stream)) if stream.endswith("/") else ("", "")
-        parameters = {"streams": streams, "first": first, "end": end, "limit": PAGE_EVENTS}
-        before = NO_LIMIT
-        while rows := reader.read(sql.CLAIM_HISTORY, parameters | {"before": before}):
-            yield from rows
-            before = rows[-1][2]
+        parameters = {"streams": streams, "first": first, "end": end, "before": NO_LIMIT}
+        return scan(reader, sql.CLAIM_HISTORY, parameters, NO_LIMIT, "before", payload=6)
 
 
 def read_value_at(reader: Reader, namespace: str, key: str, moment: int | str | datetime, argument: str) -> StateRecord:

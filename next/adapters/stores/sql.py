@@ -107,7 +107,7 @@ EXPIRIES: Final = (
 )
 """What was noticed after a position."""
 CLAIM_HISTORY: Final = (
-    "SELECT e.stream, e.version, e.position, e.topic, e.at, e.meta, e.payload FROM ("
+    "SELECT e.position, e.stream, e.version, e.topic, e.at, e.meta, e.payload FROM ("
     "SELECT e.position FROM json_each(:streams) AS n JOIN events AS e ON e.stream = n.value WHERE e.position < :before"
     " UNION SELECT position FROM events WHERE stream >= :first AND stream < :end AND position < :before"
     " ORDER BY position DESC LIMIT :limit) AS c JOIN events AS e ON e.position = c.position ORDER BY e.position DESC"

@@ -7,19 +7,8 @@ from typing import Any, Final
 
 from psycopg import sql
 
+from holdlog.adapters.stores import sql as shared
 from holdlog.adapters.stores.postgres.connection import Connection
-from holdlog.adapters.stores.sql import (
-    BEATS,
-    BOARD,
-    CLAIMS,
-    INDEXES,
-    LAST_COMMIT,
-    MARK,
-    SCHEMA,
-    SESSION,
-    STREAMS,
-    SUBTREES,
-)
 from holdlog.domain.refusals import StoreError
 
 # PostgreSQL parses no JSON with \\u0000: the view replaces it meanwhile, and the index takes the end of a result, which
@@ -102,14 +91,14 @@ PREPARE remember (text[], text[], text[], text[], text[], text[]) AS INSERT INTO
     SELECT p, r, n::bigint, a::bigint, f, t FROM unnest($1, $2, $3, $4, $5, $6) AS new (p, r, n, a, f, t);
 PREPARE refuse (text[], text[], text[], text[], text[]) AS INSERT INTO refusals (position, at, code, stream, meta)
     SELECT p::bigint, a::bigint, c, s, m FROM unnest($1, $2, $3, $4, $5) AS new (p, a, c, s, m);
-PREPARE claims (text, text, bigint, text, text, text) AS {number(CLAIMS, *_SESSION, "names", "agent", "host")};
-PREPARE session (text, text, bigint) AS {number(SESSION, *_SESSION)};
-PREPARE subtrees (text) AS {number(SUBTREES, "subtrees")};
-PREPARE beats (text, text, bigint) AS {number(BEATS, *_SESSION)};
-PREPARE board AS {BOARD};
-PREPARE streams (text) AS {number(STREAMS, "streams")};
-PREPARE silence AS {LAST_COMMIT};
-PREPARE mark (bigint) AS {number(MARK, "now")};
+PREPARE claims (text, text, bigint, text, text, text) AS {number(shared.CLAIMS, *_SESSION, "names", "agent", "host")};
+PREPARE session (text, text, bigint) AS {number(shared.SESSION, *_SESSION)};
+PREPARE subtrees (text) AS {number(shared.SUBTREES, "subtrees")};
+PREPARE beats (text, text, bigint) AS {number(shared.BEATS, *_SESSION)};
+PREPARE board AS {shared.BOARD};
+PREPARE streams (text) AS {number(shared.STREAMS, "streams")};
+PREPARE silence AS {shared.LAST_COMMIT};
+PREPARE mark (bigint) AS {number(shared.MARK, "now")};
 PREPARE put_claims ({", ".join(["text[]"] * 15)}) AS INSERT INTO claims
     SELECT r, v::bigint, i::smallint, m, a, s, p, o::bigint, e::bigint, h::bigint, l, d::bigint, w::bigint,
     f::smallint, n FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
@@ -140,8 +129,8 @@ def create_store(connection: Connection, schema: str) -> None:
         tables = {name for (name,) in connection.execute(query, (schema,))}
         if not tables:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-            connection.execute("; ".join((_TABLES, *INDEXES)))
-            rows = (os.urandom(16).hex(), str(SCHEMA))
+            connection.execute("; ".join((_TABLES, *shared.INDEXES)))
+            rows = (os.urandom(16).hex(), str(shared.SCHEMA))
             connection.execute("INSERT INTO meta VALUES ('id', %s), ('schema', %s)", rows)
             return
         if not {"meta", "events", "current"} <= tables:
@@ -152,5 +141,5 @@ def create_store(connection: Connection, schema: str) -> None:
 
 
 def require_schema(number: str | None) -> None:
-    if number != str(SCHEMA):
-        raise StoreError(f"the store has schema {number}, and this holdlog {SCHEMA}; update holdlog")
+    if number != str(shared.SCHEMA):
+        raise StoreError(f"the store has schema {number}, and this holdlog {shared.SCHEMA}; update holdlog")
