@@ -4,7 +4,7 @@ The digest of an event is SHA-256 of the digest before it and the event's hash. 
 lines: position, stream, version, topic, time in microseconds since 1970, meta) and the hash of the payload, which is
 SHA-256 of salt and payload. An event without payload was redacted, which a later event says, or exported without
 values: its hash is left. A checkpoint is a line `position digest time` that was kept elsewhere: the log must contain
-it. Prints one line; exit code 0 if all of it verifies, else 1. The export of a part says nothing of what is before it.
+it. Prints one line; exit code 0 if all of it verifies, else 1. The export of a part says nothing of the rest.
 """
 
 import json
@@ -43,7 +43,7 @@ def verify(lines, checkpoint):
                 redacted.discard(target)
     is_end = event == {"end": position, "digest": digest} and about["last"] == position and next(lines, None) is None
     require(is_end, f"position {position}: the export does not end as it says")
-    is_whole = about["first"] == 1 and about.get("values", True)
+    is_whole = about["first"] == 1 and position == about["log_end"] and about.get("values", True)
     require(not (is_whole and redacted), f"position {min(redacted, default=0)}: a text is gone, and no event says so")
     require(is_found, "the log does not contain the checkpoint")
     return position - about["first"] + 1, position

@@ -1,9 +1,9 @@
-"""Redaction: texts leave the log, and their hashes stay, so that the digests verify."""
+"""Redaction: texts leave the log, and their hashes stay, so that the digests verify. Also the events about a log."""
 
 import json
 from typing import Any, Final, NamedTuple
 
-from holdlog.domain.log import TextsRedacted
+from holdlog.domain.claims.results import Claimed
 from holdlog.domain.names import split_stream
 from holdlog.domain.refusals import InvalidError
 
@@ -11,6 +11,30 @@ MAX_TEXTS: Final = 200
 """Texts of one event, because other writers wait meanwhile."""
 _LEAST_PART: Final = 8
 """Characters of a text that may not be part of the reason; a shorter one may not be the reason."""
+_PREVIOUS_NOTE: Final = Claimed._fields.index("previous_note")
+
+# --- events
+
+
+class Imported(NamedTuple):
+    """All earlier events come from the store with the id `store`, whose log ended at position `last` with `digest`."""
+
+    stream: str
+    store: str
+    last: int
+    digest: str
+
+
+class TextsRedacted(NamedTuple):
+    """The events at these positions lost payload and salt."""
+
+    stream: str
+    by: str
+    positions: tuple[int, ...]
+    reason: str | None = None
+
+
+# --- rules
 
 
 class Text(NamedTuple):
@@ -21,32 +45,34 @@ class Text(NamedTuple):
     version: int
     meta: str
     payload: str
+    salt: bytes
 
 
-def redact(texts: list[Text], stream: str, by: str, reason: str) -> list[TextsRedacted]:
-    """Redact former texts. `stream`: that of events about this store. Raises InvalidError for a reason that repeats a
-    text."""
-    for text in texts:
-        if any(part == reason or (len(part) >= _LEAST_PART and part in reason) for part in list_parts(text)):
+def require_other(reason: str, text: Text) -> None:
+    """Raises InvalidError for a reason that repeats the text, or a part of it."""
+    parts: list[Any] = [json.loads(text.payload)]
+    for part in parts:  # which grows
+        if isinstance(part, str) and (part == reason or (len(part) >= _LEAST_PART and part in reason)):
             raise InvalidError("reason: contains the text that it is about, or a part of it; say why without it")
-    return [TextsRedacted(stream, by, tuple(text.position for text in texts), reason)] if texts else []
+        parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
 
 
-def list_parts(text: Text) -> list[str]:
-    """All texts within a payload, except the names of members."""
-    parts: list[str] = []
-    rest: list[Any] = [json.loads(text.payload)]
-    while rest:
-        part = rest.pop()
-        if isinstance(part, str):
-            parts.append(part)
-        elif isinstance(part, dict | list):
-            rest += part.values() if isinstance(part, dict) else part
-    return parts
+class Quotes:
+    """Finds these texts in the results of remembered requests, which are lists."""
 
+    def __init__(self, texts: list[Text]) -> None:
+        self.notes = {json.loads(text.payload).get("note") for text in texts if text.stream.startswith("claim:")}
+        values = [text for text in texts if text.stream.startswith("record:")]
+        self._positions = {text.position for text in values}
+        self._versions = {(*split_stream(text.stream), text.version) for text in values}
 
-def list_quotes(text: Text) -> list[str]:
-    """Parts of remembered results, as JSON, that name the stream of the text or quote it."""
-    if text.stream.startswith("record:"):
-        return [json.dumps(split_stream(text.stream))[:-1] + ","]
-    return [json.dumps(text.stream.partition(":")[2]), *map(json.dumps, list_parts(text))]
+    def match(self, result: list[Any]) -> bool:
+        """Whether a result has one of the values, which its update or transaction may have left unchanged, or one of
+        the notes: the previous one, or one of a waiter or a loss."""
+        if type(result[0]) is list and any(tuple(step[:3]) in self._versions for step in result[0]):
+            return True
+        if any(type(part) is int and part in self._positions for part in result[-3:-2]):
+            return True
+        rows = [row for part in result[-3:-1] if type(part) is list for row in part if type(row) is list]
+        notes = [row[-1] for row in rows] + ([result[_PREVIOUS_NOTE]] if result[-1] == "claimed" else [])
+        return any(type(note) is str and note in self.notes for note in notes)

@@ -1,10 +1,12 @@
-"""What only 0.2 does about proof and care, on both stores: tampering by those who know its tables and its rule."""
+"""What only 0.2 does about audit, on both stores: tampering by those who know its tables and its rule."""
 
+import io
 import json
 import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +15,10 @@ import psycopg
 import pytest
 
 import holdlog
+from holdlog.adapters.engine.port import Snapshot
+from holdlog.adapters.operations.base import OPERATIONS
+from holdlog.adapters.stores.chain import verify_log
+from holdlog.adapters.stores.check import rebuild
 from tests.support.library import Blocking, in_thread
 from tests.support.waiting import until
 
@@ -228,6 +234,48 @@ def test_nothing_is_rebuilt_from_a_damaged_log(place):
     assert ask(place, "SELECT stream FROM current") == [("record:n/b",)]
 
 
+def test_redaction_between_the_two_looks_of_a_rebuild_is_no_damage(place):
+    fill(place)
+    with holdlog.StateStore(place) as store:
+        engine = store._engine
+        with engine.store.snapshot() as view:
+            chain = verify_log(view)
+        store.redact("record:n/a@1", **WHY)
+        ask(place, "DELETE FROM current WHERE stream = 'record:n/a'")
+        with engine.write_alone() as batch:
+            assert rebuild(chain, Snapshot(engine.store.execute, batch.at, batch.steady), engine.store.execute) == 1
+        assert store.verify()
+
+
+def test_writers_of_a_busy_process_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr("holdlog.adapters.engine.engine.COMMIT_SECONDS", 0.1)
+    store, done = Blocking(tmp_path / "state.db"), threading.Event()
+
+    class Slow(io.BytesIO):
+        def readline(self, size=-1):
+            done.wait()
+            return super().readline(size)
+
+    try:
+        importing = in_thread(store.import_, Slow())
+        until(lambda: store._store._engine._busy.locked())
+        with pytest.raises(holdlog.UnavailableError, match="busy"):
+            store.set("n", "k", 1, updated_by="ann")
+        done.set()
+        with pytest.raises(holdlog.InvalidError):
+            importing.result()
+        assert store.set("n", "k", 1, updated_by="ann").version == 1
+    finally:
+        done.set()
+        store.stop()
+
+
+def test_audit_needs_the_scope_admin_and_has_no_routes():
+    audit = [it for it in OPERATIONS.values() if it.group == "audit"]
+    assert {it.name for it in audit if it.scope != "admin"} == {"checkpoint"}
+    assert [it.name for it in audit if it.route] == []
+
+
 # --- redaction
 
 
@@ -253,6 +301,9 @@ def test_redacted_value_shows_as_one_wherever_it_is_read(store):
     events = store.events().events
     assert [(it.kind, it.by, it.positions) for it in events[4:]] == [("TextsRedacted", "bob", [it]) for it in (1, 4)]
     assert SECRET not in repr(events)
+    assert store.redact(events[-1].id, redacted_by="bob", reason="private").redacted == 1
+    assert [it.fields.get("reason") for it in store.events(after=5).events] == [None, "private"]
+    assert store.verify()
 
 
 def test_repeated_request_of_a_redacted_write_does_nothing(store):
@@ -285,11 +336,72 @@ def test_note_of_a_claim_leaves_remembered_results_and_losses(place):
         claimed = bob.claim("a.py", agent="bob", request_id="r-2")
         ann.claim("b.py", agent="ann")
         assert (released.status, claimed.previous_note) == ("released", SECRET)
-        ask(place, f"""UPDATE holders SET lost = '[["c.py", 1, "forced", "{SECRET}"]]' WHERE agent = 'ann'""")
+        ask(place, f"""UPDATE holders SET lost = '[["a.py", 1, "forced", "{SECRET}"]]' WHERE agent = 'ann'""")
         assert bob.redact("claim:a.py@2", **WHY).redacted == 1
         again = bob.claim("a.py", agent="bob", request_id="r-2")
         assert (again.status, again.position, again.redacted) == ("ok", 3, True)
-        assert ann.claim("b.py", agent="ann").lost == [("c.py", "forced", None, None)]
+        assert ann.claim("b.py", agent="ann").lost == [("a.py", "forced", "bob", None)]
+
+
+@pytest.mark.parametrize("note", ["ok", "ann", "n"])
+def test_only_results_that_contain_a_redacted_note_are_forgotten(place, note):
+    with holdlog.StateStore(place) as ann, holdlog.StateStore(place) as bob:
+        calls = {
+            "r-1": lambda **request: ann.set("n", "k", note, updated_by="ann", **request),
+            "r-2": lambda **request: ann.claim("a.py", agent="ann", **request),
+            "r-3": lambda **request: bob.claim("a.py", agent="bob", **request),
+            "r-4": lambda **request: bob.claim("a.py", agent="bob", **request),
+            "r-5": lambda **request: bob.release("a.py", agent="bob", **request),
+        }
+        before = {request: call(request_id=request) for request, call in [*calls.items()][:2]}
+        ann.release("a.py", agent="ann", note=note)
+        before["r-3"] = calls["r-3"](request_id="r-3")
+        waiting = in_thread(ann.claim, "a.py", agent="ann", wait_seconds=50, note=note)
+        until(lambda: ann.status("a.py").queue_length == 1)
+        before |= {request: calls[request](request_id=request) for request in ("r-4", "r-5")}
+        assert (before["r-3"].previous_note, before["r-4"].waiting[0].note) == (note, note)
+        assert waiting.result().status == "claimed"
+        ann.release("a.py", agent="ann")
+        (event,) = (it.id for it in ann.events().events if it.kind == "ClaimQueued")
+        assert [ann.redact(it, **WHY).redacted for it in ("claim:a.py@2", event)] == [1, 1]
+        after = {request: call(request_id=request) for request, call in calls.items()}
+        assert {request for request in calls if getattr(after[request], "redacted", None)} == {"r-3", "r-4"}
+        assert after["r-1"] == before["r-1"]
+
+
+def test_only_results_that_contain_a_redacted_value_are_forgotten(store):
+    steps = [
+        {"op": "append", "namespace": "n", "key": "k", "value": SECRET, "unique": True},
+        {"op": "set", "namespace": "n", "key": "other", "value": 1},
+    ]
+    calls = {
+        "r-1": lambda: store.transact(steps, updated_by="ann", request_id="r-1"),
+        "r-2": lambda: store.transact(steps, updated_by="ann", request_id="r-2"),
+        "r-3": lambda: store.set("n", "k", "safe", updated_by="ann", request_id="r-3"),
+        "r-4": lambda: store.delete("n", "k", deleted_by="ann", request_id="r-4"),
+    }
+    before = {request: call() for request, call in calls.items()}
+    assert (before["r-2"].results[0].version, before["r-3"].version) == (1, 2)
+    assert store.redact("record:n/k@1", **WHY).redacted == 1
+    after = {request: call() for request, call in calls.items()}
+    assert {request for request in calls if after[request] != before[request]} == {"r-1", "r-2"}
+
+
+def test_reason_that_old_texts_contain_does_not_stop_their_redaction(tmp_path):
+    db = tmp_path / "state.db"
+    with holdlog.StateStore(db) as store:
+        steps = [{"op": "set", "namespace": "n", "key": f"{key}", "value": "retention"} for key in range(205)]
+        steps[0]["value"] = SECRET
+        for written in (steps, [step | {"value": "safe"} for step in steps]):
+            store.transact(written, updated_by="ann")
+        assert store.redact(older_than_seconds=0.000001, redacted_by="ann", reason="retention").redacted == 205
+        assert not [it for it in tmp_path.iterdir() if SECRET.encode() in it.read_bytes()]
+
+
+@pytest.mark.parametrize("event", ["record:n/\0@1", "record:n/\udc80@1", "record:n/k", "record:n/k@-1"])
+def test_what_is_no_id_of_an_event_is_refused(store, event):
+    with pytest.raises(holdlog.InvalidError, match="id of an event"):
+        store.redact(event, **WHY)
 
 
 def test_note_that_a_live_claim_has_from_its_ticket_is_not_redacted(place):
@@ -352,7 +464,8 @@ def verify_export(*words):
 
 
 def test_program_verifies_an_export_and_names_what_differs(tmp_path):
-    db, before, log, part, kept, changed = (tmp_path / it for it in ("db", "before", "log", "part", "kept", "changed"))
+    names = ("db", "before", "log", "part", "prefix", "kept", "changed")
+    db, before, log, part, prefix, kept, changed = (tmp_path / name for name in names)
     kept.write_text(fill(db))
     with holdlog.StateStore(db) as store:
         store.set("n", "é", "é\u2028", updated_by="ann")
@@ -360,8 +473,9 @@ def test_program_verifies_an_export_and_names_what_differs(tmp_path):
         store.redact("record:n/a@2", **WHY)
         store.export(log)
         store.export(part, first=10, values=False)
+        store.export(prefix, last=3)
     assert verify_export(log) == verify_export(log, "--checkpoint", kept) == ""
-    assert verify_export(part, "--checkpoint", kept) == ""
+    assert verify_export(part, "--checkpoint", kept) == verify_export(prefix) == ""
     old, lines = (file.read_text().splitlines(keepends=True) for file in (before, log))
     event = json.loads(old[3])
     redacted = {name: value for name, value in json.loads(lines[3]).items() if name in ("payload_hash", "digest")}

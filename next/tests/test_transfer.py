@@ -107,7 +107,43 @@ def test_export_writes_a_private_new_file(exported, tmp_path):
     assert not list(tmp_path.glob("*.part"))
 
 
-@pytest.mark.parametrize("options", [{"last": 10}, {"first": 6, "last": 5}, {"first": 0}, {"destination": 7}])
+def test_exports_to_one_path_leave_one_and_no_other_file_is_touched(exported, tmp_path):
+    path, own = tmp_path / "log", tmp_path / "log.part"
+    own.write_text("my own")
+    with holdlog.StateStore(tmp_path / "old.db") as store:
+
+        def attempt():
+            try:
+                return store.export(path).last
+            except holdlog.StoreError as refusal:
+                return "exists" in str(refusal)
+
+        exports = [in_thread(attempt) for _ in range(4)]
+        assert sorted(it.result() for it in exports) == [True, True, True, 9]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == exported
+    assert (own.read_text(), sorted(tmp_path.glob("log*"))) == ("my own", [path, own])
+
+
+@pytest.mark.xdist_group("postgres")
+def test_redaction_during_an_export_does_not_change_it(postgres):
+    class File(io.BytesIO):
+        def write(self, line):
+            if not self.tell():
+                store.redact("record:n/k@1", redacted_by="ann", reason="it leaked")
+            return super().write(line)
+
+    with holdlog.StateStore(postgres) as store, holdlog.StateStore(":memory:") as target:
+        for value in ("secret", "safe"):
+            store.set("n", "k", value, updated_by="ann")
+        store.export(file := File())
+        assert target.import_(io.BytesIO(file.getvalue())).last == 2
+        assert [it.value for it in target.history("n", "k")] == ["safe", "secret"]
+        assert [it.value for it in store.history("n", "k")] == ["safe", None]
+
+
+@pytest.mark.parametrize(
+    "options", [{"last": 10}, {"first": 6, "last": 5}, {"first": 0}, {"destination": 7}, {"destination": io.StringIO()}]
+)
 def test_export_of_what_is_not_there_is_refused(exported, tmp_path, options):
     with holdlog.StateStore(tmp_path / "old.db") as store, pytest.raises(holdlog.InvalidError):
         store.export(**({"destination": io.BytesIO()} | options))
@@ -181,6 +217,7 @@ DAMAGES = {
     "redacted text": lambda lines: forge([*lines[:9], lines[9] | REDACTION, lines[10]]),
     "other end": lambda lines: [*lines[:-1], lines[-1] | {"digest": "00" * 32}],
     "other format": lambda lines: [lines[0] | {"holdlog_export": 2}, *lines[1:]],
+    "a prefix": lambda lines: [lines[0] | {"log_end": 10}, *lines[1:]],
     "a range": lambda lines: [lines[0] | {"first": 2}, *lines[2:]],
     "without values": lambda lines: [lines[0] | {"values": False}, *lines[1:]],
     "no export": lambda lines: [{"namespace": "n"}],
@@ -209,7 +246,7 @@ def test_damaged_export_is_refused_and_changes_nothing(exported, damage):
         with pytest.raises(holdlog.HoldlogError) as refused:
             store.import_(write(DAMAGES[damage](list(exported))))
         assert type(refused.value) is (holdlog.StoreError if damage == "unknown kind" else holdlog.InvalidError)
-        assert ("only a part" in str(refused.value)) == (damage in ("a range", "without values"))
+        assert ("only a part" in str(refused.value)) == (damage in ("a prefix", "a range", "without values"))
         assert len(str(refused.value).splitlines()) == 1
         assert (log_of(store), store.status().claims, store.list_namespaces()) == ([], [], [])
         assert store.import_(write(exported)).last == 9
@@ -243,7 +280,7 @@ def test_redacted_event_stays_its_hash(exported, tmp_path):
 def test_foreign_events_pass_unharmed(exported, tmp_path, kind, request):
     facts = {"stream": "foreign:/7f", "topic": "foreign:bank:Account.Opened", "payload": "gASV", "meta": "{}"}
     lines = forge([*exported[:-1], exported[-2] | facts | {"position": 10, "version": 1}, exported[-1] | {"end": 10}])
-    lines[0]["last"] = 10
+    lines[0] |= {"last": 10, "log_end": 10}
     place = tmp_path / "new.db" if kind == "file" else request.getfixturevalue("postgres")
     with holdlog.StateStore(place) as store:
         assert store.import_(write(lines)).position == 11

@@ -12,7 +12,7 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.hooks.clients import CLIENTS
 from holdlog.adapters.hooks.init import Finding, examine, examine_all
 from holdlog.adapters.operating_system.location import mask_password
-from holdlog.adapters.operations.admin import Doctor, Rebuild
+from holdlog.adapters.operations.admin import Diagnose, Rebuild
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 
@@ -56,7 +56,7 @@ def examine_store(place: str, is_required: bool) -> list[Finding]:
         return [("file", "ok", f"there is no store yet; {NEXT_STEP}")]
     try:
         with closing(open_engine(place)) as engine:
-            diagnosis = Doctor().run(engine, Caller())
+            diagnosis = Diagnose().run(engine, Caller())
     except UnavailableError:
         raise
     except HoldlogError as error:

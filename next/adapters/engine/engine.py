@@ -122,7 +122,7 @@ class Engine:
         return query.read(self.store)
 
     @contextmanager
-    def write_alone(self, reads: Sequence[tuple[Reads, Caller]] = ()) -> Iterator[Batch]:
+    def write_alone(self, *reads: tuple[Reads, Caller]) -> Iterator[Batch]:
         """A transaction for statements, and for commands that need these `reads` (see `decide`). If it takes long, all
         other writers of the store are refused after COMMIT_SECONDS. Commits at the end of the block, or undoes
         everything."""
@@ -267,8 +267,13 @@ class Engine:
             self._wake.clear()
             while self._queue and self._closed is None:
                 began = time.monotonic()
-                with self._busy:
+                if not self._busy.acquire(timeout=COMMIT_SECONDS):  # `write_alone` has it
+                    self._fail(self._take_all(), UnavailableError("this process is busy writing; try again"))
+                    continue
+                try:
                     jobs = self._commit_queued()
+                finally:
+                    self._busy.release()
                 if jobs > 1 and not self.store.is_local:
                     time.sleep(min(0.002, _LINGER * (time.monotonic() - began)))
 

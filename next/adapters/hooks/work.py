@@ -550,7 +550,7 @@ class Work:
     def _transact(self, files: Sequence[File], more: tuple[str, ...] = (), claims: Any = "own") -> Iterator[Batch]:
         resources = (*(file.resource for file in files), *more)
         reads = Reads(resources=resources, claims=claims, agent=self.name, queues=True)
-        with self.engine.write_alone([(reads, self.caller)]) as batch:
+        with self.engine.write_alone((reads, self.caller)) as batch:
             yield batch
 
     def _decide(self, command: Any, batch: Batch) -> Any:

@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 FILE_MODE: Final = 0o600
@@ -28,18 +28,23 @@ def open_private(path: str, flags: int = 0) -> int:
 @contextmanager
 def create_private(path: str) -> Iterator[str]:
     """The name of an empty file with mode 0600, which gets the name `path` when the block has written all of it: a
-    crash leaves no half of it there. Raises OSError."""
-    part = f"{path}.part"
+    crash leaves no half of it there, and no file of another is replaced. Raises OSError."""
+    part = f"{path}.{os.urandom(4).hex()}.part"
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-    os.close(open_private(part, os.O_TRUNC))
+    os.close(open_private(part, os.O_EXCL))
     try:
         yield part
         sync(part)
-        os.rename(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            raise
+        except OSError:  # some file systems have no links
+            os.rename(part, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(part)
     sync(os.path.dirname(path) or ".")
 
 

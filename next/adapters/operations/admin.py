@@ -1,4 +1,4 @@
-"""Proof and care: verify, checkpoint, redact, rebuild, doctor."""
+"""Audit and maintenance: verify, checkpoint, redact, rebuild, doctor."""
 
 import re
 from typing import Annotated, Final
@@ -9,15 +9,18 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader, Snapshot
 from holdlog.adapters.operations.base import Agent, Duration, Note, Query, Task
 from holdlog.adapters.stores import check, redact, sql
+from holdlog.adapters.stores.chain import DamageError, verify_log
 from holdlog.adapters.stores.codec import FIRST_DIGEST
 from holdlog.domain.moment import SECOND, Caller
-from holdlog.domain.redaction import MAX_TEXTS, Text
+from holdlog.domain.redaction import MAX_TEXTS, Quotes, Text, TextsRedacted, require_other
 from holdlog.domain.refusals import CurrentError, HoldlogError, StoreError
 from holdlog.domain.results import utc
+from holdlog.domain.state import Reads
+from holdlog.projections.fold import fold
 from holdlog.projections.results import Checkpoint, Damaged, Diagnosis, Finding, Rebuilt, Redaction, Verified
 
 _CHECKPOINT: Final = re.compile(r"([0-9]{1,19}) ([0-9a-f]{64})(?: \S+)?\s*")
-_EVENT_ID: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
+_EVENT_ID: Final = re.compile(r"[^\0\ud800-\udfff]+@[0-9]{1,18}")
 
 
 def check_checkpoint(text: str) -> str:
@@ -34,7 +37,7 @@ def check_event_id(text: str) -> str:
     return text
 
 
-class VerifyLog(Query, name="verify", group="audit", route="GET /verification", words="checkpoint"):
+class Verify(Query, name="verify", group="audit", words="checkpoint", scope="admin"):
     """Verify that no event was changed, added or removed, and that the views are what follows from the log. Events that
     were removed at its end, or another history, show only against a checkpoint that is kept elsewhere."""
 
@@ -48,15 +51,16 @@ class VerifyLog(Query, name="verify", group="audit", route="GET /verification", 
         known = (int(place[1]), place[2]) if place is not None else None
         try:
             with reader.snapshot() as view:
-                head, claims = check.fold_log(view, known)
-                for change in check.list_changes(view, claims):
+                chain = verify_log(view, known)
+                for change in check.list_changes(view, chain.claims):
                     return Damaged("views", f"the view of {change.row} differs from the log; run rebuild")
-        except check.DamageError as error:
+        except DamageError as error:
             return error.damage
+        head = chain.head
         return Verified(head.position, head.digest.hex(), utc(head.at), known and known[0])
 
 
-class MakeCheckpoint(Query, name="checkpoint", group="audit", route="GET /checkpoint"):
+class MakeCheckpoint(Query, name="checkpoint", group="audit"):
     """The end of the log: position, digest and time. Keep the line elsewhere: with it, verify finds every change of the
     events before it."""
 
@@ -68,7 +72,7 @@ class MakeCheckpoint(Query, name="checkpoint", group="audit", route="GET /checkp
         return Checkpoint(position, bytes(digest).hex(), utc(at))
 
 
-class Redact(Task, name="redact", group="audit", route="POST /redactions", words="event", scope="admin"):
+class Redact(Task, name="redact", group="audit", words="event", scope="admin"):
     """Remove a former text from the log, or all that are older than an age: payload and salt. The hash stays, so that
     the log verifies. Write or delete a current value first, and release a live claim. Backups and exports keep the
     text."""
@@ -89,44 +93,66 @@ class Redact(Task, name="redact", group="audit", route="POST /redactions", words
 
     def run(self, engine: Engine, caller: Caller) -> Redaction:
         engine.require_open()
-        count, after = 0, 0
-        while True:
-            with engine.store.snapshot() as view:
-                texts = self._find(view, after)
-                former = [text for text in texts if not redact.is_current(view, text)]
-            if self.event is not None and len(former) < len(texts):
-                raise CurrentError("event: is a current value, or the note of a live claim; replace it first")
-            done, position = redact.redact_texts(engine, caller, former, self.redacted_by, self.reason)
-            count += done
-            if len(texts) < MAX_TEXTS:
-                break
-            after = texts[-1].position
-        engine.erase()
-        return Redaction(count, position)
+        count = after = 0
+        try:
+            while True:
+                with engine.store.snapshot() as view:
+                    texts = self._find(view, after)
+                    former = [text for text in texts if not redact.is_current(view, text)]
+                if self.event is not None and len(former) < len(texts):
+                    raise CurrentError("event: is a current value, or the note of a live claim; replace it first")
+                done, position = self._remove(engine, caller, former)
+                count += done
+                if len(texts) < MAX_TEXTS:
+                    return Redaction(count, position)
+                after = texts[-1].position
+        finally:
+            engine.erase()
 
     def _find(self, view: Reader, after: int) -> list[Text]:
         if self.older_than_seconds is not None:
             return redact.find_old_texts(view, view.now() - round(self.older_than_seconds * SECOND), after)
         stream, _, version = (self.event or "").rpartition("@")
-        return redact.find_text(view, stream, int(version))
+        texts = redact.find_text(view, stream, int(version))
+        for text in texts:
+            require_other(self.reason, text)
+        return texts
+
+    def _remove(self, engine: Engine, caller: Caller, texts: list[Text]) -> tuple[int, int]:
+        """Redact former texts in one transaction. Returns how many, and the end of the log."""
+        store = engine.store
+        position, stream = (store.read(sql.HEAD, {}) or [(0,)])[0][0], f"store:{store.read(sql.STORE_ID, {})[0][0]}"
+        if not texts:
+            return 0, position
+        quoting = [*redact.list_quoting(store.read, Quotes(texts), 0)]  # before others have to wait
+        with engine.write_alone((Reads((stream,)), Caller())) as batch:
+            positions = redact.remove_texts(store.execute, texts, quoting, position)
+            position = batch.head.position
+            if positions:
+                event = TextsRedacted(stream, self.redacted_by, positions, self.reason)
+                engine.append(event, fold(batch.state, event, position := position + 1), caller, batch)
+        return len(positions), position
 
 
-class Rebuild(Task, name="rebuild", group="audit", route="POST /rebuilds", scope="admin"):
-    """Make the views of values and claims again what follows from the log. Others wait meanwhile."""
+class Rebuild(Task, name="rebuild", group="audit", scope="admin"):
+    """Rebuild the views of values and claims from the log. Others wait meanwhile."""
 
     results = (Rebuilt,)
 
     def run(self, engine: Engine, caller: Caller) -> Rebuilt:
+        engine.require_open()
         execute = engine.store.execute
         try:
+            with engine.store.snapshot() as view:
+                chain = verify_log(view)
             with engine.write_alone() as batch:
-                changed = check.rebuild(Snapshot(execute, batch.at, batch.steady), execute)
+                changed = check.rebuild(chain, Snapshot(execute, batch.at, batch.steady), execute)
                 return Rebuilt(changed, batch.head.position)
-        except check.DamageError as error:
+        except DamageError as error:
             raise StoreError(f"the log is damaged, so nothing was rebuilt: {error}") from None
 
 
-class Doctor(Task, name="doctor", group="audit", route="GET /diagnosis"):
+class Diagnose(Task, name="doctor", group="audit", scope="admin"):
     """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
 
     results = (Diagnosis,)
@@ -136,7 +162,7 @@ class Doctor(Task, name="doctor", group="audit", route="GET /diagnosis"):
         try:
             damage = engine.store.list_damage()
             findings += [Finding("pages", "bad", text) for text in damage] or [Finding("pages", "ok", "no damage")]
-            result = engine.ask(VerifyLog())
+            result = engine.ask(Verify())
             if isinstance(result, Damaged):
                 findings.append(Finding("views" if result.part == "views" else "log", "bad", result.problem))
             else:

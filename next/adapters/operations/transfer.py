@@ -1,10 +1,11 @@
-"""Take the log, or all of the store, elsewhere: export, import, backup."""
+"""The log, or all of the store, in other files: export, import, backup."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from io import TextIOBase
+from typing import Annotated, Any, BinaryIO
 
 from pydantic import AfterValidator, Field
 
@@ -15,6 +16,7 @@ from holdlog.adapters.operations.base import Query, Task, Version
 from holdlog.adapters.stores.transfer import read_import, write_export
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import InvalidError, StoreError
+from holdlog.projections.fold import fold
 from holdlog.projections.results import Backup, ExportedLog, ImportedLog
 
 
@@ -22,7 +24,7 @@ def check_file(place: Any) -> Any:
     """Raises ValueError for what is neither a path nor a file."""
     if isinstance(place, (str, os.PathLike)):
         return os.path.abspath(check_path(place))
-    if not hasattr(place, "read") and not hasattr(place, "write"):
+    if isinstance(place, TextIOBase) or not (hasattr(place, "read") or hasattr(place, "write")):
         raise ValueError("must be a path, or an open binary file")
     return place
 
@@ -65,14 +67,21 @@ class Import(Task, name="import_", group="audit", words="source", scope="admin")
     def run(self, engine: Engine, caller: Caller) -> ImportedLog:
         engine.require_open()
         if not isinstance(self.source, str):
-            return read_import(engine, caller, self.source)
+            return self._import(engine, caller, self.source)
         if os.path.lexists(f"{self.source}.lock"):  # closing a store's file would drop the locks of this process on it
             raise InvalidError("source: is a store; export its log first")
         with _explain(self.source, "read"), open(self.source, "rb") as file:
-            return read_import(engine, caller, file)
+            return self._import(engine, caller, file)
+
+    def _import(self, engine: Engine, caller: Caller, file: BinaryIO) -> ImportedLog:
+        with engine.write_alone() as batch:
+            event = read_import(engine.store, batch, file)
+            position = event.last + 1
+            engine.append(event, fold(batch.state, event, position), caller, batch)
+        return ImportedLog(*event[1:], position)
 
 
-class MakeBackup(Task, name="backup", group="audit", words="folder", scope="admin"):
+class BackUp(Task, name="backup", group="audit", words="folder", scope="admin"):
     """Copy the store to a new file in a folder, whole, while others use it. For PostgreSQL use pg_dump."""
 
     results = (Backup,)

@@ -73,7 +73,7 @@ class AsyncStateStore(AwaitableHandle):
 
         folder: Where the file is to be.
         """
-        result: query_results.Backup = await self._do(transfer.MakeBackup, locals())
+        result: query_results.Backup = await self._do(transfer.BackUp, locals())
         return result
 
     async def blame(
@@ -183,7 +183,7 @@ class AsyncStateStore(AwaitableHandle):
 
     async def doctor(self) -> query_results.Diagnosis:
         """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
-        result: query_results.Diagnosis = await self._do(admin.Doctor, locals())
+        result: query_results.Diagnosis = await self._do(admin.Diagnose, locals())
         return result
 
     async def events(
@@ -307,7 +307,7 @@ class AsyncStateStore(AwaitableHandle):
         return result
 
     async def rebuild(self) -> query_results.Rebuilt:
-        """Make the views of values and claims again what follows from the log. Others wait meanwhile."""
+        """Rebuild the views of values and claims from the log. Others wait meanwhile."""
         result: query_results.Rebuilt = await self._do(admin.Rebuild, locals())
         return result
 
@@ -561,7 +561,7 @@ class AsyncStateStore(AwaitableHandle):
 
         checkpoint: A line that checkpoint returned: the log must contain it.
         """
-        result: query_results.Verified | query_results.Damaged = await self._ask(admin.VerifyLog, locals())
+        result: query_results.Verified | query_results.Damaged = await self._ask(admin.Verify, locals())
         return result
 
     async def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:

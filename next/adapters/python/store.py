@@ -73,7 +73,7 @@ class StateStore(BlockingHandle):
 
         folder: Where the file is to be.
         """
-        result: query_results.Backup = self._do(transfer.MakeBackup, locals())
+        result: query_results.Backup = self._do(transfer.BackUp, locals())
         return result
 
     def blame(
@@ -183,7 +183,7 @@ class StateStore(BlockingHandle):
 
     def doctor(self) -> query_results.Diagnosis:
         """Look for damage: of the file, of the log, and of the views, which rebuild repairs."""
-        result: query_results.Diagnosis = self._do(admin.Doctor, locals())
+        result: query_results.Diagnosis = self._do(admin.Diagnose, locals())
         return result
 
     def events(
@@ -307,7 +307,7 @@ class StateStore(BlockingHandle):
         return result
 
     def rebuild(self) -> query_results.Rebuilt:
-        """Make the views of values and claims again what follows from the log. Others wait meanwhile."""
+        """Rebuild the views of values and claims from the log. Others wait meanwhile."""
         result: query_results.Rebuilt = self._do(admin.Rebuild, locals())
         return result
 
@@ -561,7 +561,7 @@ class StateStore(BlockingHandle):
 
         checkpoint: A line that checkpoint returned: the log must contain it.
         """
-        result: query_results.Verified | query_results.Damaged = self._ask(admin.VerifyLog, locals())
+        result: query_results.Verified | query_results.Damaged = self._ask(admin.Verify, locals())
         return result
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> board.Available | board.WaitTimeout:

@@ -1,24 +1,19 @@
-"""Verification of the log and of the views against it, and the rebuild of the views. For both stores."""
+"""Comparison of the views with the log, and their rebuild. For both stores."""
 
-import json
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.engine.port import Head, Reader
+from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.board import list_changed_claims
-from holdlog.adapters.stores.codec import FIRST_DIGEST, digest_event, hash_payload
+from holdlog.adapters.stores.chain import Chain, damage_at, read_log
 from holdlog.adapters.stores.decoding import decode_event
-from holdlog.adapters.stores.sql import ROWS
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import ABSENCE, Claims
 from holdlog.domain.names import WITHOUT_RECORD
 from holdlog.domain.state import Record
 from holdlog.projections.fold import refold
-from holdlog.projections.results import Damaged
 
-PAGE: Final = 500
-"""Events read at once: they may have 128 MB."""
 KEYS: Final = 2_000
 """Rows without texts read at once."""
 _VERSIONS: Final = (
@@ -48,106 +43,11 @@ _PUT_CLAIM: Final = (
 """Keeps what no event says."""
 
 
-class DamageError(Exception):
-    """The first thing that is wrong."""
-
-    def __init__(self, damage: Damaged) -> None:
-        super().__init__(damage.problem)
-        self.damage = damage
-
-
 class Change(NamedTuple):
     """A row of a view that must change: its name, and the statements that change it."""
 
     row: str
     statements: tuple[tuple[str, dict[str, Any]], ...]
-
-
-# --- the log
-
-
-def read_log(view: Reader, after: int = 0) -> Iterator[Any]:
-    """The rows of the log after a position, in order, in constant memory."""
-    while rows := view.read(ROWS, {"after": after, "limit": PAGE}):
-        yield from rows
-        after = rows[-1][0]
-
-
-def fold_log(view: Reader, checkpoint: tuple[int, str] | None = None) -> tuple[Head, Claims]:
-    """Verify the chain of the log. Returns its end, and the claims that follow from it. Raises DamageError, also if the
-    log does not contain the checkpoint, a position and a digest in hexadecimal."""
-    claims: Claims = {}
-    redacted: set[int] = set()
-    position, digest, at = 0, FIRST_DIGEST, 0
-    wanted = checkpoint[0] if checkpoint is not None else -1
-    for row in read_log(view):
-        position += 1
-        hashed = _hash_row(row, position)
-        _, stream, version, topic, now, meta = row[:6]
-        digest = digest_event(digest, position, stream, version, topic, now, meta, hashed)
-        if digest != row[9]:
-            raise _damage(position, "the event was changed")
-        if now < at:
-            raise _damage(position, "its time is before that of the event before it")
-        at = now
-        if position == wanted:
-            _require_digest(position, digest, checkpoint)
-        if row[6] is None:
-            redacted.add(position)
-        if stream.startswith("claim:"):
-            _fold_claim(claims, row)
-        elif topic == "TextsRedacted":
-            _require_redacted(row, redacted)
-    if redacted:
-        raise _damage(min(redacted), "its text was removed, and no event says so")
-    if wanted == 0:
-        _require_digest(0, FIRST_DIGEST, checkpoint)
-    if wanted > position:
-        problem = f"the log ends at position {position}, before the checkpoint: events were removed at its end"
-        raise DamageError(Damaged("checkpoint", problem, position))
-    return Head(position, digest, at), claims
-
-
-def _hash_row(row: Any, position: int) -> bytes:
-    found, *_, payload, salt, payload_hash, _ = row
-    if found != position:
-        raise _damage(position, "the event is missing")
-    try:
-        if payload is None and salt is None:
-            return bytes(payload_hash)
-        if payload_hash is None:
-            return hash_payload(payload, salt)
-    except (TypeError, AttributeError, ValueError):
-        raise _damage(position, "the event has no text, nor the hash of one") from None
-    raise _damage(position, "the event has a text and the hash of one that was redacted")
-
-
-def _fold_claim(claims: Claims, row: Any) -> None:
-    position, stream, version, topic, at, meta, payload = row[:7]
-    try:
-        refold({}, claims, decode_event(stream, topic, meta, payload), version, position, at)
-    except (KeyError, TypeError, ValueError):
-        raise _damage(position, "this event cannot follow the ones before it") from None
-
-
-def _require_redacted(row: Any, redacted: set[int]) -> None:
-    for target in json.loads(row[5])["positions"]:
-        if target not in redacted:
-            raise _damage(target, f"a text is back that the event at position {row[0]} redacted")
-        redacted.discard(target)
-
-
-def _require_digest(position: int, digest: bytes, checkpoint: tuple[int, str] | None) -> None:
-    if checkpoint is not None and checkpoint[1] != digest.hex():
-        problem = f"position {position}: the log has another history than the checkpoint"
-        raise DamageError(Damaged("checkpoint", problem, position))
-
-
-def _damage(position: int, problem: str) -> DamageError:
-    return DamageError(Damaged("log", f"position {position}: {problem}", position))
-
-
-# --- the views
 
 
 def list_changes(view: Reader, claims: Claims) -> Iterator[Change]:
@@ -189,14 +89,19 @@ def _fold_record(view: Reader, stream: str, version: int, position: int) -> Reco
     return records[stream]
 
 
-def rebuild(view: Reader, execute: Callable[[str, dict[str, Any]], Any]) -> int:
-    """Make the views what follows from the log. Returns how many rows changed. Raises DamageError."""
-    _, claims = fold_log(view)
-    changes = list(list_changes(view, claims))
-    for change in changes:
+def rebuild(chain: Chain, view: Reader, execute: Callable[[str, dict[str, Any]], Any]) -> int:
+    """Rebuild the views from the log, in a transaction. `chain`: the log as it was verified before. Returns how many
+    rows changed. Raises DamageError."""
+    chain.trusted = chain.head.position
+    for row in read_log(view, chain.head.position):
+        chain.follow(row)
+    chain.finish()
+    count = 0
+    for change in list_changes(view, chain.claims):
         for statement, parameters in change.statements:
             execute(statement, parameters)
-    return len(changes)
+        count += 1
+    return count
 
 
 def _compare_claims(view: Reader, claims: Claims) -> Iterator[Change]:
@@ -231,7 +136,7 @@ def _list_last(view: Reader) -> Iterator[tuple[str, int, int]]:
                     yield stream, version, position
                 stream, version, position = row[0], 0, 0
             if row[1] != version + 1 or row[2] <= position:
-                raise _damage(row[2], f"version {row[1]} follows version {version} of {stream}")
+                raise damage_at(row[2], f"version {row[1]} follows version {version} of {stream}")
             version, position = row[1:]
     if version:
         yield stream, version, position

@@ -6,8 +6,8 @@ from typing import Any, Final
 from holdlog.adapters.stores.codec import CONTENT, FOREIGN
 from holdlog.domain import threads, tokens
 from holdlog.domain.claims import claim
-from holdlog.domain.log import Imported, TextsRedacted
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten
+from holdlog.domain.redaction import Imported, TextsRedacted
 from holdlog.domain.refusals import StoreError
 
 _KINDS: Final = (

@@ -1,26 +1,22 @@
 """Redaction in the tables: texts and their salts leave the log and what remembers them elsewhere. For both stores."""
 
 import json
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader
-from holdlog.adapters.stores import sql
+from holdlog.adapters.stores.chain import PAGE
 from holdlog.adapters.stores.codec import hash_payload
-from holdlog.domain.moment import Caller
 from holdlog.domain.names import end_of_range
-from holdlog.domain.redaction import MAX_TEXTS, Text, list_quotes, redact
+from holdlog.domain.redaction import MAX_TEXTS, Quotes, Text
 from holdlog.domain.refusals import InvalidError
-from holdlog.domain.state import Record
-from holdlog.projections.fold import fold
 
-_TEXT: Final = (
-    "SELECT position, stream, version, meta, payload FROM events WHERE stream = :stream AND version = :version"
-)
+Execute = Callable[[str, dict[str, Any]], list[Any]]
+_COLUMNS: Final = "SELECT position, stream, version, meta, payload, salt FROM events WHERE"
+_TEXT: Final = f"{_COLUMNS} stream = :stream AND version = :version"
 _OLD_TEXTS: Final = (
-    "SELECT position, stream, version, meta, payload FROM events WHERE position > :after AND at <= :before"
-    " AND payload <> '{}' AND ((stream >= :claims AND stream < :claims_end) OR (stream >= :values AND stream <"
-    " :values_end)) ORDER BY position LIMIT :limit"
+    f"{_COLUMNS} position > :after AND at <= :before AND payload <> '{{}}' AND ((stream >= :claims AND stream <"
+    " :claims_end) OR (stream >= :values AND stream < :values_end)) ORDER BY position LIMIT :limit"
 )
 _RANGES: Final = {
     "claims": "claim:",
@@ -33,21 +29,30 @@ _CURRENT_VERSION: Final = (
     " AND (expires_at IS NULL OR expires_at > :now)"
 )
 _LIVE_NOTES: Final = "SELECT version, note FROM claims WHERE resource = :resource"
-_RECORD: Final = "SELECT stream, version, position FROM current WHERE stream = :stream"
-_SALT: Final = "SELECT salt FROM events WHERE position = :position"
+_PRESENT: Final = (
+    "SELECT position FROM events WHERE payload IS NOT NULL"
+    " AND position IN (SELECT CAST(value AS BIGINT) FROM json_each(:positions)) ORDER BY position"
+)
 _REDACT: Final = "UPDATE events SET payload = NULL, salt = NULL, payload_hash = :hash WHERE position = :position"
-_FORGET: Final = "UPDATE requests SET fingerprint = '', result = '' WHERE"
-_FORGET_CAUSE: Final = f"{_FORGET} principal = :principal AND request_id = :request_id"
-_FORGET_RESULTS: Final = f"{_FORGET} result <> replace(result, :quote, '')"
-_FORGET_LOSSES: Final = "UPDATE holders SET lost = replace(lost, :quote, 'null') WHERE lost IS NOT NULL"
+_RESULTS: Final = (
+    "SELECT principal, request_id, result FROM requests WHERE (principal, request_id) > (:principal, :request_id)"
+    " AND position >= :since AND result <> '' ORDER BY principal, request_id LIMIT :limit"
+)
+_FORGET: Final = (
+    "UPDATE requests SET fingerprint = '', result = '' WHERE principal = :principal AND request_id = :request_id"
+)
+_LOSSES: Final = "SELECT session, principal, agent, lost FROM holders WHERE lost IS NOT NULL"
+_PUT_LOSSES: Final = (
+    "UPDATE holders SET lost = :lost WHERE session = :session AND principal = :principal AND agent = :agent"
+)
 
 
 def find_text(view: Reader, stream: str, version: int) -> list[Text]:
-    """The text of an event; none if it was redacted. Raises InvalidError if the log has no such event."""
+    """The text of an event; none if it has none, or was redacted. Raises InvalidError if the log has no such event."""
     rows = view.read(_TEXT, {"stream": stream, "version": version})
     if not rows:
         raise InvalidError("event: the log has no such event")
-    return [Text(*row) for row in rows if row[4] is not None]
+    return [Text(*row) for row in rows if row[4] not in (None, "{}")]
 
 
 def find_old_texts(view: Reader, before: int, after: int) -> list[Text]:
@@ -68,25 +73,31 @@ def is_current(view: Reader, text: Text) -> bool:
     return (text.version,) in map(tuple, view.read(_CURRENT_VERSION, {"stream": text.stream, "now": view.now()}))
 
 
-def redact_texts(engine: Engine, caller: Caller, texts: list[Text], by: str, reason: str) -> tuple[int, int]:
-    """Redact former texts in one transaction. Returns how many, and the position of the event that says so. Raises
-    InvalidError."""
-    execute = engine.store.execute
-    with engine.write_alone() as batch:
-        stream = f"store:{execute(sql.STORE_ID, {})[0][0]}"
-        batch.state.records[stream] = Record(*next(iter(execute(_RECORD, {"stream": stream})), (stream,)))
-        salts = {text.position: execute(_SALT, {"position": text.position})[0][0] for text in texts}
-        texts = [it for it in texts if it.payload != "{}" and salts[it.position] is not None]  # others were faster
-        position = batch.head.position
-        for event in redact(texts, stream, by, reason):
-            engine.append(event, fold(batch.state, event, position := position + 1), caller, batch)
-        for text in texts:
-            hashed = hash_payload(text.payload, bytes(salts[text.position]))
-            execute(_REDACT, {"position": text.position, "hash": hashed})
-            about: dict[str, Any] = json.loads(text.meta)
-            cause = {"principal": about.get("principal", ""), "request_id": about.get("request_id", "")}
-            execute(_FORGET_CAUSE, cause)
-        for quote in sorted({quote for text in texts for quote in list_quotes(text)}):
-            execute(_FORGET_RESULTS, {"quote": quote})
-            execute(_FORGET_LOSSES, {"quote": quote})
-    return len(texts), position
+def list_quoting(execute: Execute, quotes: Quotes, since: int) -> Iterator[dict[str, str]]:
+    """Keys of the remembered requests after a position whose results contain one of the texts."""
+    key = {"principal": "", "request_id": ""}
+    while rows := execute(_RESULTS, key | {"since": since, "limit": PAGE}):
+        for principal, request_id, result in rows:
+            key = {"principal": principal, "request_id": request_id}
+            if quotes.match(json.loads(result)):
+                yield key
+
+
+def remove_texts(execute: Execute, texts: list[Text], quoting: list[dict[str, str]], since: int) -> tuple[int, ...]:
+    """Remove former texts from the tables, in a transaction. `quoting`: what `list_quoting` returned when the log ended
+    at `since`. Returns the positions of those that nobody else has removed meanwhile."""
+    places = json.dumps([text.position for text in texts])
+    present = tuple(position for (position,) in execute(_PRESENT, {"positions": places}))
+    quotes, keys = Quotes(texts), [*quoting]
+    for text in texts:
+        execute(_REDACT, {"position": text.position, "hash": hash_payload(text.payload, bytes(text.salt))})
+        cause = json.loads(text.meta)
+        if "request_id" in cause:
+            keys.append({"principal": cause.get("principal", ""), "request_id": cause["request_id"]})
+    for key in (*keys, *list_quoting(execute, quotes, since)):
+        execute(_FORGET, key)
+    for session, principal, agent, text in execute(_LOSSES, {}):
+        lost = json.dumps([(*loss[:3], None if loss[3] in quotes.notes else loss[3]) for loss in json.loads(text)])
+        if lost != text:
+            execute(_PUT_LOSSES, {"lost": lost, "session": session, "principal": principal, "agent": agent})
+    return present

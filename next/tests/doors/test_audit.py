@@ -1,4 +1,4 @@
-"""Proof and care: verify, checkpoint, redact, export, import, backup, doctor. Commands, and tampering with the file."""
+"""Audit and maintenance: verify, checkpoint, redact, export, import, backup, doctor. Commands, and tampered files."""
 
 import json
 import re

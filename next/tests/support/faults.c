@@ -28,7 +28,7 @@
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
 enum kind { READ = 1, WRITE = 2, SYNC = 4, CUT = 8, NAME = 16, LOCK = 32, RANGE = 64 };
-enum entry { WROTE = 1, TRUNCATED, SYNCED, CREATED, UNLINKED, RENAMED };
+enum entry { WROTE = 1, TRUNCATED, SYNCED, CREATED, UNLINKED, RENAMED, LINKED };
 
 /* wall, steady, asleep: nanoseconds by which clocks are shifted; stands: the time at which the steady clock stands.
    Calls first to last of these kinds, by their number, are struck: action > 0 is an errno, < 0 a signal. */
@@ -172,6 +172,11 @@ int unlink(const char *path) {
 int rename(const char *from, const char *to) {
     ON(NAME, ours(from), RAW(renameat2, AT_FDCWD, from, AT_FDCWD, to, 0),
        note(RENAMED, ours(from), 0, ours(to) ? ours(to) : "", ours(to) ? strlen(ours(to)) : 0));
+}
+
+int link(const char *from, const char *to) {
+    ON(NAME, ours(from), RAW(linkat, AT_FDCWD, from, AT_FDCWD, to, 0),
+       note(LINKED, ours(from), 0, ours(to) ? ours(to) : "", ours(to) ? strlen(ours(to)) : 0));
 }
 
 int mkdir(const char *path, mode_t mode) { ON(NAME, ours(path), RAW(mkdirat, AT_FDCWD, path, mode), (void)0); }

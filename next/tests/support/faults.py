@@ -139,7 +139,7 @@ class Clock:
             struct.pack_into("q", self._control, place, now + int(seconds * _SECOND))
 
 
-WROTE, TRUNCATED, SYNCED, CREATED, UNLINKED, RENAMED = range(1, 7)
+WROTE, TRUNCATED, SYNCED, CREATED, UNLINKED, RENAMED, LINKED = range(1, 8)
 SECTOR = 512
 
 
@@ -188,6 +188,8 @@ class Disk:
         else:
             if entry.kind == CREATED:
                 self._open[entry.name] = File()
+            elif entry.kind == LINKED:
+                self._open[entry.data.decode()] = self._open[entry.name]
             elif entry.name in self._open:
                 file = self._open.pop(entry.name)
                 if entry.kind == RENAMED:
