@@ -6,17 +6,19 @@ Liveness, not history: rows of the table `conversations`, which no event knows. 
 import json
 import os
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.sql import CONVERSATIONS, END_CONVERSATION, PUT_CONVERSATION
 from holdlog.domain.moment import IDLE_LIMIT, Caller
+from holdlog.domain.names import MAX_AGENT
 
 SHELL: Final = "shell"
 """An announced call of a shell."""
 MADE_UP: Final = "process-"
 """How the sessions begin that a server takes until its conversation is known. Such a session has a row, too, with the
-handle of the server as its name: hooks say how to queue by whether their agent has a server."""
+handle of the server as its name, and its lease and idle limit, which count for the agents of its host."""
 _NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
 """What hosts name their conversation in the environment of a shell."""
 
@@ -44,6 +46,18 @@ class Conversation(NamedTuple):
         """The parameters of PUT_CONVERSATION."""
         texts = {"calls": json.dumps(self.calls), "has_ended": int(self.has_ended), "told": json.dumps(self.told)}
         return self._asdict() | texts
+
+
+def name_session(conversation: str) -> str:
+    """The session of a conversation: its id, if that can be one."""
+    if conversation.isascii() and conversation.isprintable() and len(conversation) <= MAX_AGENT:
+        return conversation.strip() or "-"
+    return sha256(conversation.encode(errors="surrogatepass")).hexdigest()
+
+
+def shorten_id(text: str) -> str:
+    """A part of a name: enough to tell the agents of one repository apart."""
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:6]
 
 
 def name_call(name: str) -> str:
@@ -76,7 +90,8 @@ def find_conversation(
 def enter_server(engine: Any, caller: Caller) -> None:
     """Let hooks know of a server below a host, which beats for their agents from now on. `caller`: who makes its calls
     that are in no conversation. Raises UnavailableError."""
-    row = Conversation(caller.session, "", caller.handle or "", caller.host or "-", 0, {}, False, ())
+    times = (str(caller.lease), str(caller.idle_limit))
+    row = Conversation(caller.session, "", caller.handle or "", caller.host or "-", 0, {}, False, times)
     with engine.write_alone() as batch:
         engine.store.execute(PUT_CONVERSATION, row._replace(seen_at=batch.steady).encode())
     engine.beats.serve(caller)

@@ -8,10 +8,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Final
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.compose import open_engine
 from holdlog.adapters.hooks.calls import (
     HookCall,
     InputError,
@@ -23,11 +22,14 @@ from holdlog.adapters.hooks.calls import (
     read_json,
     warn,
 )
+from holdlog.adapters.hooks.look import needs_nothing, only_reads
 from holdlog.adapters.hooks.places import Place, Places
-from holdlog.adapters.hooks.work import Work
 from holdlog.adapters.operating_system.files import CANNOT_WRITE, explain, open_private
-from holdlog.adapters.operating_system.location import is_url, prepare_folder
+from holdlog.adapters.operating_system.location import is_url
 from holdlog.domain.refusals import HoldlogError, UnavailableError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.hooks.work import Work
 
 SECONDS: Final = 4.0
 """A hook ends after this time at the latest: hosts wait for it before each edit."""
@@ -78,7 +80,8 @@ class Hook:
             with _limit():
                 self._given = _read()
                 self._enter()
-                self._answer()
+                if not self._is_idle():
+                    self._answer()
         except (Exception, OutOfTimeError, KeyboardInterrupt) as error:
             problem = self._report(error)
             if not is_denial(self._output):
@@ -94,6 +97,14 @@ class Hook:
                 if not (self._given.get("hook_event_name") or self._given.get("hookEventName")):
                     raise InputError("cwd: must be a folder that exists") from None
         self._places = Places(os.environ, os.getcwd())
+
+    def _is_idle(self) -> bool:
+        """Whether the call is one of the many that change nothing and need nothing."""
+        own = self._places.own if self._places is not None else None
+        if own is None or is_url(own.store) or not only_reads(self._given):
+            return False
+        call = parse({**self._given, "tool_input": {}}, self._event)
+        return call is not None and call.event in ("pre-edit", "post-edit") and needs_nothing(call, own.store)
 
     def _answer(self) -> None:
         assert self._places is not None
@@ -111,7 +122,7 @@ class Hook:
 
             reading = read_call(self._call.targets, self._call.folder)
             self._call = self._call._replace(targets=reading.targets, reading=reading)
-        parts, works = self._places.split(self._call), list[Work]()
+        parts, works = self._places.split(self._call), list["Work"]()
         others = [place for place in parts if place != self._places.own] if self._call.event == "pre-edit" else []
         queue = list(parts.items())
         while queue:
@@ -121,29 +132,25 @@ class Hook:
             if is_denial(output):
                 self._output = output
                 for work in works[:-1]:
-                    work.undo()
+                    with self._open(work.place, ()) as again:
+                        again.release(work.claimed)
                 return
             if self._call.event in _FOLLOWED and place == self._places.own and works:
                 queue += [(it, []) for it in works[0].list_places() if it not in parts and os.path.lexists(it.store)]
 
     def _answer_in(
-        self, place: Place, paths: Sequence[str], others: Sequence[Place], works: list[Work]
+        self, place: Place, paths: Sequence[str], others: Sequence[Place], works: "list[Work]"
     ) -> dict[str, Any]:
         """Answer in one store. What fails there leaves no file of another store unguarded."""
         assert self._call is not None
         assert self._places is not None
         is_own = place == self._places.own
         try:
-            if not is_url(place.store) and not os.path.lexists(place.store):
-                prepare_folder(place.store, os.environ)
-            engine = open_engine(place.store)
-            try:
-                works.append(Work(self._call, place, paths, engine, is_own))
+            with self._open(place, paths) as work:
+                works.append(work)
                 for other in others if is_own else ():
-                    works[-1].note_place(other)
-                output = works[-1].answer()
-            finally:
-                engine.close()
+                    work.note_place(other)
+                output = work.answer()
         except Exception as error:
             if is_own and not others:
                 raise
@@ -153,6 +160,13 @@ class Hook:
         if is_own and self._call.event == "start":
             output = merge([output, self._describe_failures()])
         return output if is_own else _name_place(output, self._call, place)
+
+    def _open(self, place: Place, paths: Sequence[str]) -> "AbstractContextManager[Work]":
+        from holdlog.adapters.hooks.work import open_work  # slow to import, and many calls need nothing
+
+        assert self._call is not None
+        assert self._places is not None
+        return open_work(self._call, place, paths, place == self._places.own)
 
     # --- failures
 

@@ -5,9 +5,9 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import (
     MADE_UP,
     SHELL,
@@ -15,6 +15,8 @@ from holdlog.adapters.engine.conversations import (
     is_live,
     list_conversations,
     name_call,
+    name_session,
+    shorten_id,
 )
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Batch
@@ -24,6 +26,7 @@ from holdlog.adapters.hooks.describe import shorten
 from holdlog.adapters.hooks.files import MISSING, File, Known, digest_of, list_uncommitted
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.hooks.settings import describe_settings, find_settings
+from holdlog.adapters.operating_system.location import is_url, prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_policy
@@ -34,7 +37,7 @@ from holdlog.domain.claims.commands import Acquire, Adopt, Call, Release
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.results import Busy, Claimed
 from holdlog.domain.moment import IDLE_LIMIT, LEASE, SECOND, Caller
-from holdlog.domain.names import MAX_AGENT, check_agent
+from holdlog.domain.names import check_agent
 from holdlog.domain.results import Lost
 from holdlog.domain.state import Reads
 
@@ -42,8 +45,6 @@ MAX_TOLD: Final = 200
 MAX_CALLS: Final = 8
 _PLACE: Final = "place "
 """Before another place, in what a row has."""
-_DIGITS: Final = 6
-"""Of a hash in a name: enough to tell the agents of one repository apart."""
 
 
 class Noticed(NamedTuple):
@@ -51,6 +52,19 @@ class Noticed(NamedTuple):
 
     held: tuple[Claim, ...] = ()
     waiting: tuple[Claim, ...] = ()
+
+
+@contextmanager
+def open_work(call: HookCall, place: Place, paths: Sequence[str], is_own: bool) -> Iterator["Work"]:
+    """The work of a call in a store, which is created if its repository uses holdlog. Raises StoreError,
+    UnavailableError."""
+    if not is_url(place.store) and not os.path.lexists(place.store):
+        prepare_folder(place.store, os.environ)
+    engine = open_engine(place.store)
+    try:
+        yield Work(call, place, paths, engine, is_own)
+    finally:
+        engine.close()
 
 
 class Work:
@@ -67,12 +81,13 @@ class Work:
         """The sessions that servers below the agent's host have made up, with their handles."""
         self._policy: InForce | None = None
         self.workspaces = self._find_workspaces()
-        lease, idle = _read_seconds("HOLDLOG_LEASE_SECONDS", LEASE), _read_seconds("HOLDLOG_IDLE_LIMIT", IDLE_LIMIT)
+        times = next((it.told for it in servers if is_alive(it.name)), ()) or (LEASE, IDLE_LIMIT)
+        lease, idle = _read_seconds("HOLDLOG_LEASE_SECONDS", times[0]), _read_seconds("HOLDLOG_IDLE_LIMIT", times[1])
         self.caller = Caller(session, host=self.host, lease=lease, idle_limit=idle)
         self._ended = [it for it in self._rows if it.has_ended and it.host == self.host and it.session != session]
         self._row = self._find_row(call.agent)
         self.name = self._row.name
-        self._claimed: list[str] = []
+        self.claimed: list[str] = []
         """What this call has claimed."""
         self.new_problem = ""
         """Why the call is not guarded, unless the agent knows."""
@@ -112,9 +127,9 @@ class Work:
         told = {fact for row in (*self._rows, self._row) if row.session == self.caller.session for fact in row.told}
         return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(told) if fact.startswith(_PLACE)]
 
-    def undo(self) -> None:
-        """Release what this call has claimed: another store has denied it."""
-        for resource in self._claimed:
+    def release(self, resources: Sequence[str]) -> None:
+        """Release what this call has claimed, as another store has denied it."""
+        for resource in resources:
             self.engine.run(Release(self.name, resource), self.caller)
 
     # --- events
@@ -132,7 +147,9 @@ class Work:
         noticed = Noticed()
         if reason is None:
             reason, noticed = self._claim()
-        lost = describe.describe_losses(self._losses, {it.resource for it in noticed.held}, self.name, self._spell)
+        lost = describe.describe_losses(
+            self._losses, {it.resource for it in noticed.held}, self.name, self.workspaces.spell
+        )
         waiting = self._list_waiting(noticed, is_again=bool(self.files))
         lost_text = f"holdlog: {'; '.join(lost)}." if lost else ""
         texts = [*self._texts, self._take_news(), lost_text, self._describe_waiting(waiting)]
@@ -181,11 +198,11 @@ class Work:
         if is_start:
             parts.append(f"your agent name is {self.name}; hooks claim the files that you edit")
         held = {it.resource for it in noticed.held}
-        parts += describe.describe_losses(self._losses, held, self.name, self._spell)
+        parts += describe.describe_losses(self._losses, held, self.name, self.workspaces.spell)
         if waiting := self._list_waiting(noticed, is_again=True):
-            parts.append(f"waiting for you: {describe.describe_waiting(waiting, self.name, self._spell)}")
+            parts.append(f"waiting for you: {describe.describe_waiting(waiting, self.name, self.workspaces.spell)}")
         if held:
-            parts.append(f"you hold {describe.list_names([shorten(self._spell(it)) for it in sorted(held)])}")
+            parts.append(f"you hold {describe.list_names([shorten(self.workspaces.spell(it)) for it in sorted(held)])}")
         if is_start and (notice := self.policy.notice) is not None:
             parts.append(f"{notice} (holdlog doctor shows why)")
         return add_context(self.call, f"holdlog: {'; '.join(parts)}.") if parts and self.call.reaches_agent else {}
@@ -240,7 +257,9 @@ class Work:
             busy = self._take(blocked, known, batch) if blocked else None
             is_own = busy is not None and self._is_of_own_server(busy, batch)
             if busy is not None:
-                reason: str | None = describe.describe_denial(busy, self.name, self._has_server(), self._spell)
+                reason: str | None = describe.describe_denial(
+                    busy, self.name, self._has_server(), self.workspaces.spell
+                )
             else:
                 self._warn_or_take([file for file in self.files if file not in blocked], known, batch)
                 self._warn_of_others(elsewhere, batch)
@@ -255,7 +274,7 @@ class Work:
     def _warn_or_take(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> None:
         for file in files:
             if (busy := self._take([file], known, batch)) is not None:
-                self._texts.append(describe.describe_warning(busy, self.name, file.source, self._spell))
+                self._texts.append(describe.describe_warning(busy, self.name, file.source, self.workspaces.spell))
 
     def _take(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> Busy | None:
         first, *rest = [file.resource for file in files]
@@ -269,7 +288,7 @@ class Work:
                 grant = batch.state.board.claims.get((file.resource, versions[file.resource]))
                 is_new = grant is not None and grant.position > batch.head.position
                 if is_new or (row is not None and row.made):
-                    self._claimed += [file.resource] if is_new else []
+                    self.claimed += [file.resource] if is_new else []
                     digest = row.digest if row is not None else digest_of(file.path)
                     self._put_file(file, digest, batch, versions[file.resource], row)
         return None
@@ -289,7 +308,7 @@ class Work:
                 if claim.who.agent != self.name
             ]
             if names and self._tell_once(f"elsewhere {resource}"):
-                self._texts.append(describe.describe_elsewhere(resource, names, self._spell))
+                self._texts.append(describe.describe_elsewhere(resource, names, self.workspaces.spell))
 
     def _check_reads(self, known: dict[str, Known], batch: Batch) -> str | None:
         """Warn about files that have changed since the agent read them, once for each content. Returns why the edit is
@@ -304,7 +323,7 @@ class Work:
             if self.policy.stale_reads == "off":
                 continue
             change = self._find_change(file.resource, row.at)
-            text = describe.describe_stale(file.resource, change, self.name, self._spell)
+            text = describe.describe_stale(file.resource, change, self.name, self.workspaces.spell)
             if self.policy.stale_reads == "deny" and change is not None:
                 reason = reason or text
             else:
@@ -344,9 +363,9 @@ class Work:
         if row is not None:
             name = row.name
         elif agent:
-            name = f"{self._find_row('').name}/{_shorten(agent)}"
+            name = f"{self._find_row('').name}/{shorten_id(agent)}"
         else:
-            name = f"{self.call.client}-{_shorten(self.call.session)}"
+            name = f"{self.call.client}-{shorten_id(self.call.session)}"
         return Conversation(session, agent, name, self.host or "-", 0, {}, False, ())
 
     def _adopt_ended(self) -> None:
@@ -456,7 +475,7 @@ class Work:
         return noticed.waiting if is_again else self._new_waiting if self.call.reaches_agent else ()
 
     def _describe_waiting(self, waiting: Sequence[Claim]) -> str:
-        listed = describe.describe_waiting(waiting, self.name, self._spell) if waiting else ""
+        listed = describe.describe_waiting(waiting, self.name, self.workspaces.spell) if waiting else ""
         return f"holdlog: waiting for you: {listed}; finish these files first." if listed else ""
 
     # --- files and policy
@@ -541,9 +560,6 @@ class Work:
 
         return ShellCall(self.engine, self.who, self.caller, self.workspaces, self.place.store)
 
-    def _spell(self, resource: str) -> str:
-        return self.workspaces.spell(resource)
-
     # --- the store
 
     @contextmanager
@@ -578,23 +594,12 @@ class Work:
         self._execute(sql.PUT_FILE, {**self._key, **facts})
 
 
-def name_session(conversation: str) -> str:
-    """The session of a conversation: its id, if that can be one."""
-    if conversation.isascii() and conversation.isprintable() and len(conversation) <= MAX_AGENT:
-        return conversation.strip() or "-"
-    return sha256(conversation.encode(errors="surrogatepass")).hexdigest()
-
-
-def _shorten(text: str) -> str:
-    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
-
-
 def _ticket_key(waiting: Claim) -> str:
     return f"ticket {waiting.resource}@{waiting.version}"
 
 
-def _read_seconds(name: str, default: int) -> int:
+def _read_seconds(name: str, default: int | str) -> int:
     """A duration from the environment, in microseconds."""
     with suppress(ValueError, OverflowError):
-        return max(SECOND, round(float(os.environ[name]) * SECOND)) if os.environ.get(name) else default
-    return default
+        return max(SECOND, round(float(os.environ[name]) * SECOND)) if os.environ.get(name) else int(default)
+    return int(default)

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
@@ -95,11 +96,8 @@ def _refuse(line: bytes, code: int, text: str) -> Refused:
     identity: Any = members.get("id")
     is_number = isinstance(identity, int | float) and not isinstance(identity, bool) and math.isfinite(identity)
     is_text = isinstance(identity, str) and identity.isprintable()
-    response = {
-        "jsonrpc": "2.0",
-        "id": identity if is_number or is_text else None,
-        "error": {"code": code, "message": text},
-    }
+    error = {"code": code, "message": text}
+    response = {"jsonrpc": "2.0", "id": identity if is_number or is_text else None, "error": error}
     return Refused(json.dumps(response, separators=(",", ":")).encode() + b"\n")
 
 
@@ -114,7 +112,5 @@ def _read_members(line: bytes) -> dict[str, Any]:
 
 
 def _read_scalar(text: bytes) -> Any:
-    try:
+    with suppress(ValueError):
         return json.loads(text)
-    except ValueError:
-        return None

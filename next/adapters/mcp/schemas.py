@@ -9,14 +9,13 @@ from holdlog.adapters.operations.json import list_statuses
 
 Schema = dict[str, Any]
 _DROPPED: Final = (
-    *("title", "discriminator", "minLength", "maxLength", "minItems", "maxItems", "additionalProperties"),
-    "format",
+    *("title", "discriminator", "minLength", "maxLength", "minItems", "maxItems", "additionalProperties", "format"),
 )
 _HUGE: Final = 10**6
 """Larger bounds tell a model nothing."""
-_ANY: Final[Schema] = {"anyOf": [{"type": kind} for kind in ("object", "string", "number", "boolean", "null")]}
+_PLAIN: Final = tuple({"type": kind} for kind in ("object", "string", "number", "boolean", "null"))
+_ANY: Final[Schema] = {"anyOf": [*_PLAIN, {"type": "array", "items": {}}]}
 """Any JSON, spelled out: some hosts take a schema without a type for a mistake."""
-_ANY["anyOf"].insert(1, {"type": "array", "items": {}})
 _FORCE: Final = {"type": "boolean", "description": "Write whatever the version is"}
 
 
@@ -26,6 +25,7 @@ def describe_arguments(kind: type[Operation]) -> Schema:
     properties = _inline(schema, schema.get("$defs", {}))["properties"]
     if kind.overwrites:
         properties["force"] = _FORCE
+        properties["expected_version"]["description"] = "The version you read; 0: must not exist. Required, or force"
     required = {"required": schema["required"]} if "required" in schema else {}
     return {"type": "object", "properties": properties, **required, "additionalProperties": False}
 

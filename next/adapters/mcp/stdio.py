@@ -5,10 +5,11 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fastmcp.server.context import reset_transport, set_transport
 from fastmcp.server.dependencies import get_context
@@ -19,13 +20,13 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.streams import Wire, take_descriptors
 from holdlog.adapters.mcp.tools import ToolServer, choose_groups
-from holdlog.adapters.operating_system.location import find_start, prepare_folder
+from holdlog.adapters.operating_system.location import is_url, prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, name_handle
-from holdlog.adapters.operating_system.workspaces import find_workspaces
 from holdlog.adapters.operations.base import Operation, Query
 from holdlog.adapters.operations.json import Object, refusal_to_object
 from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import WAITS, Surface
+from holdlog.adapters.policy.names import CurrentNames
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_label, require_session
 from holdlog.domain.claims.commands import Adopt
@@ -93,16 +94,11 @@ class Calls(AsyncSteps):
             await self._submit(Adopt((own,)), caller._replace(request_id=None))
         return caller
 
-    def enter(self) -> None:
-        """Let the hooks of this server's host know of it."""
+    def announce(self, change: Callable[[Engine, Caller], None]) -> None:
+        """Let the hooks of this server's host know of it, or of its end."""
         if self._caller.session.startswith(MADE_UP):
             with suppress(HoldlogError):  # a store that cannot be written can be read
-                enter_server(self._engine, self._caller)
-
-    def leave(self) -> None:
-        if self._caller.session.startswith(MADE_UP):
-            with suppress(HoldlogError):
-                leave_server(self._engine, self._caller)
+                change(self._engine, self._caller)
 
     async def _wait(self, steps: Steps) -> Object:
         """In a task of its own, so that a call that is cancelled can still leave the queue."""
@@ -111,7 +107,8 @@ class Calls(AsyncSteps):
         try:
             while not (await asyncio.wait(both, timeout=PROGRESS_EVERY, return_when=asyncio.FIRST_COMPLETED))[0]:
                 seconds += PROGRESS_EVERY
-                await _report(seconds)
+                if "progressToken" in _read_meta():
+                    await get_context().report_progress(seconds, message="still waiting")
         finally:
             waiting.cancel()
         with suppress(asyncio.CancelledError):
@@ -140,29 +137,27 @@ def _read_meta() -> Mapping[str, Any]:
     return (request.meta if request is not None else None) or {}
 
 
-async def _report(seconds: float) -> None:
-    if "progressToken" in _read_meta():
-        await get_context().report_progress(seconds, message="still waiting")
-
-
-def serve(settings: "Settings") -> int:
+def serve(settings: "Settings") -> NoReturn:
     """Serve until the client or its host is gone, or a signal comes: then calls that wait are answered, and the store
-    is closed. Standard output belongs to the protocol. Returns the exit code."""
+    is closed and the process ends. Standard output belongs to the protocol."""
     logging.getLogger("fastmcp").setLevel(logging.ERROR)  # its debug log has what agents write
-    prefix, start = settings.tool_prefix, find_start(os.environ, os.getcwd())
+    prefix = settings.tool_prefix
     groups = choose_groups(settings.tools, prefix)
-    names = find_workspaces(os.environ, start, settings.db, settings.workspace)
-    prepare_folder(settings.db, os.environ)
+    names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)
+    if settings.db != ":memory:" and not is_url(settings.db):
+        prepare_folder(settings.db, os.environ)
     engine = open_engine(settings.db, settings.max_value_bytes)
     try:
         surface = Surface(engine, names, settings.max_wait, lambda name: prefix + name)
         calls = Calls(engine, surface, make_caller(settings))
         server = ToolServer(groups, prefix, calls.respond)
-        with take_descriptors() as (stdin, stdout):
-            asyncio.run(_serve(server, calls, stdin, stdout, max(MAX_LINE, ESCAPED * settings.max_value_bytes)))
-    finally:
+        asyncio.run(_serve(server, calls, max(MAX_LINE, ESCAPED * settings.max_value_bytes)))
+    except BaseException:
         engine.close()
-    return 0
+        raise
+    engine.close()
+    sys.stderr.flush()
+    os._exit(0)  # a call that is stuck in a thread would keep the process
 
 
 def make_caller(settings: "Settings") -> Caller:
@@ -173,14 +168,14 @@ def make_caller(settings: "Settings") -> Caller:
     return caller._replace(is_shared=settings.session is not None)
 
 
-async def _serve(server: ToolServer, calls: Calls, stdin: int, stdout: int, limit: int) -> None:
-    wire = Wire(stdin, stdout, limit)
+async def _serve(server: ToolServer, calls: Calls, limit: int) -> None:
+    wire = Wire(*take_descriptors(), limit)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, wire.end)
     calls.ending = asyncio.ensure_future(wire.ending.wait())
     watching = asyncio.ensure_future(_watch_host(wire))
-    entering = loop.run_in_executor(None, calls.enter)
+    entering = loop.run_in_executor(None, calls.announce, enter_server)
     token = set_transport("stdio")
     try:
         await wire.connect()
@@ -192,7 +187,7 @@ async def _serve(server: ToolServer, calls: Calls, stdin: int, stdout: int, limi
         reset_transport(token)
         watching.cancel()
         await entering
-        calls.leave()
+        calls.announce(leave_server)
 
 
 async def _watch_host(wire: Wire) -> None:

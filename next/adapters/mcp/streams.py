@@ -6,8 +6,7 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final, Self
 
 import anyio
@@ -134,23 +133,17 @@ class Wire:
             loop.call_soon_threadsafe(self._reader.feed_eof)
 
 
-@contextmanager
-def take_descriptors() -> Iterator[tuple[int, int]]:
+def take_descriptors() -> tuple[int, int]:
     """Standard input and output for the protocol alone: what else reads them finds nothing, and what else writes there
     goes to standard error."""
     stdin, stdout = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    try:
-        os.dup2(2, 1)
-    except OSError:  # it is closed
-        os.dup2(nothing, 1)
-    os.close(nothing)
-    try:
-        yield stdin, stdout
-    finally:
-        os.dup2(stdin, 0)
-        os.dup2(stdout, 1)
+    with open(os.devnull, "r+b") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        try:
+            os.dup2(2, 1)
+        except OSError:  # it is closed
+            os.dup2(nothing.fileno(), 1)
+    return stdin, stdout
 
 
 def _is_pipe(descriptor: int) -> bool:

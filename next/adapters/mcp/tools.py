@@ -13,11 +13,11 @@ from mcp_types import Tool as ListedTool
 from pydantic import PrivateAttr
 
 import holdlog
-from holdlog.adapters.mcp.kv import ReadState, SaveState
 from holdlog.adapters.mcp.schemas import describe_arguments, describe_results
 from holdlog.adapters.operations import changes, claims, log, past, threads, values  # noqa: F401  # OPERATIONS
 from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
 from holdlog.adapters.operations.json import Object, to_text
+from holdlog.adapters.operations.kv import ReadState, SaveState
 from holdlog.domain.refusals import InvalidError
 
 Respond = Callable[[type[Operation], Any], Awaitable[Object]]
@@ -76,15 +76,21 @@ class OperationTool(Tool):
     _respond: Callable[[Any], Awaitable[Object]] = PrivateAttr()
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        response = await self._respond(arguments)
-        content = [TextContent(type="text", text=to_text(response))]
-        if response["status"] == "error":
-            return ToolResult(content, is_error=True)
-        return ToolResult(content, response)
+        return _pack(await self._respond(arguments))
 
     def to_mcp_tool(self, **overrides: Any) -> ListedTool:
         """Without what FastMCP adds for its own clients."""
         return super().to_mcp_tool(**{"_meta": self.meta} | overrides)
+
+
+class _Unknown(Tool):
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        return _pack({"status": "error", "message": self.description or ""})
+
+
+def _pack(response: Object) -> ToolResult:
+    content = [TextContent(type="text", text=to_text(response))]
+    return ToolResult(content, is_error=True) if response["status"] == "error" else ToolResult(content, response)
 
 
 class ToolServer(FastMCP[Any]):
@@ -130,22 +136,15 @@ class ToolServer(FastMCP[Any]):
 
     def _explain(self, name: str) -> Tool:
         """A tool that says which one was meant."""
-        bare, kinds = name[:64].removeprefix(self._prefix), list_kinds()
-        if bare in kinds and kinds[bare].group not in self._groups:
-            text = (
-                f"this tool is not offered here; ask the person you work for to start holdlog with --tools"
-                f" {','.join((*self._groups, kinds[bare].group))}"
-            )
+        bare = name[:64].removeprefix(self._prefix)
+        kind = list_kinds().get(bare)
+        if kind is not None and kind.group not in self._groups:
+            groups = ",".join((*self._groups, kind.group))
+            text = f"not offered here; ask the person you work for to start holdlog with --tools {groups}"
         else:
-            names = [tool.removeprefix(self._prefix) for tool in self._tools]
-            text = f"unknown tool{suggest(bare, names, self._prefix) or '; tools/list lists all tools'}"
-        unknown = OperationTool(name="unknown", parameters={})
-        unknown._respond = lambda _: _return({"status": "error", "message": text})
-        return unknown
+            near = suggest(bare, [tool.removeprefix(self._prefix) for tool in self._tools], self._prefix)
+            text = f"unknown tool{near or '; tools/list lists all tools'}"
+        return _Unknown(name="unknown", description=text, parameters={})
 
     def _name_calls(self, text: str) -> str:
         return re.sub(r"\b([a-z_]+)\(\)", rf"{self._prefix}\1", text)
-
-
-async def _return(response: Object) -> Object:
-    return response

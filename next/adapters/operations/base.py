@@ -37,7 +37,8 @@ class Operation(BaseModel):
     Commands and library take the arguments in `words` by position. If `returns` names a field of the result, the
     library returns it alone. If an operation `computes`, the library also takes a function of the current value; if a
     command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id. If one
-    `overwrites`, surfaces other than the library require expected_version, or force. They call it `tool`.
+    `overwrites`, surfaces other than the library require expected_version, or force. They call it `tool`. One that is
+    not `registered` is no method of the library.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -73,14 +74,14 @@ class Operation(BaseModel):
         repeats: bool = False,
         overwrites: bool = False,
         tool: str = "",
-        register: bool = True,
+        registered: bool = True,
     ) -> None:
         if name:
             cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
             cls.returns, cls.computes, cls.waits, cls.repeats = returns, computes, waits, repeats
             cls.overwrites, cls.tool = overwrites, tool or name
             cls.words = tuple(words.split())
-            if register:
+            if registered:
                 OPERATIONS[name] = cls
 
     @classmethod

@@ -57,8 +57,9 @@ class Claim(
     scope="claim",
     waits=True,
 ):
-    """Claim a file, a folder (trailing slash) or custom://name before you change it. busy means that another agent
-    holds it: work on something else, or queue with wait_seconds. Claim again to renew; release when done."""
+    """Claim a file, a folder (trailing slash) or custom://name before you change it. claimed or already_claimed: you
+    hold it; call release() when done. busy: another agent holds it; work on something else, or queue with wait_seconds.
+    deadlock: release one of your claims first. Claim again to renew."""
 
     results = (Claimed, AlreadyClaimed, Busy, Deadlock, Expired)
     reads, decide = acquire.declare_claim, acquire.acquire

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from pydantic_core import from_json
 
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.operations.base import OPERATIONS, Condition, Operation, Query
+from holdlog.adapters.operations.base import Condition, Operation, Query
 from holdlog.adapters.operations.claims import FindHolders
 from holdlog.adapters.operations.json import Object, to_object
 from holdlog.adapters.operations.steps import Steps, execute
@@ -80,7 +80,7 @@ class Surface:
 
     def name_calls(self, text: str) -> str:
         """Texts name operations as `get()`."""
-        return _CALL.sub(lambda match: self._call(match[1]) if match[1] in OPERATIONS else match[0], text)
+        return _CALL.sub(lambda match: self._call(match[1]), text)
 
     def _cap(self, operation: Operation) -> tuple[Operation, float | None]:
         if self._max_wait is not None:

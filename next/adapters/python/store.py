@@ -122,8 +122,9 @@ class StateStore(BlockingHandle):
         | claim_results.Deadlock
         | claim_results.Expired
     ):
-        """Claim a file, a folder (trailing slash) or custom://name before you change it. busy means that another agent
-        holds it: work on something else, or queue with wait_seconds. Claim again to renew; release when done.
+        """Claim a file, a folder (trailing slash) or custom://name before you change it. claimed or already_claimed:
+        you hold it; call release() when done. busy: another agent holds it; work on something else, or queue with
+        wait_seconds. deadlock: release one of your claims first. Claim again to renew.
 
         resource: src/main.py, src/ for all below it, or custom://name.
         agent: A name unique to you; a sub-agent appends /task.

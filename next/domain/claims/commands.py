@@ -192,9 +192,8 @@ class Call(NamedTuple):
             return board.events, None
         if self.begins is not None:
             holder = holder.begin_call(self.begins, board.now + self.lasts)
-        if self.ends is not None:
-            holder = holder.hear(moment.caller, board.now, moment.caller.handle)
-        for call in dict(holder.open_calls) if self.ends == "*" else (self.ends,) if self.ends else ():
-            holder = holder.end_call(call, board.now)
+        ended = [call for call in dict(holder.open_calls) if self.ends in (call, "*")]
+        for call in ended:
+            holder = holder.hear(moment.caller, board.now, moment.caller.handle).end_call(call, board.now)
         board.keep_holder(holder)
         return board.events, None
