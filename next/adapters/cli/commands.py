@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Final, NamedTuple
 
+from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.operations.base import OPERATIONS, Operation
 
 
@@ -152,3 +153,11 @@ def summarize(name: str) -> str:
         return TEXTS[name]
     text = describe_operation(DERIVED[name].find()).partition(". ")[0].partition(": ")[0].partition(", which")[0]
     return text[0].lower() + text[1:].removesuffix(".")
+
+
+def print_hook_help(words: list[str]) -> int:
+    """Hooks run without the command line; this is for those who ask."""
+    examples = ("hook < call.json", "hook pre-edit < paths.json")
+    text = "Guard an edit: a host passes its call on standard input. holdlog init writes the hooks of a host."
+    Parser("hook", text, examples, has_json=False).print_help()
+    return 0

@@ -1,5 +1,6 @@
 """Runs the commands that are derived from operations."""
 
+import os
 import sys
 from argparse import SUPPRESS, Namespace
 from contextlib import closing
@@ -35,6 +36,7 @@ _FILES: Final = frozenset(("resource", "also", "guard", "moved_to"))
 
 
 def run(words: list[str]) -> int:
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes longer than a read
     command, rest = words[0], words[1:]
     if command in ("-h", "--help", "help"):
         return print_help()
@@ -102,7 +104,9 @@ def call(command: str, kind: type[Operation], words: tuple[str, ...], options: N
             raise InvalidError("expected_version: is required; give the version you read, or 0 if there is no value")
         opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query | Task) else open_to_write(options)
         with closing(opened) as engine:
-            caller, agent = find_caller(options, engine, is_person=kind is EndClaims)
+            caller, agent = Caller(), ""
+            if not issubclass(kind, Query):
+                caller, agent = find_caller(options, engine, is_person=kind is EndClaims)
             if not arguments.keys() >= {*identities}:
                 operation = parse(kind, dict.fromkeys(identities, agent) | arguments, names)
             surface = Surface(engine, names, None, lambda name: f"holdlog {name.replace('_', ' ')}")

@@ -1,6 +1,7 @@
 """The command `holdlog`: chooses by the first word, before anything slow is imported."""
 
 import codecs
+import gc
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ REFUSED: Final = 1
 BAD_ARGUMENTS: Final = 2
 INTERRUPTED: Final = 130
 BY_HAND: Final = {
+    "hook": "cli.commands:print_hook_help",
     "serve": "cli.serve:run",
     "init": "hooks.init:run",
     "check": "hooks.check:run",
@@ -76,7 +78,11 @@ def _choose(words: list[str]) -> int:
     place, _, function = BY_HAND.get(command, "cli.derived:run").partition(":")
     if command not in BY_HAND:
         rest = [command, *rest]
-    return int(getattr(import_module(f"holdlog.adapters.{place}"), function)(rest))
+    gc.disable()  # modules stay until the end
+    module = import_module(f"holdlog.adapters.{place}")
+    gc.freeze()
+    gc.enable()
+    return int(getattr(module, function)(rest))
 
 
 def split_command(words: list[str]) -> tuple[str, list[str]]:

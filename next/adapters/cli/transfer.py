@@ -10,7 +10,7 @@ from holdlog.adapters.cli.parser import Parser
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.store import find_caller, has_store, open_to_read, open_to_write
 from holdlog.adapters.cli.texts import print_json, print_note
-from holdlog.adapters.operating_system.location import is_url
+from holdlog.adapters.operating_system.location import is_url, mask_password
 from holdlog.adapters.operating_system.places import SIDE_FILES
 from holdlog.adapters.operations.json import Object, to_object
 from holdlog.adapters.operations.transfer import Export, Import
@@ -42,7 +42,7 @@ def export(words: list[str]) -> int:
             else:
                 result = engine.ask(kind.parse(arguments))
                 sys.stdout.buffer.flush()
-                print_note(f"exported {result.events} events" if hasattr(result, "events") else "exported the log")
+                print_note(f"exported events {result.first} to {result.last}")
     except InvalidError as error:
         raise name_argument(error, kind, ("namespace",)) from None
     return 0
@@ -79,5 +79,5 @@ def import_(words: list[str]) -> int:
                     os.unlink(place + ending)
         raise
     fields = to_object(result)
-    print_json(fields) if options.json else print(f"imported {fields['events']} events into {place}")
+    print_json(fields) if options.json else print(f"imported {fields['last']} events into {mask_password(place)}")
     return 0

@@ -126,7 +126,7 @@ class Release(
 class EndClaims(Command):
     """End all claims of a resource, whoever holds them. For people: no tool does it."""
 
-    results = (Released, AlreadyFree, NeverClaimed, NotHolder)
+    results = (Released, AlreadyFree, NotHolder)
     reads, decide = acquire.declare_release, acquire.end_claims
     resource: Resource
     agent: Agent = Field(description="Who ends them")

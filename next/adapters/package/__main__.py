@@ -5,7 +5,7 @@ from importlib import import_module
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["hook"]:
+    if sys.argv[1:2] == ["hook"] and "--help" not in sys.argv:
         return int(import_module("holdlog.adapters.hooks.entry").run(sys.argv[2:]))
     return int(import_module("holdlog.adapters.cli.main").main())
 

@@ -9,7 +9,7 @@ from holdlog.domain.claims.describe import describe_busy, describe_grant, descri
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.queue import find_cycle, find_cycle_of_grant, grant, grant_waiting, remove_ticket, take_over
 from holdlog.domain.claims.resource import overlap
-from holdlog.domain.claims.results import AlreadyFree, Deadlock, Granted, Released
+from holdlog.domain.claims.results import AlreadyFree, Deadlock, Granted, NotHolder, Released
 from holdlog.domain.moment import SECOND, Moment
 from holdlog.domain.state import Decision, Reads, State
 
@@ -95,20 +95,19 @@ def end_claims(command: Any, state: State, moment: Moment) -> Decision:
     """End all grants of the resource, whoever holds them: a person decided so. Its queue stays."""
     board: Board = state.board
     board.start(moment)
-    held = [claim for claim in board.list_grants(command.resource) if claim.resource == command.resource]
+    overlapping = list(board.list_grants(command.resource))
+    held = [claim for claim in overlapping if claim.resource == command.resource]
     if not held:
-        refusal = refuse_release(command.resource, Who(command.agent, moment.caller.session), board)
-        return board.events, refusal or AlreadyFree(command.resource)
+        refusals = [NotHolder(claim.resource, claim.who.agent) for claim in overlapping]
+        return board.events, refusals[0] if refusals else AlreadyFree(command.resource)
     ended = []
     for claim in held:
-        forced = ClaimReleased(
-            f"claim:{claim.resource}", claim.who.agent, claim.version, forced_by=command.agent, note=command.reason
-        )
+        stream, facts = f"claim:{claim.resource}", {"forced_by": command.agent, "note": command.reason}
+        forced = ClaimReleased(stream, claim.who.agent, claim.version, **facts)
         ended.append(Granted(claim.resource, board.record(forced)))
         board.lose(claim, "forced", command.reason)
     granted = [holder.agent for resource, holder in grant_waiting(board) if overlap(resource, command.resource)]
-    several = ended if len(ended) > 1 else None
-    return board.events, Released(*ended[0], None, granted[0] if granted else None, several)
+    return board.events, Released(*ended[0], None, next(iter(granted), None), ended if len(ended) > 1 else None)
 
 
 def give_up(command: Any, state: State, moment: Moment) -> Decision:

@@ -1,0 +1,96 @@
+"""The command line beyond the doors: audit, transfer, threads, and what results look like."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import holdlog
+from tests.support.programs import Done, run
+
+BY = ("--by", "ann")
+
+
+@pytest.fixture
+def call(tmp_path: Path):
+    (tmp_path / "work").mkdir()
+
+    def call(*words: str | Path, stdin: str = "", **env: str) -> Done:
+        env = {"HOLDLOG_DB": str(tmp_path / "state.db"), "XDG_STATE_HOME": str(tmp_path / "state")} | env
+        return run(*words, stdin=stdin, env=env, cwd=tmp_path / "work")
+
+    assert call("set", "n", "k", "1", "--version", "0", *BY).code == 0
+    return call
+
+
+def test_log_is_verified_against_a_checkpoint_in_a_file(call, tmp_path):
+    (tmp_path / "kept").write_text(call("checkpoint").out)
+    assert call("set", "n", "k", "2", "--version", "1", *BY).code == 0
+    assert call("verify", "--checkpoint", tmp_path / "kept", "--json").json["checkpoint"] == 1
+    (tmp_path / "kept").write_text(f"1 {'0' * 64}\n")
+    refused = call("verify", "--checkpoint", tmp_path / "kept")
+    assert (refused.code, refused.out, refused.err[:9]) == (1, "", "damaged: ")
+
+
+def test_log_moves_to_another_store_and_a_copy_is_a_store(call, tmp_path):
+    exported = call("export").out
+    assert call("import", "-", "--db", tmp_path / "new.db", stdin=exported).code == 0
+    (tmp_path / "copies").mkdir(0o700)
+    copy = call("backup", tmp_path / "copies", "--json").json["path"]
+    for place in (tmp_path / "new.db", copy):
+        assert call("get", "n", "k", "--db", place).out == "1\n"
+    again = call("import", "-", "--db", tmp_path / "new.db", stdin=exported)
+    assert (again.code != 0, again.err.count("\n"), (tmp_path / "new.db").exists()) == (True, 1, True)
+
+
+def test_namespace_is_exported_with_its_histories(call):
+    assert call("set", "n", "k", "2", "--version", "1", *BY).code == 0
+    (record,) = call("export", "n").json["records"]
+    assert [entry["value"] for entry in record["history"]] == [2, 1]
+
+
+def test_former_text_is_redacted_and_a_current_one_is_not(call):
+    assert call("redact", "record:n/k@1", "--reason", "leaked").code == 1
+    assert call("set", "n", "k", "2", "--version", "1", *BY).code == 0
+    assert call("redact", "record:n/k@1", "--reason", "leaked").code == 0
+    assert call("history", "n", "k", "--json").json["history"][1]["event_type"] == "redact"
+
+
+def test_thread_is_appended_to_and_read(call, tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps([{"agent_name": "writer", "output": []}]))
+    assert call("thread", "append", "run-7", "which file?", "--agent", "ann").code == 0
+    assert call("thread", "append", "run-7", "--results", tmp_path / "results.json", "--agent", "ann").code == 0
+    lines = call("thread", "read", "run-7").out.splitlines()
+    assert [line.split("  ")[-1] for line in lines] == ["user: which file?", "result of writer"]
+    missing = call("thread", "read", "other")
+    assert (missing.code, missing.out) == (1, "")
+
+
+def test_commands_of_one_terminal_or_parent_are_one_holder(call):
+    assert call("claim", "custom://a", "--agent", "ann").code == 0
+    assert call("claim", "custom://a", "--agent", "ann").out.startswith("already_claimed: ")
+    assert call("release", "custom://a", "--agent", "ann").code == 0
+
+
+def test_repeated_request_is_done_once(call):
+    words = ("update", "n", "k", "--increment", "1", "--request-id", "r-1", *BY)
+    assert [call(*words).out for _ in range(2)] == ["2\n", "2\n"]
+    assert call("get", "n", "k").out == "2\n"
+
+
+def test_store_is_named_by_a_file_for_secrets(call, tmp_path):
+    (tmp_path / "place").write_text(f"{tmp_path / 'state.db'}\n")
+    found = call("get", "n", "k", HOLDLOG_DB="", HOLDLOG_DB_FILE=str(tmp_path / "place"))
+    assert found.out == "1\n"
+    refused = call("get", "n", "k", HOLDLOG_DB="", HOLDLOG_DB_FILE=os.devnull)
+    assert (refused.code, refused.err.count("\n"), "HOLDLOG_DB_FILE" in refused.err) == (2, 1, True)
+
+
+def test_person_ends_a_claim_that_covers_a_file_by_its_own_name_only(call, tmp_path):
+    with holdlog.StateStore(tmp_path / "state.db") as store:
+        store.claim("src/", agent="ann")
+        refused = call("release", "src/a.py", "--force", "--reason", "gone")
+        assert refused.code == 1
+        assert store.status("src/").held_by == "ann"
+    assert call("release", "src/", "--force", "--reason", "gone").code == 0
