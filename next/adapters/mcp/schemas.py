@@ -14,7 +14,8 @@ _DROPPED: Final = (
 _HUGE: Final = 10**6
 """Larger bounds tell a model nothing."""
 _PLAIN: Final = tuple({"type": kind} for kind in ("object", "string", "number", "boolean", "null"))
-_ANY: Final[Schema] = {"anyOf": [*_PLAIN, {"type": "array", "items": {}}]}
+_LIST: Final = {"type": "array", "items": {"anyOf": [*_PLAIN]}}
+_ANY: Final[Schema] = {"anyOf": [*_PLAIN, {"type": "array", "items": {"anyOf": [*_PLAIN, _LIST]}}]}
 """Any JSON, spelled out: some hosts take a schema without a type for a mistake."""
 _FORCE: Final = {"type": "boolean", "description": "Write whatever the version is"}
 
