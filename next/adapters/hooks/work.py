@@ -150,9 +150,9 @@ class Work:
         lost = describe.describe_losses(
             self._losses, {it.resource for it in noticed.held}, self.name, self.workspaces.spell
         )
-        waiting = self._list_waiting(noticed, is_again=bool(self.files))
+        waiting = self._describe_waiting(noticed, is_again=bool(self.files))
         lost_text = f"holdlog: {'; '.join(lost)}." if lost else ""
-        texts = [*self._texts, self._take_news(), lost_text, self._describe_waiting(waiting)]
+        texts = [*self._texts, self._take_news(), lost_text, waiting]
         if reason is not None:
             return deny(call, " ".join(filter(None, [reason, *texts])))
         text = " ".join(filter(None, texts))
@@ -175,7 +175,7 @@ class Work:
                     changes.append((file.resource, None if digest == MISSING else digest))
                 self._put_file(file, digest, batch, row.made if row is not None else 0)
             noticed = self._note_call(batch, ends=self.call.id, changes=changes)
-        texts = (self._compare(), self._describe_waiting(self._list_waiting(noticed)))
+        texts = (self._compare(), self._describe_waiting(noticed))
         return tell(self.call, " ".join(filter(None, texts)))
 
     def _note_reads(self) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class Work:
                 if row is None or row.digest != digest:
                     self._put_file(file, digest, batch, row.made if row is not None else 0)
             noticed = self._note_call(batch)
-        return tell(self.call, self._describe_waiting(self._list_waiting(noticed)))
+        return tell(self.call, self._describe_waiting(noticed))
 
     def _report(self) -> dict[str, Any]:
         """What the agent must know at the start, and with each prompt."""
@@ -199,8 +199,9 @@ class Work:
             parts.append(f"your agent name is {self.name}; hooks claim the files that you edit")
         held = {it.resource for it in noticed.held}
         parts += describe.describe_losses(self._losses, held, self.name, self.workspaces.spell)
-        if waiting := self._list_waiting(noticed, is_again=True):
-            parts.append(f"waiting for you: {describe.describe_waiting(waiting, self.name, self.workspaces.spell)}")
+        if noticed.waiting:
+            listed = describe.describe_waiting(noticed.waiting, self.name, self.workspaces.spell)
+            parts.append(f"waiting for you: {listed}")
         if held:
             parts.append(f"you hold {describe.list_names([shorten(self.workspaces.spell(it)) for it in sorted(held)])}")
         if is_start and (notice := self.policy.notice) is not None:
@@ -318,8 +319,8 @@ class Work:
             row = known.get(file.resource)
             if row is None or (digest := digest_of(file.path)) == row.digest:
                 continue
-            made = next((it.version for it in self._own_grants(file.resource, batch)), 0) if row.made else 0
-            self._put_file(file, digest, batch, made)
+            own = batch.state.board.find_own(file.resource, self.who)
+            self._put_file(file, digest, batch, own.version if row.made and own is not None else 0)
             if self.policy.stale_reads == "off":
                 continue
             change = self._find_change(file.resource, row.at)
@@ -329,9 +330,6 @@ class Work:
             else:
                 self._texts.append(text)
         return reason
-
-    def _own_grants(self, resource: str, batch: Batch) -> Iterator[Claim]:
-        return (it for it in batch.state.board.list_grants(resource) if it.who == self.who and it.resource == resource)
 
     def _find_change(self, resource: str, since: int) -> tuple[int, str, bool] | None:
         """When another agent has changed a file since then, who, and whether it removed it."""
@@ -422,9 +420,8 @@ class Work:
         if self.call.event == "pre-edit" and (kind := self._find_announcement()) is not None:
             calls = dict([*calls.items(), (self.call.id, kind)][-MAX_CALLS:])
         told = self._row.told
-        told += tuple(_ticket_key(it) for it in noticed.waiting if _ticket_key(it) not in told)
-        if not self.call.reaches_agent:
-            told = self._row.told
+        if self.call.reaches_agent:
+            told += tuple(_ticket_key(it) for it in noticed.waiting if _ticket_key(it) not in told)
         self._new_waiting = [it for it in noticed.waiting if _ticket_key(it) not in self._row.told]
         row = self._row._replace(calls=calls, told=told[-MAX_TOLD:])
         is_old = batch.steady - row.seen_at > self.caller.idle_limit // 8
@@ -471,10 +468,8 @@ class Work:
         self._row = self._row._replace(told=(*self._row.told, fact))
         return True
 
-    def _list_waiting(self, noticed: Noticed, is_again: bool = False) -> Sequence[Claim]:
-        return noticed.waiting if is_again else self._new_waiting if self.call.reaches_agent else ()
-
-    def _describe_waiting(self, waiting: Sequence[Claim]) -> str:
+    def _describe_waiting(self, noticed: Noticed, is_again: bool = False) -> str:
+        waiting = noticed.waiting if is_again else self._new_waiting if self.call.reaches_agent else ()
         listed = describe.describe_waiting(waiting, self.name, self.workspaces.spell) if waiting else ""
         return f"holdlog: waiting for you: {listed}; finish these files first." if listed else ""
 

@@ -400,7 +400,7 @@ def test_changes_by_hooks_are_in_blame_and_history(root, one):
     one.change("src/a.py", "x = 2\n")
     one.end()
     (name,) = re.findall(r"claude-\w{6}", run("blame", "src/a.py", cwd=root).out)
-    assert run("history", "src/a.py", cwd=root).out.rstrip().endswith("  modified")
+    assert "  modified" in run("history", "src/a.py", cwd=root).out
     assert name in run("history", "src/a.py", cwd=root).out
 
 

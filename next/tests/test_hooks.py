@@ -1,0 +1,140 @@
+"""Hooks beyond their doors: open calls, sub-agents, conversations that go on, what a server of the host changes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdlog
+from holdlog.adapters.compose import open_engine
+from holdlog.adapters.engine.conversations import list_conversations
+from holdlog.adapters.operating_system.processes import identify_host
+from tests.support.hosts import Session, held, repository, run_hook, store_of, write
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return repository(tmp_path / "repo")
+
+
+@pytest.fixture
+def one(root: Path) -> Session:
+    return Session(root, "s-1")
+
+
+def open_calls(root: Path) -> dict[str, list[str]]:
+    """The ids of the open calls of each holder."""
+    engine = open_engine(store_of(root))
+    rows = engine.store.read("SELECT agent, open_calls FROM holders", {})
+    engine.close()
+    return {agent: list(json.loads(calls or "{}")) for agent, calls in rows}
+
+
+def call(session: Session, event: str, number: str, **given: Any) -> None:
+    session.hook(event, tool_use_id=number, **given)
+
+
+def test_holder_is_in_a_call_from_its_announcement_to_its_end(root, one):
+    assert one.edit("src/a.py") == ""
+    (name,) = held(root).values()
+    build: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": "make all"}}
+    for number in ("t-1", "t-2"):
+        call(one, "PreToolUse", number, **build)
+    assert {"t-1", "t-2"} <= {*open_calls(root)[name]}
+    call(one, "PostToolUse", "t-1", **build)
+    assert "t-1" not in open_calls(root)[name]
+    call(one, "PostToolUseFailure", "t-2", **build)
+    assert "t-2" not in open_calls(root)[name]
+    call(one, "PreToolUse", "t-3", **build)
+    one.hook("Stop")
+    assert open_calls(root) == {} or open_calls(root)[name] == []
+
+
+def test_read_commands_write_nothing_while_their_agent_is_known(root, one):
+    assert one.edit("src/a.py") == ""
+    before = Path(f"{store_of(root)}.lock").stat().st_mtime_ns
+    for command in ("ls -la src", "cat src/a.py | head -3"):
+        assert one.bash(command) == {}
+        assert one.bash(command, "PostToolUse") == {}
+    assert Path(f"{store_of(root)}.lock").stat().st_mtime_ns == before
+
+
+def test_changed_file_stays_held_after_the_turn_until_it_is_committed(root, one):
+    one.change("src/a.py", "x = 2\n")
+    assert one.edit("src/b.py") == ""
+    one.hook("Stop")
+    assert list(held(root)) == ["src/a.py"]
+    for words in (["add", "src/a.py"], ["commit", "-qm", "second"]):
+        subprocess.run(["git", *words], cwd=root, check=True)
+    one.hook("Stop")
+    assert held(root) == {}
+
+
+def test_what_the_agent_claims_itself_outlives_its_turn(root, one):
+    assert one.edit("src/a.py") == ""
+    (name,) = held(root).values()
+    with holdlog.StateStore(store_of(root), session="s-1") as store:
+        assert store.claim("src/b.py", agent=name)
+    assert one.edit("src/b.py") == ""
+    one.hook("Stop")
+    assert list(held(root)) == ["src/b.py"]
+
+
+def test_conversation_that_goes_on_under_another_id_keeps_claims_and_name(root, one):
+    assert one.edit("src/a.py") == ""
+    before = held(root)
+    one.hook("SessionEnd", reason="clear")
+    again = Session(root, "s-2")
+    again.hook("SessionStart", source="clear")
+    assert again.edit("src/a.py") == ""
+    assert held(root) == before
+    again.hook("Stop")
+    assert held(root) == {}
+
+
+def test_end_of_a_conversation_releases_what_its_agents_hold_and_forgets_it(root, one):
+    for session, name in ((one, "src/a.py"), (one.agent("sub"), "src/b.py")):
+        assert session.edit(name) == ""
+    one.end()
+    assert held(root) == {}
+    engine = open_engine(store_of(root))
+    assert list_conversations(engine.store, identify_host(), "s-1") == []
+    engine.close()
+
+
+def test_file_that_was_removed_by_an_edit_is_recorded_so(root, one):
+    assert one.edit("src/a.py") == ""
+    (root / "src/a.py").unlink()
+    one.hook("PostToolUse", tool_name="Edit", tool_input={"file_path": str(root / "src/a.py")})
+    one.end()
+    with holdlog.StateStore(store_of(root)) as store:
+        assert store.status("src/a.py").previous_outcome == "deleted"
+
+
+def test_hook_in_a_folder_without_holdlog_guards_the_repository_whose_file_it_changes(root, one, tmp_path):
+    assert one.edit("src/a.py") == ""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    given = {"session_id": "s-9", "cwd": str(elsewhere), "hook_event_name": "PreToolUse", "tool_name": "Write"}
+    done = run_hook({**given, "tool_input": {"file_path": str(root / "src/a.py")}}, cwd=elsewhere)
+    assert "is held by" in done.out
+    assert "has its own store" in done.out
+    assert run_hook("not JSON", cwd=elsewhere).err.count("\n") == 1
+    write(elsewhere / "x.py", "")
+    assert run_hook({**given, "tool_input": {"file_path": "x.py"}}, cwd=elsewhere) == (0, "", "")
+
+
+def test_entry_of_hooks_loads_the_standard_library_alone():
+    code = """
+import sys, json
+before = set(sys.modules)
+import holdlog.adapters.hooks.entry, holdlog.adapters.hooks.work
+names = {it.partition(".")[0] for it in set(sys.modules) - before} - sys.stdlib_module_names
+slow = {"asyncio", "dataclasses", "inspect", "subprocess", "urllib"} & set(sys.modules)
+print(sorted(names), sorted(slow))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['holdlog'] []\n"
