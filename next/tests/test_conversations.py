@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import SHELL, Conversation, find_conversation, name_call
+from holdlog.adapters.engine.conversations import SHELL, Adopt, Conversation, find_conversation, name_call
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.stores.sql import END_CONVERSATION, PUT_CONVERSATION
-from holdlog.domain.claims.commands import Acquire, Adopt
+from holdlog.domain.claims.commands import Acquire
 from holdlog.domain.claims.results import AlreadyClaimed
 from holdlog.domain.moment import IDLE_LIMIT, Caller
 from tests.conftest import both_stores

@@ -138,3 +138,22 @@ print(sorted(names), sorted(slow))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['holdlog'] []\n"
+
+
+@pytest.mark.xdist_group("postgres")
+def test_hooks_claim_in_a_store_in_postgresql(root, postgres):
+    holdlog.StateStore(postgres).close()
+
+    def hook(session: str, event: str) -> str:
+        given = {"session_id": session, "cwd": str(root), "hook_event_name": event, "tool_name": "Edit"}
+        path = {"file_path": str(root / "src/a.py")}
+        done = run_hook({**given, "tool_input": path}, cwd=root, env={"HOLDLOG_DB": postgres})
+        assert done.err == ""
+        return done.out
+
+    assert hook("s-1", "PreToolUse") == ""
+    assert "is held by" in hook("s-2", "PreToolUse")
+    write(root / "src/a.py", "x = 2\n")
+    for event in ("PostToolUse", "Stop", "SessionEnd"):
+        assert hook("s-1", event) == ""
+    assert hook("s-2", "PreToolUse") == ""

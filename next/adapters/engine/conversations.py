@@ -11,8 +11,11 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.sql import CONVERSATIONS, END_CONVERSATION, PUT_CONVERSATION
-from holdlog.domain.moment import IDLE_LIMIT, Caller
+from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.queue import grant_waiting
+from holdlog.domain.moment import IDLE_LIMIT, Caller, Moment
 from holdlog.domain.names import MAX_AGENT
+from holdlog.domain.state import Decision, Reads, State
 
 SHELL: Final = "shell"
 """An announced call of a shell."""
@@ -85,6 +88,27 @@ def find_conversation(
     if not candidates or len({it.session for it in candidates}) > 1:
         return None
     return candidates[-1] if announced else min(candidates, key=lambda it: it.agent)
+
+
+class Adopt(NamedTuple):
+    """Hand on to the caller's session what others hold or wait for, which its conversation had before."""
+
+    sessions: tuple[str, ...]
+
+    def reads(self) -> Reads:
+        return Reads(claims="all")
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board: Board = state.board
+        board.start(moment)
+        sessions = {(session, moment.caller.principal) for session in self.sessions}
+        left = [holder for holder in board.holders.values() if holder.who[1:] in sessions]
+        for holder in left:
+            board.keep_holder(holder._replace(handles=(), open_calls=(), has_left=True))
+        for holder in left:
+            board.hand_over(holder.who, holder.who._replace(session=moment.caller.session))
+        grant_waiting(board)
+        return board.events, None
 
 
 def enter_server(engine: Any, caller: Caller) -> None:

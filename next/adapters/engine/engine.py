@@ -122,7 +122,7 @@ class Engine:
         return query.read(self.store)
 
     @contextmanager
-    def write_alone(self, *reads: tuple[Reads, Caller]) -> Iterator[Batch]:
+    def write_alone(self, reads: Sequence[tuple[Reads, Caller]] = ()) -> Iterator[Batch]:
         """A transaction for statements, and for commands that need these `reads` (see `decide`). If it takes long, all
         other writers of the store are refused after COMMIT_SECONDS. Commits at the end of the block, or undoes
         everything."""

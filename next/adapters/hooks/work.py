@@ -11,6 +11,7 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import (
     MADE_UP,
     SHELL,
+    Adopt,
     Conversation,
     is_live,
     list_conversations,
@@ -33,7 +34,7 @@ from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_poli
 from holdlog.adapters.stores import sql
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim, Outcome, wants
-from holdlog.domain.claims.commands import Acquire, Adopt, Call, Release
+from holdlog.domain.claims.commands import Acquire, Call, Release
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.results import Busy, Claimed
 from holdlog.domain.moment import IDLE_LIMIT, LEASE, SECOND, Caller
@@ -78,7 +79,6 @@ class Work:
         self._rows = list_conversations(engine.store, self.host, session)
         servers = [it for it in self._rows if it.session.startswith(MADE_UP) and it.host == self.host]
         self._servers = {it.session: it.name for it in servers}
-        """The sessions that servers below the agent's host have made up, with their handles."""
         self._policy: InForce | None = None
         self.workspaces = self._find_workspaces()
         times = next((it.told for it in servers if is_alive(it.name)), ()) or (LEASE, IDLE_LIMIT)
@@ -561,7 +561,7 @@ class Work:
     def _transact(self, files: Sequence[File], more: tuple[str, ...] = (), claims: Any = "own") -> Iterator[Batch]:
         resources = (*(file.resource for file in files), *more)
         reads = Reads(resources=resources, claims=claims, agent=self.name, queues=True)
-        with self.engine.write_alone((reads, self.caller)) as batch:
+        with self.engine.write_alone([(reads, self.caller)]) as batch:
             yield batch
 
     def _decide(self, command: Any, batch: Batch) -> Any:

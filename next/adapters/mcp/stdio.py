@@ -15,7 +15,14 @@ from fastmcp.server.context import reset_transport, set_transport
 from fastmcp.server.dependencies import get_context
 
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import MADE_UP, enter_server, find_conversation, leave_server, name_call
+from holdlog.adapters.engine.conversations import (
+    MADE_UP,
+    Adopt,
+    enter_server,
+    find_conversation,
+    leave_server,
+    name_call,
+)
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.streams import Wire, take_descriptors
@@ -29,7 +36,6 @@ from holdlog.adapters.operations.surface import WAITS, Surface
 from holdlog.adapters.policy.names import CurrentNames
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_label, require_session
-from holdlog.domain.claims.commands import Adopt
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 

@@ -175,11 +175,12 @@ class Board:
             elif is_back or is_alone or now - holder.seen_at >= holder.life // HEARD_PART:
                 self.keep_holder(holder.hear(caller, now, caller.handle if is_back or is_alone else None))
 
-    def hand_over(self, left: Who, session: str) -> None:
+    def hand_over(self, left: Who, heir: Who) -> None:
         """Make what a holder left, with its sub-agents and ancestors, that of another session: apart, they would
-        exclude each other. If that session does not call now, those that are new to it live without a process until
-        they do."""
-        family = left.agent.partition("/")[0]
+        exclude each other. If that session does not call now, handles of its agent beat for those that are new to
+        it."""
+        family, session = left.agent.partition("/")[0], heir.session
+        handles = self.holders[heir].handles if heir in self.holders else ()
         for claim in list(self.claims.values()):
             holder = self.holders[claim.who]
             if holder.has_left and claim.who[1:] == left[1:] and claim.who.agent.partition("/")[0] == family:
@@ -188,7 +189,7 @@ class Board:
                     self.enter(who)
                 elif who not in self.holders:
                     end = self.now + holder.lease
-                    self.keep_holder(holder._replace(who=who, expires_at=end, handles=(), has_left=False, lost=()))
+                    self.keep_holder(holder._replace(who=who, expires_at=end, handles=handles, has_left=False, lost=()))
                 if not claim.is_ticket and self.find_own(claim.resource, who) is not None:  # both share it
                     self.record(ClaimReleased(f"claim:{claim.resource}", who.agent, claim.version))
                 else:

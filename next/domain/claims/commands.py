@@ -6,7 +6,6 @@ from holdlog.domain.claims.acquire import acquire, declare_claim, declare_releas
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import FileChanged, Mode, Outcome
 from holdlog.domain.claims.holder import Who, list_ancestors
-from holdlog.domain.claims.queue import grant_waiting
 from holdlog.domain.moment import Moment
 from holdlog.domain.state import Decision, Reads, State
 
@@ -119,6 +118,9 @@ class Beat(NamedTuple):
         board: Board = state.board
         board.start(moment)
         in_calls = {*self.open_calls, *(ancestor for who in self.open_calls for ancestor in list_ancestors(who))}
+        handle = moment.caller.handle
+        new = [it.who for it in board.holders.values() if it.who[1:] == moment.caller[:2] and handle in it.handles]
+        board.entered += [who for who in new if who not in self.holders]  # they were handed over to this handle
         for who in self.holders:
             holder = board.holders.get(who)
             if holder is not None and board.find_end_of(holder) > board.now:
@@ -145,27 +147,6 @@ class Leave(NamedTuple):
 
     def decide(self, state: State, moment: Moment) -> Decision:
         return leave(self, state, moment)
-
-
-class Adopt(NamedTuple):
-    """Hand on to the caller's session what others hold or wait for, which its conversation had before."""
-
-    sessions: tuple[str, ...]
-
-    def reads(self) -> Reads:
-        return Reads(claims="all")
-
-    def decide(self, state: State, moment: Moment) -> Decision:
-        board: Board = state.board
-        board.start(moment)
-        sessions = {(session, moment.caller.principal) for session in self.sessions}
-        left = [holder for holder in board.holders.values() if holder.who[1:] in sessions]
-        for holder in left:
-            board.keep_holder(holder._replace(handles=(), open_calls=(), has_left=True))
-        for holder in left:
-            board.hand_over(holder.who, moment.caller.session)
-        grant_waiting(board)
-        return board.events, None
 
 
 class Call(NamedTuple):

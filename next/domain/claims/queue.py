@@ -125,9 +125,9 @@ def take_over(who: Who, host: str | None, resources: tuple[str, ...], board: Boa
     for left in [holder.who for holder in board.holders.values() if holder.is_left_to(who, host)]:
         if any(claim.who == left and wants(claim, resources) for claim in board.claims.values()):
             trial = board.copy()
-            trial.hand_over(left, who.session)
+            trial.hand_over(left, who)
             if not find_cycle(trial):
-                board.hand_over(left, who.session)
+                board.hand_over(left, who)
                 took = True
     return took
 
