@@ -1,10 +1,11 @@
 """Runs the commands that are derived from operations."""
 
 import os
+import signal
 import sys
 from argparse import SUPPRESS, Namespace
 from contextlib import closing
-from typing import Final
+from typing import Final, NoReturn
 
 from holdlog import __version__
 from holdlog.adapters.cli.commands import (
@@ -30,6 +31,8 @@ from holdlog.adapters.operations.surface import Surface, parse
 from holdlog.domain.moment import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
+BY_SIGNAL: Final = 128
+"""Exit codes of shells (POSIX, 2.8.2): 128 + n after signal n."""
 _LISTS: Final = ("list", "claims", "status", "replay")
 _FILES: Final = frozenset(("resource", "also", "guard", "moved_to"))
 """Arguments that may name files."""
@@ -103,6 +106,8 @@ def call(command: str, kind: type[Operation], words: tuple[str, ...], options: N
         if kind.overwrites and not options.force and "expected_version" not in arguments:
             raise InvalidError("expected_version: is required; give the version you read, or 0 if there is no value")
         opened = open_to_read(options, command in _LISTS) if issubclass(kind, Query | Task) else open_to_write(options)
+        if kind.waits:  # to give up its place in a queue
+            signal.signal(signal.SIGTERM, _end)
         with closing(opened) as engine:
             caller, agent = Caller(), ""
             if not issubclass(kind, Query):
@@ -113,6 +118,10 @@ def call(command: str, kind: type[Operation], words: tuple[str, ...], options: N
             return _respond(command, operation, surface, caller, options)
     except InvalidError as error:
         raise name_argument(error, kind, words) from None
+
+
+def _end(number: int, _: object) -> NoReturn:
+    sys.exit(BY_SIGNAL + number)
 
 
 def _respond(command: str, operation: Operation, surface: Surface, caller: Caller, options: Namespace) -> int:

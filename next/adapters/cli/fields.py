@@ -174,7 +174,9 @@ def _describe(kind: type[Operation], name: str, field: FieldInfo) -> dict[str, A
         return options | {"type": _SPECIAL[name][1], "metavar": _SPECIAL[name][2]}
     if get_origin(annotation) is Literal:
         return options | {"choices": get_args(annotation), "metavar": name.upper()}
-    metavar = _METAVARS.get(annotation, name.removesuffix("_id").rpartition("_")[2].upper())
+    metavar = (
+        "NAME" if name in IDENTITIES else _METAVARS.get(annotation, name.removesuffix("_id").rpartition("_")[2].upper())
+    )
     options |= {"metavar": metavar, "type": _find_reader(name, field)}
     if get_origin(annotation) is list:
         return options | {"action": "append", "metavar": "RESOURCE@VERSION" if name == "guard" else metavar}

@@ -2,9 +2,11 @@
 
 import argparse
 import re
+import shutil
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
+from textwrap import fill
 from typing import Any, Final, NoReturn
 
 from holdlog.adapters.cli.texts import escape
@@ -37,6 +39,11 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--db", metavar="PATH|URL", help=DB_HELP)
         if has_json:
             self.add_argument("--json", action="store_true", help="print the whole result as JSON")
+
+    def format_help(self) -> str:
+        width = shutil.get_terminal_size().columns - 2
+        self.description = "\n".join(fill(line, width) for line in (self.description or "").split("\n"))
+        return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, unknown = super().parse_known_args(args, namespace)

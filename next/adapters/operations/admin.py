@@ -125,7 +125,7 @@ class Redact(Task, name="redact", group="audit", words="event", scope="admin"):
         if not texts:
             return 0, position
         quoting = [*redact.list_quoting(store.read, Quotes(texts), 0)]  # before others have to wait
-        with engine.write_alone([(Reads((stream,)), Caller())]) as batch:
+        with engine.write_alone([(Reads((stream,)), caller)]) as batch:
             positions = redact.remove_texts(store.execute, texts, quoting, position)
             position = batch.head.position
             if positions:

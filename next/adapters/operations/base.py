@@ -51,7 +51,7 @@ class Operation(BaseModel):
     results: ClassVar[tuple[type, ...]]
     returns: ClassVar[str]
     computes: ClassVar[bool]
-    waits: ClassVar[bool]
+    waits: ClassVar[bool] = False
     repeats: ClassVar[bool]
     overwrites: ClassVar[bool] = False
     tool: ClassVar[str]

@@ -74,7 +74,7 @@ class ReadBlame(Query, name="blame", group="power", route="GET /blame", words="n
         return FileBlame(resource, changes, changes[-1].version if len(rows) > self.limit else None)
 
 
-class Diff(Query, name="diff", group="audit", route="GET /diff", words="start end"):
+class Diff(Query, name="diff", group="past", route="GET /diff", words="start end"):
     """List the values of a namespace, or the parts of one value, that differ between two moments."""
 
     results = (Difference,)
