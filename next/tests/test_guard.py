@@ -9,14 +9,15 @@ import pytest
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import Conversation
-from holdlog.adapters.hooks.changes import compare, describe, list_marks
+from holdlog.adapters.hooks.changes import compare, describe, list_marks, read_stashed
+from holdlog.adapters.hooks.commands import ShellCall
 from holdlog.adapters.hooks.guard import Source, Verdict, guard_command, read_call
 from holdlog.adapters.hooks.shell import read_shell
 from holdlog.adapters.hooks.works import Works
 from holdlog.adapters.operating_system.processes import identify_process
 from holdlog.adapters.operating_system.workspaces import find_workspaces
 from holdlog.adapters.stores.sql import END_CONVERSATION, PUT_CONVERSATION
-from holdlog.domain.claims.commands import Acquire, Change, Release
+from holdlog.domain.claims.commands import Acquire, Call, Release
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.moment import Caller
 from tests.support.hosts import commit_policy, git, repository, store_of, write
@@ -26,9 +27,9 @@ from tests.support.programs import environment
 class Sides:
     """Sessions `one` and `two` in a repository, as hooks record them."""
 
-    def __init__(self, root, stash=None):
+    def __init__(self, root, place=None):
         self.root = root
-        self.engine = open_engine(store_of(root))
+        self.engine = open_engine(place or store_of(root))
         self.stashed = {}
         self.host = identify_process(os.getpid())
         for name in ("one", "two"):
@@ -55,7 +56,7 @@ class Sides:
         if text is not None:
             write(folder / path, text)
             digest = hashlib.sha256(text.encode()).hexdigest()
-            self.engine.run(Change(agent, resource, digest), Caller(name))
+            self.engine.run(Call(agent, changes=((resource, digest),)), Caller(name))
 
     def guard(self, name, command, folder=None, agent=None):
         folder = str(folder or self.root)
@@ -288,3 +289,28 @@ def test_new_stash_entries_are_found(sides, root):
     write(root / "own.py", "x = 3\n")
     assert sides.run("two", "git stash").stashed == (git(root, "rev-parse", "stash@{0}").strip(),)
     assert sides.run("two", "git stash").stashed == ()
+
+
+@pytest.mark.xdist_group("postgres")
+def test_works_in_a_database_are_guarded(root, postgres):
+    sides = Sides(root, postgres)
+    try:
+        sides.edit("one", "src/a.py", "x = 2\n")
+        sides.edit("one", "fresh/x.py", "x = 2\n")
+        assert "src/a.py (claude-one" in sides.denied("two", "git stash")
+        assert "fresh/x.py (claude-one" in sides.denied("two", "git clean -fd")
+        call = ShellCall(
+            sides.engine, Who("claude-two", "two"), Caller("two", host=sides.host), sides.workspaces(root), postgres
+        )
+        call.note(read_call(read_shell("make; git stash", str(root)), str(root)), str(root), "c-1")
+        write(root / "src/a.py", "x = 3\n")
+        git(root, "stash")
+        assert "src/a.py (held by claude-one)" in call.compare("c-1")
+        assert call.compare("c-1") == ""
+        sides.stashed = read_stashed(sides.engine.store)
+        assert "stash@{0} (claude-two" in sides.denied("one", "git stash pop")
+        one = ShellCall(sides.engine, Who("claude-one", "one"), Caller("one"), sides.workspaces(root), postgres)
+        assert "a command of another session changed" in one.take_news()
+        assert one.take_news() == ""
+    finally:
+        sides.engine.close()

@@ -15,7 +15,14 @@ from fastmcp.server.context import reset_transport, set_transport
 from fastmcp.server.dependencies import get_context
 
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import MADE_UP, Adopt, enter_server, find_conversation, leave_server, name_call
+from holdlog.adapters.engine.conversations import (
+    MADE_UP,
+    Adopt,
+    enter_server,
+    find_conversation,
+    leave_server,
+    name_call,
+)
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 from holdlog.adapters.mcp.streams import Wire, take_descriptors

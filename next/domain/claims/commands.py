@@ -173,8 +173,7 @@ class Call(NamedTuple):
             return board.events, None
         if self.begins is not None:
             holder = holder.begin_call(self.begins, board.now + self.lasts)
-        ended = [call for call in dict(holder.open_calls) if self.ends in (call, "*")]
-        for call in ended:
+        for call in [it for it in dict(holder.open_calls) if self.ends in (it, "*")]:
             holder = holder.hear(moment.caller, board.now, moment.caller.handle).end_call(call, board.now)
         board.keep_holder(holder)
         return board.events, None
