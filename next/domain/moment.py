@@ -32,7 +32,7 @@ class Caller(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When a command is decided. `at` is in microseconds since 1970, never before the last event, whose position is
+    """When a command is decided. `at` is in microseconds since 1970, after all earlier transactions; the last event has
     `position`."""
 
     at: int

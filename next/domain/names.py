@@ -50,6 +50,11 @@ def check_label(text: str) -> str:
     return _check(text, MAX_AGENT)
 
 
+def is_of_agent(name: str, agent: str | None) -> bool:
+    """Whether a name is that of the agent or of one of its sub-agents. None: of any."""
+    return agent is None or f"{name}/".startswith(f"{agent}/")
+
+
 @lru_cache(_REMEMBERED)
 def check_agent(text: str) -> str:
     """Return the name of an agent: as `check_label`, printable; slashes nest agents and separate two parts. Raises

@@ -1,7 +1,7 @@
 """Undo what a run wrote: a session, or everything under a correlation id.
 
-Of each key, the versions are undone that the run wrote last, with nothing of others between or after them: the value
-before them is written again, or deleted if there was none. A redo is the revert of a revert.
+Of each key, a revert undoes the last versions if the run wrote them all: it writes the value before them again, or
+deletes the key if there was none. To redo a run, revert the revert.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.resource import check_resource
 from holdlog.domain.moment import Moment
-from holdlog.domain.names import split_stream
+from holdlog.domain.names import is_of_agent, split_stream
 from holdlog.domain.records import ValueDeleted, ValueExpired, ValueWritten, is_expired
 from holdlog.domain.results import Lost
 from holdlog.domain.state import Decision, Reads, Record, State
@@ -27,22 +27,21 @@ another agent claims it, or what its writes were guarded by; it is as it was bef
 
 
 class Run(NamedTuple):
-    """Whose writes are undone; `agent`: only its own and those of its sub-agents. `since` is in microseconds since
-    1970."""
+    """Whose writes are undone; `agent`: only its own and those of its sub-agents; only those behind position `after`,
+    and not before the time `since`, in microseconds since 1970."""
 
     session: str | None = None
     correlation_id: str | None = None
     agent: str | None = None
     since: int = 0
-
-    def covers(self, agent: str) -> bool:
-        return self.agent is None or f"{agent}/".startswith(f"{self.agent}/")
+    after: int = 0
 
 
 class Version(NamedTuple):
-    """An event of a key. `value`: None if it was deleted, or redacted."""
+    """An event of a key, without its value."""
 
     number: int
+    position: int
     topic: str
     at: int
     by: str
@@ -50,28 +49,25 @@ class Version(NamedTuple):
     principal: str | None
     correlation_id: str | None
     guards: tuple[str, ...]
-    value: Json | None
+    is_redacted: bool
     expires_at: int | None
 
-    @property
-    def is_redacted(self) -> bool:
-        return self.value is None and self.topic == "ValueWritten"
-
     def is_of(self, run: Run) -> bool:
-        caller = (self.session, self.correlation_id)
-        is_named = run.session in (None, caller[0]) and run.correlation_id in (None, caller[1])
-        return is_named and self.at >= run.since and run.covers(self.by) and self.topic != "ValueExpired"
+        is_named = run.session in (None, self.session) and run.correlation_id in (None, self.correlation_id)
+        is_since = self.position > run.after and self.at >= run.since
+        return is_named and is_since and is_of_agent(self.by, run.agent) and self.topic != "ValueExpired"
 
 
 class Block(NamedTuple):
-    """What the run wrote of a key last, up to version `last`. `value` and `expires_at`: those before it; without a
-    value, there was none. `resources`: what may not be claimed by others. `writers`: sessions and principals of the
-    run. `reason`: why it is kept, and then `by`: who changed it since."""
+    """What the run wrote of a key last, up to version `last`. `value` and `expires_at`: those before it, of version
+    `restored`; without one, there was none. `is_same`: so is the current value. `resources`: what may not be claimed by
+    others. `writers`: sessions and principals of the run. `reason`: why it is kept, and then `by`: who changed it
+    since."""
 
     stream: str
     last: int
-    current: Json | None = None
     value: Json | None = None
+    is_same: bool = False
     expires_at: int | None = None
     restored: int | None = None
     resources: tuple[str, ...] = ()
@@ -113,8 +109,8 @@ class Reverted(NamedTuple):
 
 
 def find_block(run: Run, stream: str, earliest: int, versions: Iterable[Version]) -> Block:
-    """What a run wrote of a key last. `earliest`: its first version of the key; `versions`: the newest first, as many
-    as needed."""
+    """What a run wrote of a key last, without the values. `earliest`: its first version of the key; `versions`: the
+    newest first, as many as needed."""
     written: list[Version] = []
     newest = base = None
     for version in versions:
@@ -134,7 +130,6 @@ def find_block(run: Run, stream: str, earliest: int, versions: Iterable[Version]
     block = Block(
         stream,
         newest.number,
-        current=written[0].value if newest is written[0] else None,
         resources=(*_name_claim(stream), *sorted(guards)),
         writers=frozenset((version.session, version.principal) for version in written),
     )
@@ -142,9 +137,9 @@ def find_block(run: Run, stream: str, earliest: int, versions: Iterable[Version]
         return block._replace(reason="based_on_run", by=base.by if base is not None else None)
     if any(version.is_redacted for version in written) or (base is not None and base.is_redacted):
         return block._replace(reason="redacted")
-    if base is None or base.value is None:
+    if base is None or base.topic != "ValueWritten":
         return block
-    return block._replace(value=base.value, expires_at=base.expires_at, restored=base.number)
+    return block._replace(expires_at=base.expires_at, restored=base.number)
 
 
 def declare(command: Any) -> Reads:
@@ -188,7 +183,7 @@ def _restore(block: Block, record: Record, command: Any, moment: Moment) -> list
     version = record.version if has_value else 0
     if block.value is None or (block.expires_at is not None and block.expires_at <= moment.at):
         return [ValueDeleted(record.stream, command.reverted_by, command.reason, version)] if has_value else []
-    if has_value and (block.value, block.expires_at) == (block.current, record.expires_at):
+    if has_value and block.is_same and block.expires_at == record.expires_at:
         return []
     expiry = []
     if record.exists and not has_value and record.expires_at is not None:
@@ -200,7 +195,7 @@ def _restore(block: Block, record: Record, command: Any, moment: Moment) -> list
 def _find_obstacle(block: Block, run: Run, who: Who, board: Board) -> Claim | None:
     """A claim of others on the key, or on what its writes were guarded by. Claims of the run are none."""
     for claim in board.list_obstacles(Request(who, "exclusive", block.resources)):
-        if (claim.who.session, claim.who.principal) not in block.writers or not run.covers(claim.who.agent):
+        if (claim.who.session, claim.who.principal) not in block.writers or not is_of_agent(claim.who.agent, run.agent):
             return claim
     return None
 

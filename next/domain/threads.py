@@ -17,8 +17,8 @@ class MessageAppended(NamedTuple):
 
 
 class ResultAppended(NamedTuple):
-    """The result of one agent's turn. A thread has one result of a `checksum`; None: it has no time, so that an equal
-    one is another."""
+    """The result of one agent's turn. A thread has only one result with a `checksum`; None: it has no time, and repeats
+    of it are appended."""
 
     stream: str
     by: str

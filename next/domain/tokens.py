@@ -60,7 +60,7 @@ class TokenExists(NamedTuple):
     """The name belongs to a token that is valid."""
 
     name: str
-    hint: str = "A token has this name. Choose another name, or revoke it first."
+    hint: str = "A valid token has this name. Choose another name, such as ci-2."
     status: Literal["exists"] = "exists"
 
     def __bool__(self) -> bool:

@@ -4,10 +4,11 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import Claim, Mode
+from holdlog.domain.claims.claim import Claim, Mode, wants
 from holdlog.domain.claims.describe import list_previous
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.moment import SECOND
+from holdlog.domain.names import is_of_agent
 from holdlog.domain.results import Lost, utc
 from holdlog.projections.results import AsOf, EventEntry, StateRecord
 
@@ -146,7 +147,7 @@ def describe_resource(resource: str, version: int | None, board: Board) -> Held 
     claim = next((claim for claim in claims if claim.resource == resource), claims[0])
     return Held(
         resource,
-        **_describe_hold(claim, resource, board),
+        **_describe_hold(claim, resource, board, board.list_tickets(resource)),
         covered_by=claim.resource if claim.resource != resource else None,
         holders=[it.who.agent for it in claims] if len(claims) > 1 else None,
         current=None if version is None else (resource, version) in [it.key for it in claims],
@@ -157,11 +158,10 @@ def describe_board(board: Board, agent: str | None, after: str, limit: int) -> B
     """What is held and waited for, in order of resources after one; with `agent`, by it and its sub-agents. A page has
     whole resources."""
     ends = {True: board.find_ticket_end, False: board.find_end}
-    rows = [
-        claim
-        for claim in sorted(board.claims.values(), key=lambda claim: (claim.resource, claim.position))
-        if ends[claim.is_ticket](claim) > board.now and (agent is None or f"{claim.who.agent}/".startswith(f"{agent}/"))
-    ]
+    rows = [claim for claim in board.claims.values() if ends[claim.is_ticket](claim) > board.now]
+    tickets = [claim for claim in rows if claim.is_ticket]
+    rows = [claim for claim in rows if is_of_agent(claim.who.agent, agent)]
+    rows.sort(key=lambda claim: (claim.resource, claim.position))
     counts: dict[str, int] = {}
     for claim in rows:
         counts[claim.who.agent] = counts.get(claim.who.agent, 0) + (not claim.is_ticket)
@@ -175,18 +175,19 @@ def describe_board(board: Board, agent: str | None, after: str, limit: int) -> B
     for ticket in sorted((claim for claim in page if claim.is_ticket), key=lambda claim: claim.position):
         queues.setdefault(ticket.resource, []).append(_describe_waiter(ticket, board))
     return BoardPage(
-        [_describe_claim(claim, board) for claim in page if not claim.is_ticket],
+        [_describe_claim(claim, board, tickets) for claim in page if not claim.is_ticket],
         [Queue(resource, len(line), line) for resource, line in sorted(queues.items())],
         [BoardAgent(name, counts[name]) for name in sorted({claim.who.agent for claim in page})],
         page[-1].resource if len(page) < len(rows) else None,
     )
 
 
-def _describe_claim(claim: Claim, board: Board) -> BoardClaim:
-    return BoardClaim(claim.resource, **_describe_hold(claim, claim.resource, board), principal=claim.who.principal)
+def _describe_claim(claim: Claim, board: Board, tickets: list[Claim]) -> BoardClaim:
+    fields = _describe_hold(claim, claim.resource, board, tickets)
+    return BoardClaim(claim.resource, **fields, principal=claim.who.principal)
 
 
-def _describe_hold(claim: Claim, resource: str, board: Board) -> dict[str, Any]:
+def _describe_hold(claim: Claim, resource: str, board: Board, tickets: list[Claim]) -> dict[str, Any]:
     """The fields that Held and BoardClaim share."""
     left = board.find_end(claim) - board.now
     return {
@@ -197,7 +198,7 @@ def _describe_hold(claim: Claim, resource: str, board: Board) -> dict[str, Any]:
         "expires_in_seconds": left / SECOND,
         "version": claim.version,
         "mode": claim.mode,
-        "queue_length": len(board.list_tickets(resource)),
+        "queue_length": sum(wants(ticket, (resource,)) for ticket in tickets),
         "holder_connected": board.is_connected(claim.who),
         "holder_idle_seconds": board.count_idle_seconds(claim.who),
         "holder_note": claim.note,

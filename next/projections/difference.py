@@ -18,7 +18,8 @@ class PathChange(NamedTuple):
 
 class KeyChange(NamedTuple):
     """A key whose value differs. The author is that of its last event until the second moment, with `version_after`.
-    `paths`: what differs within the value, if one was asked for."""
+    `paths`: what differs within the value, if one was asked for. `redacted`: one of the values was removed from the
+    log."""
 
     key: str
     change: Literal["added", "removed", "changed"]
@@ -28,6 +29,7 @@ class KeyChange(NamedTuple):
     updated_at: datetime | None = None
     reason: str | None = None
     paths: list[PathChange] | None = None
+    redacted: bool | None = None
 
 
 class Difference(NamedTuple):

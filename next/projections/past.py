@@ -20,7 +20,7 @@ from holdlog.projections.board import Available, BoardPage, Held, describe_board
 from holdlog.projections.results import AsOf, HoldEntry
 
 
-class Instant(NamedTuple):
+class PastMoment(NamedTuple):
     """A state of the store: after the event at `position`, at a time in microseconds since 1970. `is_time`: the time
     was asked for; then what was due by then has ended, whenever the log recorded it."""
 
@@ -33,14 +33,14 @@ class Instant(NamedTuple):
         return AsOf(self.position, utc(self.at))
 
 
-def begin_board(instant: Instant) -> Board:
+def begin_board(moment: PastMoment) -> Board:
     """The board before the first event."""
     board = Board(0)  # a clock at which nothing ends that has no deadline
-    board.start(Moment(instant.at, instant.position, Caller(), 0))
+    board.start(Moment(moment.at, moment.position, Caller(), 0))
     return board
 
 
-def fold(board: Board, events: Iterable[tuple[Any, int, int, int]]) -> None:
+def fold_claims(board: Board, events: Iterable[tuple[Any, int, int, int]]) -> None:
     """Change the board as the events do, which come with version, position and time. Only those of one stream need to
     be in their order."""
     for event, version, position, at in events:
@@ -69,17 +69,17 @@ def describe_hold(event: ClaimGranted, version: int, position: int, at: int, end
     return HoldEntry(*start, end.outcome, utc(end.at), end.note, end.moved_to, end.forced_by, principal)
 
 
-def describe_past_resource(resource: str, version: int | None, board: Board, instant: Instant) -> Held | Available:
+def describe_past_resource(resource: str, board: Board, moment: PastMoment) -> Held | Available:
     """What `status` would have returned of one resource, as far as the log has it."""
-    result = describe_resource(resource, version, board)
+    result = describe_resource(resource, None, board)
     if isinstance(result, Held):
         result = result._replace(expires_at=None, expires_in_seconds=None)
-    return result._replace(as_of=instant.as_of)
+    return result._replace(as_of=moment.as_of)
 
 
-def describe_past_board(board: Board, agent: str | None, after: str, limit: int, instant: Instant) -> BoardPage:
+def describe_past_board(board: Board, agent: str | None, after: str, limit: int, moment: PastMoment) -> BoardPage:
     """What `status` would have returned of the board, as far as the log has it."""
     page = describe_board(board, agent, after, limit)
     claims = [claim._replace(expires_at=None, expires_in_seconds=None) for claim in page.claims]
     queues = [queue._replace(line=[waiter._replace(present=None) for waiter in queue.line]) for queue in page.queues]
-    return page._replace(claims=claims, queues=queues, as_of=instant.as_of)
+    return page._replace(claims=claims, queues=queues, as_of=moment.as_of)

@@ -263,6 +263,8 @@ class RefusalEntry(NamedTuple):
     namespace: str | None = None
     key: str | None = None
     resource: str | None = None
+    thread: str | None = None
+    token: str | None = None
     message: str | None = None
     session: str | None = None
     principal: str | None = None
@@ -275,7 +277,7 @@ class LogPage(NamedTuple):
     follow a page without entries."""
 
     entries: list[EventEntry | RefusalEntry]
-    next_after: int | None = None
+    next_after: int | str | None = None
     status: Literal["ok"] = "ok"
 
 

@@ -1,16 +1,17 @@
 """Blame of files, diffs in pages, and what a revert restores and keeps."""
 
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
 
 import holdlog
+from holdlog.adapters.operations.base import OPERATIONS
 from holdlog.adapters.operations.changes import Revert, RevertBlocks
 from holdlog.domain.claims.claim import FileChanged
 from holdlog.domain.names import value_stream
 from holdlog.domain.revert import Run, Version, find_block
 from holdlog.domain.state import Reads
-from holdlog.domain.values import Json
 from tests.conftest import both_stores
 from tests.support.waiting import until
 
@@ -25,38 +26,38 @@ def versions(*authors):
     found = []
     for number, author in enumerate(authors, 1):
         topic, by = topics.get(author[-1], "ValueWritten"), author.rstrip("-x?")
-        value = Json(f'"{author}"') if author == by else None
-        found.append(Version(number, topic, number, by, by, None, None, (f"{author}.py",), value, None))
+        redacted = author[-1] == "?"
+        found.append(Version(number, number, topic, number, by, by, None, None, (f"{author}.py",), redacted, None))
     return found[::-1]
 
 
 def find(*authors):
-    """The value before the block, and why it is kept."""
+    """The version of the value before the block, and why it is kept."""
     earliest = next((number for number, author in enumerate(authors, 1) if author.startswith("bad")), 0)
     block = find_block(RUN, STREAM, earliest, versions(*authors))
     assert block.last == len(authors)
-    return block.value, block.reason
+    return block.restored, block.reason
 
 
 @pytest.mark.parametrize(
-    ("authors", "value", "reason"),
+    ("authors", "restored", "reason"),
     [
         (["bad"], None, None),
-        (["ann", "bad", "bad-"], '"ann"', None),
+        (["ann", "bad", "bad-"], 1, None),
         (["ann", "ann-", "bad"], None, None),
-        (["ann", "bad", "x"], '"ann"', None),
+        (["ann", "bad", "x"], 1, None),
         (["ann", "x", "bad"], None, None),
-        (["ann", "bad", "x", "bad"], '"ann"', None),
+        (["ann", "bad", "x", "bad"], 1, None),
         (["bad", "ann"], None, "changed_since"),
         (["bad", "ann", "x"], None, "changed_since"),
         (["bad", "ann", "bad"], None, "based_on_run"),
         (["ann?", "bad"], None, "redacted"),
         (["ann", "bad?"], None, "redacted"),
-        (["ann?", "ann", "bad"], '"ann"', None),
+        (["ann?", "ann", "bad"], 2, None),
     ],
 )
-def test_block_of_a_run_ends_where_others_wrote(authors, value, reason):
-    assert find(*authors) == (value, reason)
+def test_block_of_a_run_ends_where_others_wrote(authors, restored, reason):
+    assert find(*authors) == (restored, reason)
 
 
 def test_block_names_the_claims_that_its_writes_and_the_value_before_relied_on():
@@ -87,6 +88,25 @@ def test_revert_keeps_what_is_as_it_was(store):
     done = store.revert(session=events[0].session, reverted_by="boss")
     assert [(it.key, it.restored) for it in done.reverted] == [("k", None)]
     assert [(it.key, it.reason) for it in done.kept] == [("new", "unchanged")]
+
+
+@in_memory
+def test_revert_since_a_position_keeps_what_was_written_before(store):
+    positions = [store.set("n", "k", value, updated_by="ann").position for value in "abc"]
+    session = store.events().events[0].session
+    (key,) = store.revert(session=session, since=positions[2], reverted_by="boss").reverted
+    assert (key.restored, store.get("n", "k").value) == (2, "b")
+
+
+@in_memory
+def test_revert_of_many_long_versions_reads_two_values(store):
+    for number in range(60):
+        store.set("n", "k", f"{number % 2}" * 200_000, updated_by="ann" if number else "bob")
+    session = store.events(limit=1).events[0].session
+    tracemalloc.start()
+    (key,) = store.revert(session=session, agent="ann", reverted_by="boss", dry_run=True).reverted
+    assert (key.restored, tracemalloc.get_traced_memory()[1] < 3_000_000) == (1, True)
+    tracemalloc.stop()
 
 
 @in_memory
@@ -127,7 +147,7 @@ def test_blame_of_a_file_lists_its_changes_in_pages(store):
         ("ann", "2", 3, 3),
     ]
     last = store.blame(resource="./a.py", before_version=page.next_before)
-    assert ([it.sha256 for it in last.changes], last.next_before) == (["1"], None)
+    assert (last.status, [it.sha256 for it in last.changes], last.next_before) == ("ok", ["1"], None)
     assert store.blame(resource="b.py").changes == []
     for fields in ({}, {"namespace": "n"}, {"key": "k"}, {"namespace": "n", "key": "k", "resource": "a.py"}):
         with pytest.raises(holdlog.InvalidError):
@@ -148,6 +168,21 @@ def test_diff_in_pages_names_each_changed_key_once(store):
         found, after = found + [it.key for it in page.changes], page.next_after
     assert found == keys
     assert store.diff(start, start, namespace="n").changes == store.diff("now", namespace="n").changes == []
+
+
+@in_memory
+def test_diff_says_that_a_value_was_redacted_and_not_that_it_was_null(store):
+    start = store.set("n", "k", "secret", updated_by="ann").position
+    store.set("n", "k", None, updated_by="ann")
+    store.redact("record:n/k@1", redacted_by="ann", reason="a password")
+    assert store.diff(start, start, namespace="n").changes == []
+    for fields in ({}, {"key": "k"}):
+        (change,) = store.diff(start, namespace="n", **fields).changes
+        assert (change.change, change.redacted, change.paths) == ("changed", True, None)
+
+
+def test_diff_is_no_tool():
+    assert OPERATIONS["diff"].group == ""
 
 
 @in_memory

@@ -1,5 +1,7 @@
 """What only 0.2 does with its log: `log` with refusals, `replay`, pages of the past, who held a resource."""
 
+import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, timedelta
@@ -47,7 +49,7 @@ def listed(store, **choice):
     """Positions of events and codes of refusals, from all pages."""
     found, page = [], store.log(**choice)
     while True:
-        assert len([it for it in page.entries if hasattr(it, "position")]) <= choice.get("limit", 100)
+        assert len(page.entries) <= choice.get("limit", 100)
         found += [getattr(it, "position", None) or it.code for it in page.entries]
         if page.next_after is None:
             return found
@@ -83,6 +85,19 @@ def test_refusal_says_who_wanted_what_and_why_not_without_values(store):
     assert (busy.by, busy.resource, busy.message) == ("ben", "custom://deploy", "held by bob")
     assert conflict.session == busy.session
     assert "secret" not in str(store.log(refusals=True))
+
+
+def test_refusal_names_its_author_and_subject_whatever_was_refused(store):
+    for _ in range(2):
+        store.token_create("ci", ["read:*"], created_by="ann")
+    store.token_revoke("no", revoked_by="bob")
+    with pytest.raises(holdlog.InvalidError):
+        store.thread_append("t", agent="ben", messages=[{"type": "text", "role": "user", "content": "x" * 300_000}])
+    put(store)
+    exists, missing, long = (it for it in store.log(refusals=True).entries if hasattr(it, "code"))
+    assert (exists.code, exists.by, exists.token) == ("exists", "ann", "ci")
+    assert (missing.code, missing.by, missing.token) == ("not_found", "bob", "no")
+    assert (long.code, long.by, long.thread) == ("invalid", "ben", "t")
 
 
 def test_process_records_its_last_refusals_when_it_ends(open_store):
@@ -136,6 +151,51 @@ def test_replay_is_the_events_of_a_range_and_the_state_then(store):
     page = store.replay(1, limit=1)
     assert ([it.position for it in page.events], page.next_start, page.is_cut) == ([1], 2, True)
     assert store.replay(1, 1).claims == []
+
+
+def test_pages_of_long_events_are_short_and_read_few_of_them():
+    with holdlog.StateStore(":memory:") as store:
+        start = put(store, value=0).position
+        for number in range(60):
+            put(store, f"k{number:02}", "x" * 200_000)
+        for read in (
+            lambda: store.events(limit=100).events,
+            lambda: store.events(limit=1).events,
+            lambda: store.log().entries,
+            lambda: store.replay(1).events,
+            lambda: store.list("n").records,
+            lambda: store.at("now", "n").records,
+            lambda: [None for it in store.diff(start, namespace="n").changes if it.change == "none"],
+        ):
+            tracemalloc.start()
+            assert len(read()) <= 4
+            assert tracemalloc.get_traced_memory()[1] < 9_000_000
+            tracemalloc.stop()
+        assert listed(store) == list(range(1, 62))
+        found, page = [], store.replay(1)
+        while page.next_start is not None:
+            found, page = [*found, *page.events], store.replay(page.next_start)
+        assert [it.position for it in (*found, *page.events)] == list(range(1, 62))
+
+
+def test_each_transaction_has_its_time_even_if_the_clock_was_set_back(tmp_path, monkeypatch):
+    with holdlog.StateStore(tmp_path / "state.db") as store:
+        put(store)
+        earlier = time.time_ns() - 3_600_000_000_000
+        monkeypatch.setattr(time, "time_ns", lambda: earlier)
+        for number in range(3):
+            put(store, value=number)
+        assert [it.position for it in store.events(limit=1).events] == [1]
+        times = [it.at for it in store.events().events]
+        assert times == sorted(set(times))
+
+
+def test_event_without_an_author_is_nobodys(store):
+    put(store, ttl_seconds=0.05)
+    until(lambda: store.list("n").records == [])
+    put(store)
+    assert [it.by for it in store.events(kinds=["ValueExpired"]).events] == [None]
+    assert store.events(agent="None").events == []
 
 
 # --- the past

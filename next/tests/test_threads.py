@@ -1,7 +1,9 @@
 """Threads in the library: appends and results, pages, waits, and their data."""
 
 import asyncio
+import json
 
+import psycopg
 import pytest
 
 import holdlog
@@ -154,3 +156,29 @@ def test_redacted_result_is_shown_as_such_and_may_be_appended_again(store):
     assert (message.redacted, redacted.kind, redacted.result, redacted.redacted) == (None, "result", None, True)
     assert store.thread_append("t", agent="ann", results=[result("secret")]).appended == 1
     assert (store.verify().status, store.rebuild().changed) == ("ok", 0)
+
+
+@both_stores
+def test_text_with_nul_is_appended_once_and_shown_by_the_view(store):
+    nul = result("a\0b ~1 ~ \\u0000 \n~0 \0\0")
+    assert [store.thread_append("t", agent="ann", results=[nul]).already for _ in range(2)] == [0, 1]
+    assert store.thread_read("t").items[0].result["output"] == nul["output"]
+    store.set("n", "k", nul, updated_by="ann", reason="why")
+    ((value,),) = store._engine.store.read("SELECT value FROM current_values", {})
+    assert (json.loads(value) if isinstance(value, str) else value) == nul
+
+
+def test_write_that_the_database_does_not_accept_fails_alone(postgres):
+    async def write_many():
+        async with holdlog.AsyncStateStore(postgres) as store:
+            await store.set("n", "k", 0, updated_by="ann")
+            url, _, schema = postgres.partition("?schema=")
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(f"ALTER TABLE {schema}.events ADD CHECK (length(payload) < 1000)")
+            values = [*range(20), "x" * 2000, *range(20)]
+            writes = [store.set("n", f"k{place}", value, updated_by="ann") for place, value in enumerate(values)]
+            return await asyncio.gather(*writes, return_exceptions=True)
+
+    done = asyncio.run(write_many())
+    refused = done.pop(20)
+    assert (type(refused), [type(it).__name__ for it in done]) == (holdlog.StoreError, ["SetResult"] * 40)

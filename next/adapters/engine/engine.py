@@ -303,6 +303,8 @@ class Engine:
         try:
             batch = self._commit(jobs)
         except HoldlogError as error:
+            if isinstance(error, StoreError) and len(jobs) > 1:
+                return self._commit_each(jobs)
             is_stuck = isinstance(error, UnavailableError) and not error.in_doubt
             self._fail([*jobs, *(self._take_all() if is_stuck else ())], error)  # others would wait as long, in vain
         except Exception:
@@ -314,7 +316,7 @@ class Engine:
             _resolve(jobs)
 
     def _commit_each(self, jobs: Sequence[Job]) -> None:
-        """After an unexpected error, find the command that causes it."""
+        """After an error that one command may have caused, such as a text that the database does not accept."""
         for job in jobs:
             try:
                 batch = self._commit([job])

@@ -44,7 +44,7 @@ class Batch:
 
     def __init__(self, head: Head, at: int, steady: int, state: State) -> None:
         self.head = head
-        self.at = max(at, head.at)
+        self.at = max(at, head.at + 1)  # no two transactions have one time, even if the clock was set back
         self.steady = steady
         self.state = state
         self.requests: dict[tuple[str, str], Request] = {}

@@ -2,7 +2,8 @@
 
 import secrets
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from heapq import merge
+from itertools import groupby, repeat
 from typing import Any, Self
 
 from pydantic import Field, TypeAdapter, model_validator
@@ -11,9 +12,9 @@ from pydantic_core import from_json
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.operations.base import Agent, Label, Limit, Name, Note, Prefix, Query, Resource, Task, Version
-from holdlog.adapters.operations.moments import CLOCK_ERROR, Point, find_instant, find_start
-from holdlog.adapters.operations.past import read_values_at
-from holdlog.adapters.operations.rows import find_version, read_history
+from holdlog.adapters.operations.moments import MomentArgument, find_moment, find_start
+from holdlog.adapters.operations.past import scan_values_at
+from holdlog.adapters.operations.rows import NO_LIMIT, find_version, read_history, scan, show_record
 from holdlog.adapters.stores import sql
 from holdlog.domain import revert
 from holdlog.domain.moment import Caller, Moment
@@ -24,7 +25,7 @@ from holdlog.domain.revert import Reverted, Run
 from holdlog.domain.state import Decision, Reads, State
 from holdlog.domain.values import encode
 from holdlog.projections.difference import Difference, KeyChange, compare
-from holdlog.projections.past import Instant
+from holdlog.projections.past import PastMoment
 from holdlog.projections.results import Blame, Condition, FileBlame, FileChange, StateRecord
 
 FEW = 8
@@ -38,7 +39,7 @@ class ReadBlame(Query, name="blame", group="power", route="GET /blame", words="n
     results = (Blame, FileBlame, NotFound)
     namespace: Name | None = None
     key: Name | None = None
-    at: Point | None = Field(default=None, description="As of this version of the key, position or time")
+    at: MomentArgument | None = Field(default=None, description="As of this version of the key, position or time")
     resource: Resource | None = Field(default=None, description="A file that hooks watch, instead of a value")
     before_version: Version | None = Field(default=None, description="The next_before of the page of a file before")
     limit: Limit = Field(default=20, description="Changes of a file, the newest first")
@@ -48,7 +49,7 @@ class ReadBlame(Query, name="blame", group="power", route="GET /blame", words="n
         if (self.resource is None) == (self.key is None) or (self.namespace is None) != (self.key is None):
             raise ValueError("give either namespace and key, or resource")
         if self.resource is not None and self.at is not None:
-            raise ValueError("at: goes without resource")
+            raise ValueError("at: cannot be combined with resource")
         return self
 
     def read(self, reader: Reader) -> Blame | FileBlame:
@@ -56,18 +57,18 @@ class ReadBlame(Query, name="blame", group="power", route="GET /blame", words="n
             return self._blame_file(reader, self.resource)
         namespace, key = self.namespace or "", self.key or ""
         stream = value_stream(namespace, key)
-        instant = find_instant(reader, "now" if self.at is None else self.at, "at", stream)
-        last = find_version(reader, stream, instant.position)
+        moment = find_moment(reader, "now" if self.at is None else self.at, "at", stream)
+        last = find_version(reader, stream, moment.position)
         if last is None:
             raise NotFoundError(NotFound(namespace, key))
         (entry,), _ = read_history(reader, stream, last[1] + 1, 1)
         get = from_json(last[3]).get
         guard = [Condition(it["resource"], it["version"]) for it in get("guard") or ()] or None
         author = (entry.version, entry.updated_by, entry.updated_at, entry.event_type, entry.position)
-        return Blame(namespace, key, *author, *entry[6:], guard, get("session"), get("correlation_id"), instant.as_of)
+        return Blame(namespace, key, *author, *entry[6:], guard, get("session"), get("correlation_id"), moment.as_of)
 
     def _blame_file(self, reader: Reader, resource: str) -> FileBlame:
-        before = self.before_version if self.before_version is not None else 2**63 - 1
+        before = self.before_version if self.before_version is not None else NO_LIMIT
         parameters = {"stream": f"claim:{resource}", "before": before, "limit": self.limit + 1}
         rows = reader.read(sql.FILE_CHANGES, parameters)
         changes = [_show_change(row) for row in rows[: self.limit]]
@@ -78,8 +79,8 @@ class Diff(Query, name="diff", group="past", route="GET /diff", words="start end
     """List the values of a namespace, or the parts of one value, that differ between two moments."""
 
     results = (Difference,)
-    start: Point
-    end: Point = "now"
+    start: MomentArgument
+    end: MomentArgument = "now"
     namespace: Name
     key: Name | None = None
     limit: Limit = 100
@@ -87,10 +88,10 @@ class Diff(Query, name="diff", group="past", route="GET /diff", words="start end
 
     def read(self, reader: Reader) -> Difference:
         stream = None if self.key is None else value_stream(self.namespace, self.key)
-        start, end = find_instant(reader, self.start, "start", stream), find_instant(reader, self.end, "end", stream)
+        start, end = find_moment(reader, self.start, "start", stream), find_moment(reader, self.end, "end", stream)
         changes: list[KeyChange] = []
         for key, before, after in self._pair(reader, start, end):
-            if before is not None and after is not None and next(compare(before.value, after.value), None) is None:
+            if before is not None and after is not None and not _differ(before, after):
                 continue
             if len(changes) == self.limit:
                 return Difference(self.namespace, changes, start.as_of, end.as_of, changes[-1].key)
@@ -98,31 +99,27 @@ class Diff(Query, name="diff", group="past", route="GET /diff", words="start end
         return Difference(self.namespace, changes, start.as_of, end.as_of)
 
     def _pair(
-        self, reader: Reader, start: Instant, end: Instant
+        self, reader: Reader, start: PastMoment, end: PastMoment
     ) -> Iterator[tuple[str, StateRecord | None, StateRecord | None]]:
         """The values of both moments, by key."""
-        befores, afters = self._list(reader, start), self._list(reader, end)
-        before, after = next(befores, None), next(afters, None)
-        while before is not None or after is not None:
-            key = min(record.key for record in (before, after) if record is not None)
-            one = before if before is not None and before.key == key else None
-            other = after if after is not None and after.key == key else None
-            yield key, one, other
-            before = next(befores, None) if one is not None else before
-            after = next(afters, None) if other is not None else after
+        sides = (zip(repeat(side), self._list(reader, moment)) for side, moment in enumerate((start, end)))
+        for key, group in groupby(merge(*sides, key=_key), _key):
+            records = dict(group)
+            yield key, records.get(0), records.get(1)
 
-    def _list(self, reader: Reader, instant: Instant) -> Iterator[StateRecord]:
+    def _list(self, reader: Reader, moment: PastMoment) -> Iterator[StateRecord]:
         """The values at a moment, in order of their keys."""
-        prefix = namespace_prefix(self.namespace) + (self.key or "")
-        after, more = namespace_prefix(self.namespace) + (self.after_key or ""), True
-        while more:
-            page, more = read_values_at(reader, prefix, after, 1 if self.key is not None else 1000, instant)
-            yield from (record for record in page if self.key in (None, record.key))
-            more = more and self.key is None
-            after = value_stream(self.namespace, page[-1].key) if page else after
+        first = namespace_prefix(self.namespace)
+        prefix, rows = (first, NO_LIMIT) if self.key is None else (first + self.key, 1)
+        for row in scan_values_at(reader, prefix, first + (self.after_key or ""), rows, moment):
+            record = show_record(row, moment.at)
+            if self.key in (None, record.key):
+                yield record
+            if self.key is not None:
+                return
 
     def _describe(
-        self, reader: Reader, end: Instant, key: str, before: StateRecord | None, after: StateRecord | None
+        self, reader: Reader, end: PastMoment, key: str, before: StateRecord | None, after: StateRecord | None
     ) -> KeyChange:
         stream = value_stream(self.namespace, key)
         last = find_version(reader, stream, end.position)
@@ -131,8 +128,18 @@ class Diff(Query, name="diff", group="past", route="GET /diff", words="start end
         if before is None or after is None:
             change: Any = "added" if before is None else "removed"
             return KeyChange(key, change, before.version if before is not None else None, *author)
-        paths = list(compare(before.value, after.value)) if self.key is not None else None
-        return KeyChange(key, "changed", before.version, *author)._replace(paths=paths)
+        redacted = before.redacted or after.redacted
+        paths = list(compare(before.value, after.value)) if self.key is not None and not redacted else None
+        return KeyChange(key, "changed", before.version, *author)._replace(paths=paths, redacted=redacted)
+
+
+def _key(pair: tuple[int, StateRecord]) -> str:
+    return pair[1].key
+
+
+def _differ(before: StateRecord, after: StateRecord) -> bool:
+    is_redacted = before.redacted or after.redacted
+    return before.version != after.version and bool(is_redacted or any(compare(before.value, after.value)))
 
 
 class RevertBlocks:
@@ -164,7 +171,7 @@ class Revert(Task, name="revert", group="power", route="POST /reverts", scope="w
     session: Label | None = Field(default=None, description="Whose writes are undone")
     correlation_id: Label | None = Field(default=None, description="Instead of session")
     agent: Agent | None = Field(default=None, description="Only its writes and those of its sub-agents")
-    since: Point | None = Field(default=None, description="Only writes since this position or time")
+    since: MomentArgument | None = Field(default=None, description="Only writes since this position or time")
     namespace: Name | None = None
     reverted_by: Agent
     dry_run: bool = False
@@ -185,38 +192,38 @@ class Revert(Task, name="revert", group="power", route="POST /reverts", scope="w
 
     def _find_run(self, reader: Reader) -> tuple[Run, list[revert.Block]]:
         after, since = find_start(reader, self.since, "since") if self.since is not None else (0, 0)
-        if isinstance(self.since, datetime) and self.since > utc(reader.now()) + timedelta(microseconds=CLOCK_ERROR):
-            raise InvalidError("since: lies in the future")
-        run = Run(self.session, self.correlation_id, self.agent, since)
-        query, name = (
-            (sql.RUN_OF_SESSION, self.session) if self.session is not None else (sql.RUN_OF_TASK, self.correlation_id)
-        )
+        run = Run(self.session, self.correlation_id, self.agent, since, after)
+        query = sql.RUN_OF_SESSION if self.session is not None else sql.RUN_OF_TASK
         first = namespace_prefix(self.namespace) if self.namespace is not None else "record:"
-        parameters = {"name": name, "first": first, "end": end_of_range(first), "after": after, "since": since}
-        earliest: dict[str, int] = {}
-        for stream, version, meta in reader.read(query, parameters):
-            if stream not in earliest and run.covers(from_json(meta)["by"]):
-                earliest[stream] = version
-        if len(earliest) > revert.MAX_KEYS:
-            raise InvalidError(f"this run wrote {len(earliest)} keys; revert a namespace, an agent or a time of it")
-        return run, [
-            revert.find_block(run, stream, version, _read_versions(reader, stream))
-            for stream, version in earliest.items()
-        ]
+        parameters = {"first": first, "end": end_of_range(first), "after": after, "since": since}
+        parameters |= {"name": self.session or self.correlation_id, "limit": revert.MAX_KEYS + 1}
+        rows = reader.read(query, parameters | {"agent": f"{self.agent}/" if self.agent is not None else ""})
+        if len(rows) > revert.MAX_KEYS:
+            raise InvalidError(f"this run wrote over {revert.MAX_KEYS} keys; revert a namespace or an agent of it")
+        return run, [_find_block(reader, run, stream, earliest) for stream, earliest in rows]
+
+
+def _find_block(reader: Reader, run: Run, stream: str, earliest: int) -> revert.Block:
+    block = revert.find_block(run, stream, earliest, _read_versions(reader, stream))
+    if block.reason is not None or block.restored is None:
+        return block
+    rows = reader.read(sql.TEXTS, {"stream": stream, "first": block.restored, "second": block.last})
+    values = {version: from_json(payload).get("value", ...) for version, payload in rows if payload is not None}
+    if block.restored not in values:
+        return block._replace(reason="redacted")  # meanwhile
+    value = encode(values[block.restored])
+    is_same = block.last in values and values[block.last] is not ... and encode(values[block.last]) == value
+    return block._replace(value=value, is_same=is_same)
 
 
 def _read_versions(reader: Reader, stream: str) -> Iterator[revert.Version]:
-    """The versions of a key, the newest first."""
-    before, limit = 2**63 - 1, FEW
-    while rows := reader.read(sql.HISTORY, {"stream": stream, "before": before, "limit": limit}):
-        for version, topic, at, meta, payload, _ in rows:
-            get = from_json(meta).get
-            caller = (get("by") or "", get("session"), get("principal"), get("correlation_id"))
-            guards = tuple(condition["resource"] for condition in get("guard") or ())
-            content = from_json(payload) if payload is not None else {}
-            value = encode(content["value"]) if "value" in content else None
-            yield revert.Version(version, topic, at, *caller, guards, value, get("expires_at"))
-        before, limit = rows[-1][0], limit * 2
+    """The versions of a key, the newest first, without their values."""
+    for row in scan(reader, sql.VERSIONS, {"stream": stream, "before": NO_LIMIT}, FEW, "before", payload=3):
+        version, topic, at, meta, is_redacted, position = row
+        get = from_json(meta).get
+        caller = (get("by") or "", get("session"), get("principal"), get("correlation_id"))
+        guards = tuple(condition["resource"] for condition in get("guard") or ())
+        yield revert.Version(version, position, topic, at, *caller, guards, bool(is_redacted), get("expires_at"))
 
 
 def _show_change(row: Any) -> FileChange:

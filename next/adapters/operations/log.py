@@ -1,6 +1,8 @@
 """The log: events and refusals."""
 
 import re
+from itertools import islice
+from operator import itemgetter
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
@@ -17,19 +19,28 @@ from holdlog.adapters.operations.base import (
     Query,
     Resource,
     Seconds,
-    Version,
     refuse_bool,
 )
-from holdlog.adapters.operations.moments import Point, find_instant, find_start
-from holdlog.adapters.operations.rows import NO_LIMIT, PAGE_EVENTS, read_transactions, show_event, show_refusal
+from holdlog.adapters.operations.moments import MomentArgument, find_moment, find_start
+from holdlog.adapters.operations.rows import (
+    NO_LIMIT,
+    PAGE_CHARACTERS,
+    PAGE_EVENTS,
+    cut_page,
+    scan,
+    show_event,
+    show_refusal,
+)
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.codec import CONTENT, FIRST_DIGEST
 from holdlog.domain.claims.resource import overlap
-from holdlog.domain.names import namespace_prefix
+from holdlog.domain.names import is_of_agent, namespace_prefix
 from holdlog.domain.refusals import InvalidError
-from holdlog.projections.results import EventEntry, EventPage, LogPage, RefusalEntry
+from holdlog.projections.results import EventEntry, EventPage, LogPage
 
 BOOKMARK_BYTES: Final = 8
+MAX_TRANSACTION: Final = 100_000
+"""Events of the longest transaction that comes on one page."""
 GROUPS: Final = ("record", "claim", "thread", "token")
 """What streams start with: all kinds of events about values, and so on."""
 _PLACE: Final = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{2 * BOOKMARK_BYTES}}}))?")
@@ -50,6 +61,7 @@ def check_kind(kind: str) -> str:
     return kind
 
 
+Place = Annotated[int | str, BeforeValidator(refuse_bool), AfterValidator(check_place)]
 Kind = Annotated[str, Strict(), AfterValidator(check_kind)]
 
 
@@ -79,7 +91,7 @@ class Choice(Query):
             kind, _, resource = stream.partition(":")
             if kind != "claim" or not overlap(resource, self.resource):
                 return False
-        return self.agent is None or f"{from_json(meta).get('by')}/".startswith(f"{self.agent}/")
+        return self.agent is None or is_of_agent(from_json(meta).get("by") or "", self.agent)
 
 
 class Events(Choice, BlockingQuery, name="events", group="power", route="GET /events", words="after"):
@@ -87,7 +99,7 @@ class Events(Choice, BlockingQuery, name="events", group="power", route="GET /ev
     leads on."""
 
     results = (EventPage,)
-    after: Annotated[int | str, BeforeValidator(refuse_bool), AfterValidator(check_place)] = 0
+    after: Place = 0
     limit: Limit = 100
     wait_seconds: Seconds = Field(default=0, description="Wait so long for the first event")
 
@@ -103,17 +115,20 @@ class Events(Choice, BlockingQuery, name="events", group="power", route="GET /ev
 
     def _read(self, reader: Reader) -> tuple[EventPage, bool]:
         """A page, and whether it ends where the log does."""
-        with reader.snapshot() as view:
-            position, digest = self._find_place(view)
-            rows, is_last = read_transactions(view, position)
         events: list[EventEntry] = []
-        last_at = None  # a transaction has one time
-        for row in rows:
-            if len(events) >= self.limit and row[4] != last_at:
-                break
-            position, digest, last_at = row[0], row[7], row[4]
-            if self.selects(row[1], row[3], row[5]):
-                events.append(show_event(row))
+        size, last_at, is_last = 0, None, True
+        with reader.snapshot() as view:
+            first, digest = self._find_place(view)
+            position = first
+            for row in scan(view, sql.EVENTS, {"after": first}, self.limit + 1, payload=6):
+                is_full = len(events) >= self.limit or size > PAGE_CHARACTERS or row[0] > first + PAGE_EVENTS
+                if (is_full and row[4] != last_at) or row[0] > first + MAX_TRANSACTION:
+                    is_last = False
+                    break
+                position, digest, last_at = row[0], row[7], row[4]  # a transaction has one time
+                if self.selects(row[1], row[3], row[5]):
+                    events.append(show_event(row))
+                    size += len(row[6] or "")
         return EventPage(events, position, f"{position}.{digest[:BOOKMARK_BYTES].hex()}"), is_last
 
     def _find_place(self, view: Reader) -> tuple[int, bytes]:
@@ -135,39 +150,43 @@ class Log(Choice, name="log"):
     keeps the last 10,000 refusals, which a process records with its next write."""
 
     results = (LogPage,)
-    start: Point | None = Field(default=None, description="The first event, or a time")
-    end: Point | None = Field(default=None, description="The last event, or a time")
-    after: Version | None = Field(default=None, description="The next_after of the page before")
+    start: MomentArgument | None = Field(default=None, description="The first event, or a time")
+    end: MomentArgument | None = Field(default=None, description="The last event, or a time")
+    after: Place | None = Field(default=None, description="The next_after of the page before")
     refusals: bool = False
     limit: Limit = 100
 
     def read(self, reader: Reader) -> LogPage:
         after, since = (0, 0) if self.start is None else find_start(reader, self.start, "start")
-        first = after + 1 if self.start is not None and not since else after
+        place = after + 1 if self.start is not None and not since else after, 0
         if self.after is not None:
-            first = after = max(after, self.after)
+            text, _, number = str(self.after).partition(".")
+            place = max(place, (int(text), min(int(number or "0", 16), NO_LIMIT)))
+            after = max(after, int(text))
         with reader.snapshot() as view:
-            end = find_instant(view, "now" if self.end is None else self.end, "end")
+            end = find_moment(view, "now" if self.end is None else self.end, "end")
             if end.position < after:
                 raise InvalidError("end: lies before start")
             last, rows = self._read_events(view, after, end.position)
-            entries: list[EventEntry | RefusalEntry] = [show_event(row) for row in rows]
+            entries: list[tuple[int, int, Any]] = [(row[0], 0, show_event(row)) for row in rows]
             is_last = last == end.position
             if self.refusals:
                 until = end.at if end.is_time else NO_LIMIT
-                parameters = {"first": first, "last": last - (not (is_last and end.is_time)), "since": since}
-                refused = view.read(sql.REFUSALS, parameters | {"until": until})
-                entries += [show_refusal(row) for row in refused if self.selects(row[3], row[2], row[4])]
-        entries.sort(key=lambda entry: entry[0])  # a refusal comes after the event at its position
-        return LogPage(entries, None if is_last else last)
+                parameters = {"first": place[0], "id": place[1], "since": since, "until": until}
+                refused = view.read(sql.REFUSALS, parameters | {"last": last - (not (is_last and end.is_time))})
+                selected = (row for row in refused if self.selects(row[3], row[2], row[4]))
+                entries += [(row[0], row[5], show_refusal(row)) for row in selected]
+        entries.sort(key=itemgetter(0, 1))  # a refusal comes after the event at its position
+        next_after: int | str | None = None if is_last else last
+        if len(entries) > self.limit:
+            position, row_id, _ = entries[self.limit - 1]
+            next_after = f"{position}.{row_id:0{2 * BOOKMARK_BYTES}x}" if row_id else position
+        return LogPage([entry for _, _, entry in entries[: self.limit]], next_after)
 
     def _read_events(self, view: Reader, after: int, end: int) -> tuple[int, list[Any]]:
         """The rows of a page, and the position up to which it reads."""
-        selected: list[Any] = []
         stop = min(end, after + PAGE_EVENTS)
-        for row in view.read(sql.EVENTS, {"after": after, "limit": stop - after}) if stop > after else ():
-            if self.selects(row[1], row[3], row[5]):
-                selected.append(row)
-                if len(selected) == self.limit:
-                    return row[0], selected
-        return stop, selected
+        rows = islice(scan(view, sql.EVENTS, {"after": after}, self.limit + 1, payload=6), stop - after)
+        selected = (row for row in rows if self.selects(row[1], row[3], row[5]))
+        page, more = cut_page(selected, self.limit, payload=6)
+        return page[-1][0] if more else stop, page

@@ -1,5 +1,7 @@
 """Rows of the stores as results."""
 
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -16,8 +18,8 @@ PAGE_CHARACTERS: Final = 500_000
 """Text of the values on a page, which has at least one value."""
 PAGE_EVENTS: Final = 1_000
 """Events that are read for a page of the log."""
-MAX_TRANSACTION: Final = 100_000
-"""Events of the longest transaction that comes on one page."""
+FIRST_ROWS: Final = 16
+"""Rows that are read at once before their size is known."""
 
 
 def show_record(row: Any, now: int) -> StateRecord:
@@ -26,9 +28,13 @@ def show_record(row: Any, now: int) -> StateRecord:
     value = from_json(payload).get("value") if payload is not None else None
     namespace, key = split_stream(stream)
     by, principal = about.get("by"), about.get("principal")
-    ends, left = (utc(expires_at), max(0, expires_at - now) / 1_000_000) if expires_at is not None else (None, None)
     redacted = True if payload is None else None
-    return StateRecord(namespace, key, value, version, by, utc(at), ends, left, principal, redacted)
+    return StateRecord(namespace, key, value, version, by, utc(at), *show_expiry(expires_at, now), principal, redacted)
+
+
+def show_expiry(expires_at: int | None, now: int) -> tuple[datetime | None, float | None]:
+    """When something expires, and in how many seconds."""
+    return (None, None) if expires_at is None else (utc(expires_at), max(0, expires_at - now) / 1_000_000)
 
 
 def is_live(row: Any, now: int) -> bool:
@@ -51,20 +57,37 @@ def describe_deletion(namespace: str, key: str, row: Any) -> NotFound:
     return NotFound(namespace, key, version + bool(exists), about.get("by"), utc(expires_at if exists else at))
 
 
+def scan(
+    reader: Reader, query: str, parameters: dict[str, Any], rows: int, cursor: str = "after", payload: int = 4
+) -> Iterator[Any]:
+    """The rows of a query, read in blocks of about PAGE_CHARACTERS, so that long texts do not fill the memory. The
+    first column is the `cursor`; `rows`: that are needed; `payload`: its column."""
+    limit = min(rows, FIRST_ROWS)
+    while block := reader.read(query, parameters | {"limit": limit}):
+        yield from block
+        if len(block) < limit:
+            return
+        parameters = parameters | {cursor: block[-1][0]}
+        average = sum(len(row[payload] or "") for row in block) // limit + 1
+        limit = max(1, min(8 * limit, PAGE_EVENTS, PAGE_CHARACTERS // average))
+
+
 def read_page(view: Reader, query: str, prefix: str, after: str, limit: int) -> tuple[list[Any], bool]:
-    """The rows of a page, which also ends after so many characters, and whether there are more."""
-    parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": view.now(), "limit": limit + 1}
-    return cut_page(view.read(query, parameters), limit)
+    """The rows of a page, and whether there are more."""
+    parameters = {"first": prefix, "end": end_of_range(prefix), "after": after, "now": view.now()}
+    return cut_page(scan(view, query, parameters, limit + 1), limit)
 
 
-def cut_page(rows: list[Any], limit: int) -> tuple[list[Any], bool]:
-    """The first rows, which have their payload in column 4, and whether there are more."""
+def cut_page(rows: Iterable[Any], limit: int, payload: int = 4) -> tuple[list[Any], bool]:
+    """The first rows, up to a number and PAGE_CHARACTERS, and whether there are more."""
+    page: list[Any] = []
     size = 0
-    for number, row in enumerate(rows):
-        size += len(row[4] or "")
-        if number and (number == limit or size > PAGE_CHARACTERS):
-            return rows[:number], True
-    return rows, False
+    for row in rows:
+        size += len(row[payload] or "")
+        if page and (len(page) == limit or size > PAGE_CHARACTERS):
+            return page, True
+        page.append(row)
+    return page, False
 
 
 def read_history(reader: Reader, stream: str, before: int, limit: int) -> tuple[list[HistoryEntry], bool]:
@@ -85,8 +108,7 @@ def read_history(reader: Reader, stream: str, before: int, limit: int) -> tuple[
 
 def find_version(reader: Reader, stream: str, position: int) -> Any:
     """The row of the last event of a stream until a position, which starts with stream and version; None without."""
-    parameters = {"stream": stream, "position": position}
-    rows = reader.read(sql.RECORD_AT, parameters) or reader.read(sql.OLD_RECORD_AT, parameters)
+    rows = reader.read(sql.RECORD_AT, {"stream": stream, "position": position})
     return rows[0] if rows else None
 
 
@@ -111,7 +133,7 @@ def show_event(row: Any) -> EventEntry:
 
 
 def show_refusal(row: Any) -> RefusalEntry:
-    position, at, code, stream, meta = row
+    position, at, code, stream, meta, _ = row
     return RefusalEntry(position, code, utc(at), **from_json(meta), **_name_subject(stream))
 
 
@@ -123,16 +145,3 @@ def _name_subject(stream: str) -> dict[str, str]:
     if kind == "claim":
         return {"resource": name}
     return {kind: name} if kind in ("thread", "token") else {}
-
-
-def read_transactions(view: Reader, after: int) -> tuple[list[Any], bool]:
-    """Whole transactions after a position, of up to 1,000 events or one longer, and whether the log ends there. The
-    events of a transaction have one time."""
-    rows = block = view.read(sql.EVENTS, {"after": after, "limit": PAGE_EVENTS})
-    while len(block) == PAGE_EVENTS and rows[0][4] == rows[-1][4] and len(rows) < MAX_TRANSACTION:
-        block = view.read(sql.EVENTS, {"after": rows[-1][0], "limit": PAGE_EVENTS})
-        rows = rows + block
-    if len(block) < PAGE_EVENTS:
-        return rows, True
-    whole = [row for row in rows if row[4] != rows[-1][4]]  # the last transaction may have been cut
-    return whole or rows, False

@@ -9,7 +9,7 @@ from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.engine.waiting import Wait
 from holdlog.adapters.operations.base import Agent, BlockingQuery, Command, Limit, Name, Seconds, Version
 from holdlog.adapters.operations.conversation import NewMessage, NewResult
-from holdlog.adapters.operations.rows import cut_page
+from holdlog.adapters.operations.rows import NO_LIMIT, cut_page, scan
 from holdlog.adapters.stores import sql
 from holdlog.domain import threads
 from holdlog.domain.names import MAX_NAME, THREAD_DATA
@@ -70,7 +70,7 @@ class ThreadRead(
     @model_validator(mode="after")
     def _require_one_end(self) -> "ThreadRead":
         if self.before_version is not None and self.after_version is not None:
-            raise ValueError("before_version: goes without after_version")
+            raise ValueError("before_version: cannot be combined with after_version")
         if self.wait_seconds and self.after_version is None:
             raise ValueError("wait_seconds: needs after_version")
         return self
@@ -87,31 +87,32 @@ class ThreadRead(
         return Wait() if self.wait_seconds and is_empty else page
 
     def give_up(self, reader: Reader, elapsed: float) -> ThreadPage | NoThread:
-        end = self.before_version if self.before_version is not None else LAST + 1
+        end = self.before_version if self.before_version is not None else NO_LIMIT
         return read_thread(reader, self.thread_id, self.after_version, end, self.limit)
 
 
 def read_thread(reader: Reader, thread_id: str, after: int | None, end: int, limit: int) -> ThreadPage | NoThread:
-    """A page of the items before version `end`: the newest, or the first above `after`. Events never change, so that
-    several reads show one state. Raises InvalidError for a version that does not exist yet."""
-    parameters = {"stream": thread_stream(thread_id), "before": end, "after": after, "limit": limit + 1}
-    rows = reader.read(sql.HISTORY, parameters | ({"limit": 1} if after is not None else {}))
-    if not rows and not reader.read(sql.HISTORY, parameters | {"before": LAST + 1, "limit": 1}):
-        return NoThread(thread_id)
-    last = rows[0][0] if rows else 0
+    """A page of the items before version `end`: the newest, or the first above `after`. Several reads show one state,
+    as they end at the version that the first one reads. Raises InvalidError for a version that does not exist yet."""
+    parameters: dict[str, Any] = {"stream": thread_stream(thread_id), "before": end}
     if after is None:
-        page, more = cut_page(rows, limit)
+        page, more = cut_page(scan(reader, sql.HISTORY, parameters, limit + 1, "before"), limit)
+        if not page and not reader.read(sql.VERSIONS, parameters | {"before": NO_LIMIT, "limit": 1}):
+            return NoThread(thread_id)
         items = [_show_item(row) for row in reversed(page)]
+        last = items[-1].version if items else 0
         return ThreadPage(thread_id, last, items, next_before=items[0].version if more else None)
+    rows = reader.read(sql.VERSIONS, parameters | {"limit": 1})
+    if not rows:
+        return NoThread(thread_id)
+    last = rows[0][0]
     if after > last:
         raise InvalidError(f"after_version: the thread ends at version {last}")
-    page, more = cut_page(reader.read(sql.HISTORY_AFTER, parameters | {"before": last + 1}), limit)
+    parameters |= {"before": last + 1, "after": after}
+    page, more = cut_page(scan(reader, sql.HISTORY_AFTER, parameters, limit + 1), limit)
     items = [_show_item(row) for row in page]
     end = items[-1].version if more else last
     return ThreadPage(thread_id, end, items, next_after=end if more else None)
-
-
-LAST = 2**63 - 2
 
 
 def _show_item(row: Any) -> ThreadItem:

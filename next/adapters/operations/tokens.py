@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.operations.base import Agent, Command, Duration, Limit, Prefix, Query
-from holdlog.adapters.operations.rows import is_live, read_page
+from holdlog.adapters.operations.rows import is_live, read_page, show_expiry
 from holdlog.adapters.stores import sql
 from holdlog.domain import tokens
 from holdlog.domain.results import utc
@@ -77,7 +77,8 @@ class Token(NamedTuple):
 
 
 class FindToken(Query):
-    """The token that a text is, if it is valid. One that was never created takes as long as a wrong text."""
+    """The valid token that has this text. Checking takes as long whether or not the name exists, so that callers cannot
+    guess names by the time it takes."""
 
     is_quick = True
     text: str
@@ -97,6 +98,5 @@ def _show_token(row: Any, now: int) -> TokenEntry:
     stream, _, at, meta, _, expires_at, exists = row
     get = from_json(meta).get
     state: Any = "revoked" if not exists else "active" if is_live(row, now) else "expired"
-    end, left = (utc(expires_at), max(0, expires_at - now) / 1_000_000) if expires_at is not None else (None, None)
     name = stream.removeprefix("token:")
-    return TokenEntry(name, state, get("by"), utc(at), get("allow"), get("space"), end, left)
+    return TokenEntry(name, state, get("by"), utc(at), get("allow"), get("space"), *show_expiry(expires_at, now))

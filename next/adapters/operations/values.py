@@ -303,7 +303,7 @@ class ReadHistory(
     before_version: Version | None = Field(default=None, description="The next_before of the page before")
 
     def read(self, reader: Reader) -> History:
-        before = self.before_version if self.before_version is not None else 2**63 - 1
+        before = self.before_version if self.before_version is not None else NO_LIMIT
         stream = value_stream(self.namespace, self.key)
         entries, more = read_history(reader, stream, before, self.limit)
         return History(self.namespace, self.key, entries, entries[-1].version if more else None)
@@ -336,7 +336,7 @@ class ExportNamespace(
 
     def _export(self, view: Reader, row: Any) -> ExportedRecord:
         record = show_any(row, view.now())
-        history, _ = read_history(view, row[0], 2**63 - 1, NO_LIMIT)
+        history, _ = read_history(view, row[0], NO_LIMIT, NO_LIMIT)
         return ExportedRecord(record.key, record.value, record.version, record.updated_by, record.updated_at, history)
 
 

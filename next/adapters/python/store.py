@@ -288,7 +288,7 @@ class StateStore(BlockingHandle):
         agent: str | None = None,
         start: int | str | datetime | None = None,
         end: int | str | datetime | None = None,
-        after: int | None = None,
+        after: int | str | None = None,
         refusals: bool = False,
         limit: int = 100,
     ) -> query_results.LogPage:

@@ -40,6 +40,8 @@ _LONGEST_MESSAGE: Final = 500
 FOREIGN: Final = "foreign:"
 """What topics and streams of other applications start with. No view has them."""
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_AUTHORS: Final = ("updated_by", "deleted_by", "agent", "created_by", "revoked_by", "reverted_by", "redacted_by")
+_OTHER_SUBJECTS: Final = (("thread", "thread_id"), ("token", "token"))
 _ABOUT_CALLER: Final = ("session", "principal", "request_id", "correlation_id")
 
 
@@ -72,8 +74,10 @@ def encode_refusal(
     subject = command if hasattr(command, "key") or hasattr(command, "resource") else about
     key, resource = getattr(subject, "key", None), getattr(subject, "resource", None)
     stream = value_stream(subject.namespace, key) if key is not None else f"claim:{resource}" if resource else ""
-    authors = (getattr(command, name, None) for name in ("updated_by", "deleted_by", "agent"))
-    by, message = next(filter(None, authors), ""), str(refusal)[:_LONGEST_MESSAGE]
+    for kind, name in _OTHER_SUBJECTS:
+        stream = f"{kind}:{getattr(command, name)}" if hasattr(command, name) else stream
+    by = next(filter(None, (getattr(command, name, None) for name in _AUTHORS)), "")
+    message = str(refusal)[:_LONGEST_MESSAGE]
     if not isinstance(refusal, HoldlogError):
         message = f"held by {about.held_by}" if getattr(about, "held_by", None) else ""
     texts = "".join(f',"{name}":{quote(text)}' for name, text in (("by", by), ("message", message)) if text)

@@ -41,12 +41,16 @@ FILE_CHANGES_BELOW: Final = (
     "SELECT stream, at, meta FROM events WHERE stream >= :first AND stream < :end AND topic = 'FileChanged'"
     " ORDER BY stream, version LIMIT :limit"
 )
+VERSIONS: Final = HISTORY.replace("payload,", "payload IS NULL,")
+"""The history of a key without its values."""
+TEXTS: Final = "SELECT version, payload FROM events WHERE stream = :stream AND version IN (:first, :second)"
 RUN_OF_SESSION: Final = (
-    "SELECT stream, version, meta FROM events WHERE stream >= :first AND stream < :end AND position > :after"
+    "SELECT stream, MIN(version) FROM events WHERE stream >= :first AND stream < :end AND position > :after"
     " AND at >= :since AND topic IN ('ValueWritten', 'ValueDeleted') AND json_extract(meta, '$.session') = :name"
-    " ORDER BY stream, version"
+    " AND substr(json_extract(meta, '$.by') || '/', 1, length(:agent)) = :agent"
+    " GROUP BY stream ORDER BY stream LIMIT :limit"
 )
-"""What a session wrote, without the values."""
+"""The streams that a session wrote, and its first version of each. `agent` ends with a slash, or is empty."""
 RUN_OF_TASK: Final = RUN_OF_SESSION.replace("$.session", "$.correlation_id")
 EVENT: Final = "SELECT at, meta, payload FROM events WHERE position = :position"
 EVENTS: Final = (
@@ -55,26 +59,33 @@ EVENTS: Final = (
 )
 TIME: Final = "SELECT position, at FROM events WHERE position = :position"
 TIME_OF_VERSION: Final = "SELECT position, at FROM events WHERE stream = :stream AND version = :version"
-_SEARCH = (
-    "WITH RECURSIVE search (low, high) AS (SELECT CAST(0 AS BIGINT), (SELECT MAX({0}) FROM events{2}) UNION ALL"
-    " SELECT CASE WHEN {1} THEN e.{0} ELSE low END, CASE WHEN {1} THEN high ELSE e.{0} - 1 END"
-    " FROM search JOIN events AS e ON e.{0} = (low + high + 1) / 2{3} WHERE low < high)"
+_EVERY: Final = 16
+"""Of the positions, and of the versions of a stream, each of so many is in an index from which reads of the past go on:
+they take as long in a long log, and most writes do not change these indexes."""
+INDEXES: Final = (
+    f"CREATE INDEX times ON events (at, position) WHERE position & {_EVERY - 1} = 0",
+    f"CREATE INDEX versions ON events (stream, position, version) WHERE version & {_EVERY - 1} = 0",
 )
-"""Finds the last position or version that a condition holds for: bisects, as times and positions never decrease."""
-POSITION_AT: Final = f"{_SEARCH.format('position', 'e.at <= :at', '', '')} SELECT low FROM search WHERE low = high"
+_FIRST_POSITION = (
+    f"COALESCE((SELECT position FROM events WHERE position & {_EVERY - 1} = 0 AND at <= :at"
+    " ORDER BY at DESC, position DESC LIMIT 1), 0)"
+)
+POSITION_AT: Final = (
+    f"SELECT MAX(position) FROM events WHERE position >= {_FIRST_POSITION} AND position < {_FIRST_POSITION} + {_EVERY}"
+    " AND at <= :at"
+)
+"""The last event until a time. Times never decrease."""
 _PAST_RECORD = "e.stream, e.version, e.at, e.meta, e.payload, e.topic"
+_FIRST_VERSION = (
+    f"COALESCE((SELECT version FROM events WHERE stream = :stream AND version & {_EVERY - 1} = 0"
+    " AND position <= :position ORDER BY position DESC LIMIT 1), 0)"
+)
 RECORD_AT: Final = (
-    f"SELECT {_PAST_RECORD}, (SELECT at FROM events WHERE position = :position) FROM events AS e WHERE stream = :stream"
-    " AND position <= :position AND version > (SELECT MAX(version) FROM events WHERE stream = :stream) - 400"
-    " ORDER BY version DESC LIMIT 1"
+    f"SELECT {_PAST_RECORD}, (SELECT at FROM events WHERE position = :position) FROM events AS e"
+    f" WHERE stream = :stream AND version >= {_FIRST_VERSION} AND version < {_FIRST_VERSION} + {_EVERY}"
+    " AND position <= :position ORDER BY version DESC LIMIT 1"
 )
-"""The last event of a stream until a position, and the time of that position, unless there were 400 events since: a
-bisection takes longer than a look at these."""
-OLD_RECORD_AT: Final = (
-    _SEARCH.format("version", "e.position <= :position", " WHERE stream = :stream", " AND e.stream = :stream")
-    + f" SELECT {_PAST_RECORD}, (SELECT at FROM events WHERE position = :position)"
-    " FROM search JOIN events AS e ON e.stream = :stream AND e.version = low WHERE low = high"
-)
+"""The last event of a stream until a position, and the time of that position."""
 RECORDS_AT: Final = (
     f"SELECT {_PAST_RECORD} FROM (SELECT stream, MAX(version) AS version FROM events WHERE stream > :after"
     " AND stream >= :first AND stream < :end AND position <= :position GROUP BY stream ORDER BY stream LIMIT :limit)"
@@ -82,18 +93,29 @@ RECORDS_AT: Final = (
 )
 """The last event of each stream of a range until a position."""
 CLAIMS_AT: Final = (
-    "SELECT stream, version, position, topic, at, meta, payload FROM events"
-    " WHERE (stream, version) < (:before, :version) AND stream >= 'claim:' AND position <= :position"
-    " ORDER BY stream DESC, version DESC LIMIT :limit"
+    "SELECT stream, group_concat(CASE topic WHEN 'ClaimGranted' THEN version WHEN 'ClaimQueued' THEN version"
+    " WHEN 'ClaimHandedOver' THEN CAST(json_extract(meta, '$.claim') AS BIGINT) END || ' ' || position, ','),"
+    " group_concat(CASE topic WHEN 'ClaimUnqueued' THEN json_extract(meta, '$.ticket')"
+    " WHEN 'ClaimGranted' THEN NULL ELSE json_extract(meta, '$.grant') END, ','),"
+    " group_concat(CASE topic WHEN 'ClaimGranted' THEN version || ' ' || json_extract(meta, '$.ticket') END, ','),"
+    " group_concat(CASE topic WHEN 'ClaimGranted' THEN version || ' ' || json_extract(meta, '$.instead_of') END, ','),"
+    " MAX(CASE WHEN topic IN ('ClaimReleased', 'ClaimExpired') THEN position END) FROM events WHERE stream > :after"
+    " AND stream >= 'claim:' AND stream < 'claim;' AND position <= :position GROUP BY stream ORDER BY stream"
+    " LIMIT :limit"
 )
-"""The events of claims until a position, stream by stream, the newest first."""
+"""Of each resource until a position: versions of grants and tickets with the positions of their events, versions that
+ended, grants with their tickets, and with the grants that they replaced, and the position of the last end."""
+EVENTS_AT: Final = (
+    "SELECT e.stream, e.version, e.position, e.topic, e.at, e.meta, e.payload FROM json_each(:positions) AS n"
+    " JOIN events AS e ON e.position = CAST(n.value AS BIGINT) ORDER BY e.position"
+)
 EXPIRIES: Final = (
     "SELECT e.stream, e.version, e.position, e.topic, e.at, e.meta, e.payload FROM json_each(:streams) AS n"
     " JOIN events AS e ON e.stream = n.value WHERE e.position > :position AND e.topic = 'ClaimExpired'"
 )
 """What was noticed after a position."""
 CLAIM_HISTORY: Final = (
-    "SELECT e.stream, e.version, e.position, e.topic, e.at, e.meta, e.payload FROM ("
+    "SELECT e.position, e.stream, e.version, e.topic, e.at, e.meta, e.payload FROM ("
     "SELECT e.position FROM json_each(:streams) AS n JOIN events AS e ON e.stream = n.value WHERE e.position < :before"
     " UNION SELECT position FROM events WHERE stream >= :first AND stream < :end AND position < :before"
     " ORDER BY position DESC LIMIT :limit) AS c JOIN events AS e ON e.position = c.position ORDER BY e.position DESC"
@@ -118,8 +140,8 @@ MAX_REFUSALS: Final = 10_000
 """The last ones, which a store keeps."""
 FORGET_REFUSALS: Final = f"DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - {MAX_REFUSALS}"
 REFUSALS: Final = (
-    "SELECT position, at, code, stream, meta FROM refusals WHERE position >= :first AND position <= :last"
-    " AND at >= :since AND at <= :until ORDER BY position, id"
+    "SELECT position, at, code, stream, meta, id FROM refusals WHERE (position, id) > (:first, :id)"
+    " AND position <= :last AND at >= :since AND at <= :until ORDER BY position, id"
 )
 FORGET_REQUESTS: Final = (
     "DELETE FROM requests WHERE at < :oldest AND position < (SELECT MAX(position) FROM events) - 10000"

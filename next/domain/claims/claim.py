@@ -166,10 +166,6 @@ class Ended(NamedTuple):
     forced_by: str | None = None
 
 
-ENDS: Final = ("ClaimReleased", "ClaimExpired")
-"""Events after which somebody else's hold is a `previous` one."""
-
-
 _parse: Final[Any] = vars(json.JSONDecoder())["scan_once"]
 """Without the calls around it: what the log has is JSON without blanks."""
 

@@ -151,6 +151,8 @@ def refuse(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
             return UnavailableError(f"the database is read-only; use its primary: {text}")
         case errors.UndefinedTable() | errors.InvalidSchemaName():
             return StoreError(f"the store's tables are missing: {text}; run `holdlog doctor`")
+        case psycopg.DataError() | psycopg.IntegrityError() | errors.ProgramLimitExceeded():
+            return StoreError(f"the database does not accept this: {text}")
         case errors.LockNotAvailable():
             return UnavailableError("another session holds a lock on the store; try again")
         case _:

@@ -11,7 +11,7 @@ from holdlog.adapters.operating_system.files import open_private, show
 from holdlog.adapters.operating_system.places import explain_exposed
 from holdlog.adapters.operating_system.processes import identify_boot
 from holdlog.adapters.stores.codec import FIRST_DIGEST
-from holdlog.adapters.stores.sql import FORGET_HOLDERS, HEAD, SCHEMA
+from holdlog.adapters.stores.sql import FORGET_HOLDERS, HEAD, INDEXES, SCHEMA
 from holdlog.domain.claims.claim import ABSENCE, OFFER
 from holdlog.domain.claims.holder import BEATEN_PART
 from holdlog.domain.refusals import StoreError
@@ -31,6 +31,7 @@ TABLES: Final = (
     digest BLOB NOT NULL, UNIQUE (stream, version))""",
     """CREATE INDEX results ON events (stream, json_extract(payload, '$.checksum'))
     WHERE topic = 'ResultAppended'""",
+    *INDEXES,
     """CREATE TABLE current (stream TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL,
     exists_now INTEGER NOT NULL, expires_at INTEGER) WITHOUT ROWID""",
     """CREATE TABLE requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, position INTEGER NOT NULL,
