@@ -17,8 +17,8 @@ _QUIET: Final = """SELECT NOT EXISTS (SELECT 1 FROM holders WHERE session = :ses
     AND NOT EXISTS (SELECT 1 FROM files WHERE session = :session AND agent >= 'news ' AND agent < 'news!')
     AND EXISTS (SELECT 1 FROM conversations
     WHERE session = :session AND agent = :agent AND seen_at > :now - 225000000)"""
-"""No holder of the conversation has lost something or was last heard an eighth of its life ago, nobody waits, no command
-of others did something to its files (hooks/commands.py), and the agent is known."""
+"""No holder of the conversation has lost something or was last heard an eighth of its life ago, nobody waits, no
+command of others did something to its files (hooks/commands.py), and the agent is known."""
 
 
 def only_reads(given: Any) -> bool:
