@@ -11,6 +11,7 @@ from holdlog.adapters.cli.texts import NEXT_STEP
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.operating_system.files import is_missing
 from holdlog.adapters.operating_system.location import find_top, is_url, mask_password, prepare_folder
 from holdlog.adapters.operating_system.processes import identify_host, identify_process
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
@@ -31,7 +32,7 @@ class MissingStoreError(HoldlogError):
 
 
 def has_store(place: str) -> bool:
-    return place == ":memory:" or is_url(place) or os.path.lexists(place)
+    return place == ":memory:" or is_url(place) or not is_missing(place)
 
 
 def is_named(options: Namespace) -> bool:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from holdlog.adapters.hooks.calls import HookCall, InputError
+from holdlog.adapters.operating_system.files import is_missing
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
     STORE_FILE,
@@ -45,7 +46,7 @@ class Places:
     def find(self, folder: str) -> Place | None:
         """The place of a folder without links."""
         if self.named is not None:
-            is_used = is_url(self.named) or os.path.lexists(self.named)
+            is_used = is_url(self.named) or not is_missing(self.named)
             return Place(self.named, self._start) if is_used else None
         passed = list[str]()
         while folder not in self._known:
@@ -81,13 +82,13 @@ class Places:
         if repository is None or repository.common in (self._home, os.path.dirname(repository.common)):
             return None
         store = os.path.realpath(f"{repository.common}/holdlog/{STORE_FILE}")
-        return Place(store, folder) if os.path.lexists(store) or os.path.isfile(f"{folder}/{FILE}") else None
+        return Place(store, folder) if not is_missing(store) or os.path.isfile(f"{folder}/{FILE}") else None
 
     def _find_without_git(self, folder: str) -> Place | None:
         own = find_own_folder(folder, self._home)
         root = own and os.path.dirname(own)
         store = f"{root}/{OUR_FOLDER}/{STORE_FILE}"
-        return Place(os.path.realpath(store), root) if root and os.path.lexists(store) else None
+        return Place(os.path.realpath(store), root) if root and not is_missing(store) else None
 
     def _expand(self, path: str) -> Iterator[str]:
         """The path; for a folder, also what is in the roots of worktrees inside, which have no names themselves: who

@@ -12,6 +12,17 @@ CANNOT_WRITE: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 """How a system refuses to write a file: to another user, in a sandbox, on a read-only file system."""
 
 
+def is_missing(path: str) -> bool:
+    """False if it cannot be known: whoever opens it learns why."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def open_private(path: str, flags: int = 0) -> int:
     """Open a file for reading and writing, creating it with mode 0600 whatever the umask; never follows a link, which
     another user may have planted. Raises OSError."""
