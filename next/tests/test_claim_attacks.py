@@ -243,3 +243,73 @@ def test_receipt_is_no_session_and_serves_no_caller_that_has_one(open_file: Open
     command = {"namespace": "n", "key": "k", "value": 1, "updated_by": "ann"}
     with pytest.raises(holdlog.FencedError):
         engine.run(SetValue.parse(command | {"guard": [{"resource": "a", "version": version}]}), Caller("other"))
+
+
+# --- what hooks hold, and what a family leaves
+
+
+def test_family_is_left_to_nobody_while_one_of_it_lives(open_file: Open) -> None:
+    parent, child, other = open_file("job"), open_file("job"), open_file()
+    version = take(parent, "x").version
+    take(child, "x", "ann/t")
+    parent.close()
+    assert other.claim("x", agent="ann").status == "busy"
+    with pytest.raises(holdlog.FencedError):
+        other.set("n", "k", 1, updated_by="ann", guard=[{"resource": "x", "version": version}])
+    child.close()
+    assert other.claim("x", agent="ann").status == "already_claimed"
+
+
+def test_script_that_ends_leaves_nothing_of_the_hooks_of_its_session(open_file: Open) -> None:
+    server, other = open_file(), open_file()
+    engine, caller = engine_of(server)
+    hook = Caller("conversation", host=caller.host)
+    assert engine.run(Acquire("x", "ann"), hook).status == "claimed"
+    script = open_file("conversation")
+    take(script, "y", "script")
+    script.close()
+    assert other.claim("x", agent="ann").status == "busy"
+
+
+def test_agent_whose_process_was_killed_lives_by_its_calls(open_file: Open, pass_time: Callable[[float], None]) -> None:
+    server, other = open_file(), open_file()
+    engine, caller = engine_of(server)
+    killed = caller._replace(session="conversation", handle=f"{(caller.handle or '').rpartition('/')[0]}/1#abc")
+    assert engine.run(Acquire("x", "ann"), killed).status == "claimed"
+    pass_time(10)
+    engine.run(Call("ann", begins="c", lasts=1800 * SECOND), killed._replace(handle=None))
+    pass_time(1500)
+    other.set("n", "k", 1, updated_by="ben")  # no silence
+    assert other.claim("x", agent="ben").status == "busy"
+
+
+def test_what_is_handed_over_to_a_holder_that_had_ended_has_a_full_life(
+    open_file: Open, pass_time: Callable[[float], None]
+) -> None:
+    left, heir, ben = open_file(), open_file("heir"), open_file()
+    engine, caller = engine_of(heir)
+    take(left, "x")
+    take(left, "w", "ann/t")
+    assert engine.run(Acquire("old", "ann/t"), caller._replace(handle=None)).status == "claimed"
+    pass_time(301)
+    for store in (left, ben):
+        store_engine, store_caller = engine_of(store)
+        names = tuple(Who(name, store_caller.session) for name in ("ann", "ann/t"))
+        store_engine.run(Beat(names), store_caller)
+    waiting = in_thread(heir.claim, "x", agent="ann", wait_seconds=LONG)
+    until(lambda: line(ben, "x"))
+    left.close()
+    assert waiting.result()
+    assert ben.claim("w", agent="ben").status == "busy"
+
+
+def test_shorter_wait_of_the_same_agent_costs_no_turn(open_file: Open) -> None:
+    store, ben, zed = open_file(), open_file(), open_file()
+    take(ben, "a", "ben")
+    long = in_thread(store.claim, "a", agent="ann", wait_seconds=LONG)
+    until(lambda: line(ben, "a"))
+    store.claim("a", agent="ann", wait_seconds=0.01)
+    later = in_thread(zed.claim, "a", agent="zed", wait_seconds=1)
+    until(lambda: len(line(ben, "a")) == 2)
+    ben.release("a", agent="ben")
+    assert (long.result().status, later.result().status) == ("claimed", "busy")

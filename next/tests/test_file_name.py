@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdlog.domain.claims.file_name import encode_path
+from holdlog.adapters.operating_system.file_names import encode_path
 from holdlog.domain.claims.resource import check_claimable, overlap
 from holdlog.domain.names import MAX_NAME
 

@@ -29,6 +29,8 @@ class Beats:
         """Those that got something since the last beat began."""
         self.holders: dict[Who, Caller] = {}
         """Those that may hold something, with their last caller."""
+        self._guests: set[Who] = set()
+        """Agents of the host's hooks, whose calls do not come through this process."""
         self._calls: dict[object, tuple[Who, tuple[Renewal, ...], Any]] = {}
         """Those that are open, with what they wait for."""
         self._shortest = LEASE
@@ -59,6 +61,7 @@ class Beats:
         if caller.handle is None:
             return
         self._recent.add(who)
+        self._guests.discard(who)
         if caller.request_id is not None:
             caller = caller._replace(request_id=None)  # a beat is no repeat of that request
         if self.holders.get(who) == caller:
@@ -94,7 +97,7 @@ class Beats:
         self._is_stopped = True
         self._wake.set()
         with self._lock:
-            return [(Leave(calling), caller) for caller in set(self.holders.values())]
+            return [(Leave(calling, frozenset(self._guests)), caller) for caller in set(self.holders.values())]
 
     def _run(self) -> None:
         wait = self._count_seconds()
@@ -121,7 +124,9 @@ class Beats:
             times = {"host": self._server.host, "now": self._engine.store.steady()}
             for agent, session in self._engine.store.read(HOLDERS_OF_HOST, times):
                 with self._lock:
-                    self.holders.setdefault(Who(agent, session), self._server._replace(session=session))
+                    if (who := Who(agent, session)) not in self.holders:
+                        self.holders[who] = self._server._replace(session=session)
+                        self._guests.add(who)
         with self._lock:
             callers, self._recent = set(self.holders.values()), set()
         for caller in callers:

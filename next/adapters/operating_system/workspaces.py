@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 from unicodedata import normalize
 
+from holdlog.adapters.operating_system.file_names import encode_path
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
     STORE_FILE,
@@ -21,7 +22,6 @@ from holdlog.adapters.operating_system.location import (
     find_state_folder,
 )
 from holdlog.adapters.operating_system.worktrees import find_main, list_linked
-from holdlog.domain.claims.file_name import encode_path
 from holdlog.domain.claims.resource import check_claimable, check_resource
 from holdlog.domain.names import MAX_NAME
 from holdlog.domain.refusals import InvalidError, StoreError

@@ -120,7 +120,7 @@ def give_up(command: Any, state: State, moment: Moment) -> Decision:
         if claim.who != who:
             continue
         if claim.is_ticket and (claim.resources, claim.mode) == (resources, command.mode):
-            if command.leaves:
+            if command.leaves and len(board.holders[who].handles) < 2:  # others of its session may wait here, too
                 remove_ticket(claim, "left", board)
             else:
                 _end_wait(claim, board)
@@ -139,8 +139,8 @@ def leave(command: Any, state: State, moment: Moment) -> Decision:
         if holder.who[1:] != moment.caller[:2] or moment.caller.handle not in holder.handles:
             continue
         others = [it for it in holder.handles if it != moment.caller.handle and board.is_alive(it) is not False]
-        board.keep_holder(holder.leave(tuple(others), board.now))
-        for claim in list(board.claims.values()) if holder.who in command.open_calls and not others else ():
+        board.keep_holder(holder.leave(tuple(others), board.now, holder.who in command.guests))
+        for claim in list(board.claims.values()) if holder.who in command.open_calls else ():
             if claim.who == holder.who:
                 _end_wait(claim, board)
     for ticket in board.list_waiters():
@@ -224,7 +224,7 @@ def _queue_or_refuse(command: Any, request: Request, ticket: Claim | None, board
             version = board.record(ClaimQueued(stream, who.agent, who.session, who.principal, *facts))
             ticket = board.claims[request.resources[0], version]
         is_back = ticket.waits_until <= board.now
-        if abs(until - ticket.waits_until) > SECOND // 10:  # a waiter that looks again changes nothing
+        if until - ticket.waits_until > SECOND // 10:  # one that looks again, or waits less, changes nothing
             ticket = ticket._replace(waits_until=until, deadline=None, note=command.note or ticket.note)
             board.keep(ticket)
     if board.events or is_back:  # a place given up may free something, and so may a taken one: who waits is overtaken

@@ -152,28 +152,29 @@ class Board:
         self.keep_holder(Holder(who, self.now + LEASE, self.now))
 
     def _hear(self, who: Who) -> None:
-        """Count a call of a live holder, which is one for its ancestors and for those that left to it, too. From now on
-        the caller's handle beats for all holders of the session that have none, as those of hooks."""
+        """Count a call of a live holder, which is one for its ancestors and for those that left to it, too."""
         caller, now = self.moment.caller, self.now
         for holder in list(self.holders.values()):
             is_known = caller.handle is None or caller.handle in holder.handles
             if is_known and now - holder.seen_at < holder.lease // (BEATEN_PART * HEARD_PART) and not holder.has_left:
                 continue  # heard a moment ago
             is_left = holder.is_left_to(who, caller.host)
-            is_alone = not (is_known or holder.handles or holder.has_left) and holder.who[1:] == who[1:]
             is_heard = holder.who == who or ("/" in who.agent and holder.who in list_ancestors(who))
-            if not (is_left or is_alone or is_heard) or self.find_end_of(holder) <= now:
+            if not (is_left or is_heard) or self.find_end_of(holder) <= now:
                 continue
             if is_left:
                 self.keep_holder(holder._replace(seen_at=now, expires_at=now + holder.lease))
                 continue
             is_back = holder.who == who and (holder.has_left or not is_known)
-            if is_back or is_alone:
-                self.entered.append(holder.who)
-            if not is_heard:
-                self.keep_holder(holder._replace(handles=(caller.handle or "",)))
-            elif is_back or is_alone or now - holder.seen_at >= holder.life // HEARD_PART:
-                self.keep_holder(holder.hear(caller, now, caller.handle if is_back or is_alone else None))
+            if is_back:
+                self.entered.append(who)  # its handle beats from now on
+            if is_back or now - holder.seen_at >= holder.life // HEARD_PART:
+                self.keep_holder(self.drop_dead(holder).hear(caller, now, caller.handle if is_back else None))
+
+    def drop_dead(self, holder: Holder) -> Holder:
+        """The holder as one without a process, if none of those lives that beat for it."""
+        is_dead = holder.handles and self._lives(*holder.handles) is False
+        return holder._replace(handles=()) if is_dead else holder
 
     def hand_over(self, left: Who, heir: Who) -> None:
         """Make what a holder left, with its sub-agents and ancestors, that of another session: apart, they would
@@ -187,13 +188,26 @@ class Board:
                 who = claim.who._replace(session=session)
                 if session == self.moment.caller.session:
                     self.enter(who)
-                elif who not in self.holders:
-                    end = self.now + holder.lease
-                    self.keep_holder(holder._replace(who=who, expires_at=end, handles=handles, has_left=False, lost=()))
+                elif (own := self.holders.get(who)) is None or self.find_end_of(own) <= self.now:
+                    row = Holder(who, self.now + holder.lease, self.now, holder.lease, holder.idle_limit, holder.host)
+                    lost = () if own is None else own.lost
+                    self.keep_holder(row._replace(handles=handles, lost=lost))
                 if not claim.is_ticket and self.find_own(claim.resource, who) is not None:  # both share it
                     self.record(ClaimReleased(f"claim:{claim.resource}", who.agent, claim.version))
                 else:
                     self.record(ClaimHandedOver(f"claim:{claim.resource}", who.agent, claim.version, session))
+        for old in list(self.holders.values()):
+            now = self.holders.get(old.who._replace(session=session)) or self.holders.get(heir)
+            is_of_family = old.who[1:] == left[1:] and old.who.agent.partition("/")[0] == family
+            if old.lost and is_of_family and now is not None and now != old:
+                self.keep_holder(old._replace(lost=()))
+                self.keep_holder(now._replace(lost=(*now.lost, *old.lost)))
+
+    def is_whole(self, left: Who) -> bool:
+        """Whether all of a holder's family have left that hold or wait for something: it stays together."""
+        family = [it.who for it in self.claims.values() if it.who[1:] == left[1:]]
+        root = left.agent.partition("/")[0]
+        return all(self.holders[it].has_left for it in family if it.agent.partition("/")[0] == root)
 
     def lose(self, claim: Claim, why: str, reason: str | None = None) -> None:
         """Note that a grant ended without its holder's doing."""
@@ -220,7 +234,7 @@ class Board:
         has no session."""
         if claim.is_ticket or self.find_end(claim) <= self.now:
             return False
-        is_left = self.holders[claim.who].is_left_to(who, self.moment.caller.host)
+        is_left = self.holders[claim.who].is_left_to(who, self.moment.caller.host) and self.is_whole(claim.who)
         is_anonymous = self.moment.caller.is_anonymous and claim.who.is_receipt_of(who)
         return claim.who == who or is_left or is_anonymous
 

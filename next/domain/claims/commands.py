@@ -138,9 +138,10 @@ class Beat(NamedTuple):
 
 class Leave(NamedTuple):
     """The caller's handle is closed, in which some holders had `open_calls`: callers of the same names below the same
-    host may take over from its holders."""
+    host may take over from its holders, except `guests`, whose calls come in other ways."""
 
     open_calls: frozenset[Who] = frozenset()
+    guests: frozenset[Who] = frozenset()
 
     def reads(self) -> Reads:
         return Reads(claims="all")
@@ -172,7 +173,7 @@ class Call(NamedTuple):
         if holder is None or board.find_end_of(holder) <= board.now:
             return board.events, None
         if self.begins is not None:
-            holder = holder.begin_call(self.begins, board.now + self.lasts)
+            holder = board.drop_dead(holder).begin_call(self.begins, board.now + self.lasts)
         for call in [it for it in dict(holder.open_calls) if self.ends in (it, "*")]:
             holder = holder.hear(moment.caller, board.now, moment.caller.handle).end_call(call, board.now)
         board.keep_holder(holder)

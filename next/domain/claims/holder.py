@@ -103,14 +103,14 @@ class Holder(NamedTuple):
         ends = () if self.handles else (end for _, end in calls)
         return self._replace(open_calls=calls, expires_at=max(now + self.life, 0, *ends))
 
-    def leave(self, handles: tuple[str, ...], now: int) -> "Holder":
+    def leave(self, handles: tuple[str, ...], now: int, is_guest: bool) -> "Holder":
         """The holder after a handle was closed, which left these. With none it lives as one without a process; it has
-        left unless its host runs a call of it."""
+        left unless it only was a guest, or its host runs a call of it."""
         if handles:
             return self._replace(handles=handles)
         ends = [end for _, end in self.open_calls if end > now]
         end = max(self.expires_at, self.seen_at + self.lease, *ends)
-        return self._replace(expires_at=end, handles=(), has_left=not ends)
+        return self._replace(expires_at=end, handles=(), has_left=not (ends or is_guest))
 
     def end_beats(self, handle: str | None) -> "Holder":
         """The holder after its handle has stopped to beat for it, as it holds nothing."""

@@ -123,7 +123,8 @@ def take_over(who: Who, host: str | None, resources: tuple[str, ...], board: Boa
     for each other. Returns whether there was anything."""
     took = False
     for left in [holder.who for holder in board.holders.values() if holder.is_left_to(who, host)]:
-        if any(claim.who == left and wants(claim, resources) for claim in board.claims.values()):
+        holds = any(claim.who == left and wants(claim, resources) for claim in board.claims.values())
+        if holds and board.is_whole(left):
             trial = board.copy()
             trial.hand_over(left, who)
             if not find_cycle(trial):

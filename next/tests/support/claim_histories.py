@@ -208,6 +208,9 @@ class World:
                 self.holders = before
                 continue
             took = True
+            for name in [it for it in AGENTS if it.split("/")[0] == family[0]]:
+                for key in [it for it in self.owed[left.session] if it[0] == name]:
+                    self.owed[agent.session][key] += self.owed[left.session].pop(key)
             for call in self.calls.values():
                 call.wish = call.wish._replace(agent=pass_on(call.wish.agent))
         return took
