@@ -1,6 +1,7 @@
 """Random histories of claims, through the library: what agents do, a step at a time, and what they see."""
 
 import asyncio
+import math
 import time
 from collections import Counter
 from contextlib import suppress
@@ -383,7 +384,8 @@ async def ends(world: World, seen: Seen, chance: Random) -> Turn | None:
     what it held takes over."""
     name = chance.choice(sorted(world.stores))
     mine = [it for it in world.calls.values() if it.task and it.wish.agent.session == name]
-    tasks = [*(it.task for it in mine), *(it for session, _, it in world.waits if session == name)]
+    claims = [(it, it.task) for it in mine]
+    tasks = [*(task for _, task in claims), *(it for session, _, it in world.waits if session == name)]
     world.waits = [it for it in world.waits if it[0] != name]
     for call in mine:
         call.task = None
@@ -394,6 +396,12 @@ async def ends(world: World, seen: Seen, chance: Random) -> Turn | None:
         await world.see()
     await world.stores.pop(name).close()
     await asyncio.gather(*tasks, return_exceptions=True)
+    world._read_log(time.monotonic())
+    for call, task in claims:  # one that is cancelled may have been granted by the end of another, and have its lease
+        for key in [it for it in world.grants if call.lease and world.holders[it] == call.wish.agent]:
+            world.grants[key] = world.grants[key]._replace(deadline=(0.0, math.inf))
+        if not task.cancelled() and task.exception() is None:
+            world.collect(call, task.result())
     world.left.add(name)
     for call in sorted(world.calls.values(), key=lambda it: it.wish):
         if call.task:
