@@ -3,8 +3,9 @@
 The digest of an event is SHA-256 of the digest before it and the event's hash. That hash is SHA-256 of the header (six
 lines: position, stream, version, topic, time in microseconds since 1970, meta) and the hash of the payload, which is
 SHA-256 of salt and payload. An event without payload was redacted, which a later event says, or exported without
-values: its hash is left. A checkpoint is a line `position digest time` that was kept elsewhere: the log must contain
-it. Prints one line; exit code 0 if all of it verifies, else 1. The export of a part says nothing of the rest.
+values: its hash is left. A checkpoint is a line `position digest time` that was kept elsewhere, the last of its file:
+the log must contain it. Prints one line; exit code 0 if all of it verifies, else 1. The export of a part says nothing
+of the rest.
 """
 
 import json
@@ -60,7 +61,7 @@ def main(file, option="--checkpoint", checkpoint_file=None):
         require(option == "--checkpoint", __doc__)
         if checkpoint_file is not None:
             with open(checkpoint_file, encoding="utf-8") as text:
-                position, digest, *_ = text.read().split()
+                position, digest, *_ = text.read().strip().rpartition("\n")[2].split()
             checkpoint = (int(position), digest)
         with open(file, encoding="utf-8") as lines:
             count, last = verify(lines, checkpoint)

@@ -9,7 +9,7 @@ from holdlog.domain.refusals import InvalidError
 
 MAX_TEXTS: Final = 200
 """Texts of one event, because other writers wait meanwhile."""
-_LEAST_PART: Final = 8
+_LEAST_PART: Final = 6
 """Characters of a text that may not be part of the reason; a shorter one may not be the reason."""
 _PREVIOUS_NOTE: Final = Claimed._fields.index("previous_note")
 
@@ -52,7 +52,8 @@ def require_other(reason: str, text: Text) -> None:
     """Raises InvalidError for a reason that repeats the text, or a part of it."""
     parts: list[Any] = [json.loads(text.payload)]
     for part in parts:  # which grows
-        if isinstance(part, str) and (part == reason or (len(part) >= _LEAST_PART and part in reason)):
+        said = str(part) if type(part) in (str, int, float) else ""
+        if said and (said == reason or (len(said) >= _LEAST_PART and said in reason)):
             raise InvalidError("reason: contains the text that it is about, or a part of it; say why without it")
         parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
 

@@ -389,6 +389,17 @@ def test_only_results_that_contain_a_redacted_value_are_forgotten(store):
     assert {request for request in calls if after[request] != before[request]} == {"r-1", "r-2"}
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"), [(4111111111111111, "bad 4111111111111111"), ({"p": "hunter2"}, "hunter2 leaked")]
+)
+def test_reason_that_repeats_the_text_is_refused(tmp_path, value, reason):
+    with holdlog.StateStore(tmp_path / "state.db") as store:
+        for it in (value, 1):
+            store.set("n", "k", it, updated_by="ann")
+        with pytest.raises(holdlog.InvalidError, match="reason"):
+            store.redact("record:n/k@1", redacted_by="bob", reason=reason)
+
+
 def test_reason_that_old_texts_contain_does_not_stop_their_redaction(tmp_path):
     db = tmp_path / "state.db"
     with holdlog.StateStore(db) as store:
