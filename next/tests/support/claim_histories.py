@@ -396,16 +396,16 @@ async def ends(world: World, seen: Seen, chance: Random) -> Turn | None:
         await world.see()
     await world.stores.pop(name).close()
     await asyncio.gather(*tasks, return_exceptions=True)
+    world.left.add(name)
+    for call in sorted(world.calls.values(), key=lambda it: it.wish):
+        if call.task:
+            world.take_over(call.wish.agent, call.wish.resources)
     world._read_log(time.monotonic())
     for call, task in claims:  # one that is cancelled may have been granted by the end of another, and have its lease
         for key in [it for it in world.grants if call.lease and world.holders[it] == call.wish.agent]:
             world.grants[key] = world.grants[key]._replace(deadline=(0.0, math.inf))
         if not task.cancelled() and task.exception() is None:
             world.collect(call, task.result())
-    world.left.add(name)
-    for call in sorted(world.calls.values(), key=lambda it: it.wish):
-        if call.task:
-            world.take_over(call.wish.agent, call.wish.resources)
     world.open()
     return Turn()
 
