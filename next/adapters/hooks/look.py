@@ -5,7 +5,7 @@ import os
 import re
 import sqlite3
 import time
-from typing import Any, Final
+from typing import Final
 
 from holdlog.adapters.hooks.calls import HookCall
 
@@ -21,16 +21,12 @@ _QUIET: Final = """SELECT NOT EXISTS (SELECT 1 FROM holders WHERE session = :ses
 command of others did something to its files (hooks/commands.py), and the agent is known."""
 
 
-def only_reads(given: Any) -> bool:
-    """Whether the host's input is about a plain shell command that changes no file."""
-    arguments = given.get("tool_input") if isinstance(given, dict) else None
-    command = arguments.get("command") if isinstance(arguments, dict) else None
-    return isinstance(command, str) and "holdlog" not in command and re.fullmatch(_READING, command) is not None
-
-
 def needs_nothing(call: HookCall, store: str) -> bool:
-    """Whether the agent holds nothing whose life the call must prolong, and there is nothing to tell."""
-    if not os.path.isfile(store):
+    """Whether a plain shell command changes no file, the agent holds nothing whose life the call must prolong, and
+    there is nothing to tell."""
+    if call.event not in ("pre-edit", "post-edit") or "holdlog" in call.command or not os.path.isfile(store):
+        return False
+    if not re.fullmatch(_READING, call.command):
         return False
     path = store.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
     mode = "ro" if os.path.exists(f"{store}-wal") else "ro&immutable=1"  # without a log, the file is complete

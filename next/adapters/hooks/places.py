@@ -62,11 +62,11 @@ class Places:
     def split(self, call: HookCall) -> dict[Place, list[str]]:
         """The paths of a call by their places; the agent's own place is the first."""
         parts: dict[Place, list[str]] = {} if self.own is None else {self.own: []}
-        for path in (it for given in call.paths for it in self._expand(given)):
+        for path in (it for given in call.targets.paths for it in self._expand(given)):
             place = self.find(os.path.dirname(os.path.realpath(path))) or (self.own if self.named else None)
             if place is not None:
                 parts.setdefault(place, []).append(path)
-        for command in call.git:
+        for command in call.targets.git:
             if (place := self.find(os.path.realpath(command.folder))) is not None:
                 parts.setdefault(place, [])
         return parts

@@ -22,7 +22,7 @@ from holdlog.adapters.engine.conversations import (
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Batch
 from holdlog.adapters.hooks import describe
-from holdlog.adapters.hooks.calls import HookCall, add_context, ask_person, deny, tell
+from holdlog.adapters.hooks.calls import HookCall, Output, limit
 from holdlog.adapters.hooks.describe import shorten
 from holdlog.adapters.hooks.files import MISSING, File, Known, digest_of, list_uncommitted
 from holdlog.adapters.hooks.places import Place
@@ -87,8 +87,7 @@ class Work:
         self._ended = [it for it in self._rows if it.has_ended and it.host == self.host and it.session != session]
         self._row = self._find_row(call.agent)
         self.name = self._row.name
-        self.claimed: list[str] = []
-        """What this call has claimed."""
+        self._claimed: list[str] = []
         self.new_problem = ""
         """Why the call is not guarded, unless the agent knows."""
         self._losses: list[Lost] = []
@@ -100,23 +99,21 @@ class Work:
     def who(self) -> Who:
         return Who(self.name, self.caller.session)
 
-    def answer(self) -> dict[str, Any]:
-        """Do what the event requires. Returns the output for the host."""
+    def answer(self) -> Output:
+        """Do what the event requires."""
         self._adopt_ended()
         match self.call.event:
             case "pre-edit":
                 return self._before()
-            case "post-edit":
+            case "post-edit" | "read":
                 return self._after()
-            case "read":
-                return self._note_reads()
             case "prompt" | "start":
                 return self._report()
             case "turn-end":
                 self._end_turn()
             case _:
                 self._end()
-        return {}
+        return Output()
 
     def note_place(self, place: Place) -> None:
         """Remember, in the agent's own place, that it may hold something in another one."""
@@ -127,14 +124,14 @@ class Work:
         told = {fact for row in (*self._rows, self._row) if row.session == self.caller.session for fact in row.told}
         return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(told) if fact.startswith(_PLACE)]
 
-    def release(self, resources: Sequence[str]) -> None:
+    def release(self) -> None:
         """Release what this call has claimed, as another store has denied it."""
-        for resource in resources:
+        for resource in self._claimed:
             self.engine.run(Release(self.name, resource), self.caller)
 
     # --- events
 
-    def _before(self) -> dict[str, Any]:
+    def _before(self) -> Output:
         call = self.call
         if call.called_name is not None:
             self._rename(call.called_name)
@@ -153,43 +150,32 @@ class Work:
         waiting = self._describe_waiting(noticed, is_again=bool(self.files))
         lost_text = f"holdlog: {'; '.join(lost)}." if lost else ""
         texts = [*self._texts, self._take_news(), lost_text, waiting]
-        if reason is not None:
-            return deny(call, " ".join(filter(None, [reason, *texts])))
-        text = " ".join(filter(None, texts))
-        if (settings := find_settings([file.path for file in self.files])) is not None:
-            return ask_person(call, f"{describe_settings(settings, call.folder)} {text}".rstrip())
-        return tell(call, text)
+        settings = find_settings([file.path for file in self.files])
+        if reason is None and settings is not None:
+            texts.insert(0, describe_settings(settings, call.folder))
+            return Output(" ".join(filter(None, texts)), "ask")
+        return Output(" ".join(filter(None, [reason, *texts])), "deny" if reason is not None else "")
 
-    def _after(self) -> dict[str, Any]:
-        """Record the files that the call has changed, each once for each content."""
-        digests = {file: digest_of(file.path) for file in self.files}
+    def _after(self) -> Output:
+        """Record what the agent has read or changed; a change once for each content."""
+        is_edit = self.call.event == "post-edit"
         files = [] if self.call.failed else self.files
+        digests = {file: digest_of(file.path) for file in files}
         with self._transact(files) as batch:
             known = self._read_known(files)
             changes: list[tuple[str, str | None]] = []
-            for file in files:
-                row, digest = known.get(file.resource), digests[file]
-                if row is not None and row.digest == digest:
-                    continue
-                if digest == MISSING or len(digest) == 64:
-                    changes.append((file.resource, None if digest == MISSING else digest))
-                self._put_file(file, digest, batch, row.made if row is not None else 0)
-            noticed = self._note_call(batch, ends=self.call.id, changes=changes)
-        texts = (self._compare(), self._describe_waiting(noticed))
-        return tell(self.call, " ".join(filter(None, texts)))
-
-    def _note_reads(self) -> dict[str, Any]:
-        digests = {file: digest_of(file.path) for file in self.files}
-        with self._transact(()) as batch:
-            known = self._read_known(self.files)
             for file, digest in digests.items():
                 row = known.get(file.resource)
-                if row is None or row.digest != digest:
-                    self._put_file(file, digest, batch, row.made if row is not None else 0)
-            noticed = self._note_call(batch)
-        return tell(self.call, self._describe_waiting(noticed))
+                if row is not None and row.digest == digest:
+                    continue
+                if is_edit and (digest == MISSING or len(digest) == 64):
+                    changes.append((file.resource, None if digest == MISSING else digest))
+                self._put_file(file, digest, batch, row.made if row is not None else 0)
+            noticed = self._note_call(batch, ends=self.call.id if is_edit else None, changes=changes)
+        texts = (self._compare() if is_edit else "", self._describe_waiting(noticed))
+        return limit(" ".join(filter(None, texts)))
 
-    def _report(self) -> dict[str, Any]:
+    def _report(self) -> Output:
         """What the agent must know at the start, and with each prompt."""
         with self._transact(()) as batch:
             noticed = self._note_call(batch, ends="*")
@@ -206,7 +192,7 @@ class Work:
             parts.append(f"you hold {describe.list_names([shorten(self.workspaces.spell(it)) for it in sorted(held)])}")
         if is_start and (notice := self.policy.notice) is not None:
             parts.append(f"{notice} (holdlog doctor shows why)")
-        return add_context(self.call, f"holdlog: {'; '.join(parts)}.") if parts and self.call.reaches_agent else {}
+        return limit(f"holdlog: {'; '.join(parts)}." if parts and self.call.reaches_agent else "")
 
     def _end_turn(self) -> None:
         """Release what the agent has claimed and not changed, or what git has committed since."""
@@ -289,7 +275,7 @@ class Work:
                 grant = batch.state.board.claims.get((file.resource, versions[file.resource]))
                 is_new = grant is not None and grant.position > batch.head.position
                 if is_new or (row is not None and row.made):
-                    self.claimed += [file.resource] if is_new else []
+                    self._claimed += [file.resource] if is_new else []
                     digest = row.digest if row is not None else digest_of(file.path)
                     self._put_file(file, digest, batch, versions[file.resource], row)
         return None
@@ -411,7 +397,7 @@ class Work:
         is_kept: bool = True,
     ) -> Noticed:
         """Count the call, and note who calls, if that is news."""
-        lasts = self.caller.idle_limit if self.call.command is not None else self.caller.lease
+        lasts = self.caller.idle_limit if self.call.command else self.caller.lease
         if self.call.agent:
             lasts = min(lasts, self.caller.lease)
         self._decide(Call(self.name, None, begins, lasts, ends, tuple(changes)), batch)
@@ -447,7 +433,7 @@ class Work:
         """What the call is to a process that does not know its conversation."""
         if self.call.called_name is not None:
             return name_call(self.name)
-        if self.call.command is None:
+        if not self.call.command:
             return None
         now = self.engine.store.steady()
         others = {it.session for it in self._rows if is_live(it, now) and it.host == self.host} - {self.caller.session}
@@ -459,7 +445,9 @@ class Work:
         return any(is_alive(handle) for handle in self._servers.values())
 
     def _lasts(self) -> bool:
-        return self.call.command is None or self.call.targets.reports or bool(self.call.git or self.call.paths)
+        return (
+            not self.call.command or self.call.targets.reports or bool(self.call.targets.git or self.call.targets.paths)
+        )
 
     def _tell_once(self, fact: str) -> bool:
         """Whether the agent does not know something yet; from now on it does."""
@@ -547,7 +535,7 @@ class Work:
 
     def _compare(self) -> str:
         """What the command did to files of others."""
-        has_marks = self.call.command is not None and self._has_marks(f"before {self.call.id}")
+        has_marks = self.call.command and self._has_marks(f"before {self.call.id}")
         return self._shell().compare(self.call.id) if has_marks else ""
 
     def _shell(self) -> Any:
