@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system.files import explain, show
-from holdlog.domain.refusals import StoreError
+from holdlog.domain.refusals import InvalidError, StoreError
 
 STORE_FILE: Final = "state.db"
 OUR_FOLDER: Final = ".holdlog"
 FOLDER_MODE: Final = 0o700
 MAX_POINTER_BYTES: Final = 64 * 1024
-"""Limit for a `.git` file and a `commondir` file, each of which contains one path."""
+"""Limit for a file that contains one line: `.git`, `commondir`, and that of a variable."""
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL)
 """The only errors that mean that nothing exists there. Any other hides a store that others use."""
 
@@ -82,7 +82,7 @@ def find_home(environ: Mapping[str, str]) -> str | None:
 def find_repository(start: str, home: str | None) -> Repository | None:
     """The innermost worktree around a folder, ignoring one directly in the home folder or in `/`. Raises StoreError for
     a `.git` file whose target is missing."""
-    for folder in _go_up(start, home):
+    for folder in go_up(start, home):
         repository = read_repository(folder)
         if repository is not None and repository.common not in (home, os.path.dirname(repository.common)):
             return repository
@@ -91,17 +91,20 @@ def find_repository(start: str, home: str | None) -> Repository | None:
 
 def find_top(folder: str) -> str | None:
     """The nearest folder upwards that has a `.git`, whatever it leads to."""
-    while not os.path.lexists(f"{folder}/.git"):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-    return folder
+    return next((it for it in go_up(folder, None) if os.path.lexists(f"{it}/.git")), None)
+
+
+def go_up(start: str, home: str | None) -> Iterator[str]:
+    """A folder and those around it, but for the home folder and `/`."""
+    while start != (parent := os.path.dirname(start)):
+        if start != home:
+            yield start
+        start = parent
 
 
 def find_own_folder(start: str, home: str | None) -> str | None:
     """The nearest `.holdlog/` upwards. Raises StoreError."""
-    folders = (os.path.join(folder, OUR_FOLDER) for folder in _go_up(start, home))
+    folders = (os.path.join(folder, OUR_FOLDER) for folder in go_up(start, home))
     return next((folder for folder in folders if stat.S_ISDIR(_read_mode(folder))), None)
 
 
@@ -152,6 +155,23 @@ def read_pointer(entry: str) -> str:
     return os.fsdecode(content).rstrip("\r\n")
 
 
+def read_variable(setting: str) -> str | None:
+    """The text of HOLDLOG_…, or of the file that HOLDLOG_…_FILE names. Raises InvalidError."""
+    name = f"HOLDLOG_{setting.upper()}"
+    path = os.environ.get(f"{name}_FILE")
+    if not path or os.environ.get(name):
+        return os.environ.get(name) or ("" if setting == "tool_prefix" and name in os.environ else None)
+    try:
+        with open(os.path.expanduser(path), "rb") as file:
+            text = file.read(MAX_POINTER_BYTES).decode().removesuffix("\n").removesuffix("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidError(f"{name}_FILE: cannot be read ({why})") from None
+    if not text or "\n" in text:
+        raise InvalidError(f"{name}_FILE: must contain exactly one line")
+    return text
+
+
 def is_url(place: str) -> bool:
     """Whether the text is meant as a database URL, even with slashes missing: it may contain a password."""
     return "://" in place or place.startswith(("postgresql:", "postgres:"))
@@ -175,14 +195,6 @@ def _check_file(text: str, cwd: str) -> str:
     if mode and not stat.S_ISREG(mode):
         raise StoreError(f"--db {show(path)} is not a regular file; pass another file")
     return path
-
-
-def _go_up(start: str, home: str | None) -> Iterator[str]:
-    folder = start
-    while folder != (parent := os.path.dirname(folder)):
-        if folder != home:
-            yield folder
-        folder = parent
 
 
 def _find_common(git_folder: str) -> str:
