@@ -472,7 +472,7 @@ class Work:
                 self._texts.append(f"holdlog: {name} has too many files to look for {what}.")
         else:
             rule, below = read_policy(root).find_rule(inside), ""
-        return () if rule is None else (rule.mode, rule.source, below)
+        return rule.mode, rule.source, below
 
     def _find_human(self) -> str | None:
         for file in self.files:

@@ -3,10 +3,10 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from holdlog.adapters.policy.globs import MAX_GLOB, is_match
-from holdlog.adapters.policy.in_force import DEFAULT_RULE, FILE, MAX_BYTES, OWN_RULE, PathRule
+from holdlog.adapters.policy.globs import MAX_GLOB
+from holdlog.adapters.policy.in_force import FILE, MAX_BYTES, PathRule, Policy
 
 MAX_RULES: Final = 1_000
 MAX_LINE: Final = 2_000
@@ -26,25 +26,6 @@ _KEY: Final = r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+)\s*[.=]"""
 
 class PolicyError(ValueError):
     """The file is wrong. The message is one line: file, line, key, what is wrong and what is allowed."""
-
-
-class Policy(NamedTuple):
-    """What a `holdlog.toml` says. `git`: what happens to a git command that would take others' work away or in.
-    `tools`: None: not named. `settings`: of a server. `workspaces`: paths from the folder of the file, by name."""
-
-    rules: tuple[PathRule, ...] = ()
-    stale_reads: str = "warn"
-    git: str = "deny"
-    tools: tuple[str, ...] | None = None
-    settings: Mapping[str, float] = {}
-    workspaces: Mapping[str, str] = {}
-
-    def find_rule(self, path: str) -> PathRule:
-        """The rule of a path from the root of the worktree: that of the last glob that matches. Never raises."""
-        for rule in reversed(self.rules):
-            if rule.glob and is_match(rule.glob, path):
-                return rule
-        return OWN_RULE if path == FILE else DEFAULT_RULE
 
 
 def parse_policy(content: bytes) -> Policy:
