@@ -28,12 +28,13 @@ from holdlog.adapters.hooks.edits import (
 )
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
+    find_main,
     find_repository,
     find_state_folder,
     find_store,
+    list_linked,
     prepare_folder,
 )
-from holdlog.adapters.operating_system.worktrees import find_main, list_linked
 from holdlog.adapters.policy.in_force import Policy, read_policy, read_uncommitted
 from holdlog.domain.refusals import InvalidError, StoreError
 

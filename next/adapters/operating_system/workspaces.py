@@ -16,12 +16,13 @@ from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
     STORE_FILE,
     find_home,
+    find_main,
     find_own_folder,
     find_repository,
     find_start,
     find_state_folder,
+    list_linked,
 )
-from holdlog.adapters.operating_system.worktrees import find_main, list_linked
 from holdlog.domain.claims.resource import check_claimable, check_resource
 from holdlog.domain.names import MAX_NAME
 from holdlog.domain.refusals import InvalidError, StoreError
