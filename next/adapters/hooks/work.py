@@ -26,7 +26,7 @@ from holdlog.adapters.hooks.describe import Describer, shorten
 from holdlog.adapters.hooks.files import MISSING, File, Known, digest_of, list_uncommitted
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.hooks.settings import describe_settings, find_settings
-from holdlog.adapters.operating_system.location import is_url, prepare_folder
+from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.adapters.policy.in_force import find_rule_below, read_policy
@@ -74,7 +74,7 @@ class Work:
         self._servers = {it.session: it.name for it in servers}
         self.workspaces = self._find_workspaces()
         times = next((it.told for it in servers if is_alive(it.name)), ()) or (LEASE, IDLE_LIMIT)
-        lease, idle = _read_seconds("HOLDLOG_LEASE_SECONDS", times[0]), _read_seconds("HOLDLOG_IDLE_LIMIT", times[1])
+        lease, idle = _read_seconds("lease_seconds", times[0]), _read_seconds("idle_limit", times[1])
         self.caller = Caller(session, host=self.host, lease=lease, idle_limit=idle)
         self._ended = [it for it in self._rows if it.has_ended and it.host == self.host and it.session != session]
         self._row = self._find_row(call.agent)
@@ -548,8 +548,8 @@ def _ticket_key(waiting: Claim) -> str:
     return f"ticket {waiting.resource}@{waiting.version}"
 
 
-def _read_seconds(name: str, default: int | str) -> int:
+def _read_seconds(setting: str, default: int | str) -> int:
     """A duration from the environment, in microseconds."""
     with suppress(ValueError, OverflowError):
-        return max(SECOND, round(float(os.environ[name]) * SECOND)) if os.environ.get(name) else int(default)
+        return max(SECOND, round(float(read_variable(setting) or "") * SECOND))
     return int(default)

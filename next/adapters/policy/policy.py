@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from holdlog.adapters.operating_system.files import show
 from holdlog.adapters.policy.globs import MAX_GLOB
 from holdlog.adapters.policy.in_force import FILE, MAX_BYTES, PathRule, Policy
 
@@ -51,7 +52,7 @@ def parse_policy(content: bytes) -> Policy:
 def _describe_syntax(error: str, text: str) -> str:
     place = re.search(r"\s*\(at line (\d+), column \d+\)", error)
     line = int(place[1]) if place else text.count("\n") + 1
-    what = _show(error.partition(" (at ")[0])
+    what = show(error.partition(" (at ")[0])
     return f"{FILE}:{line}: is not TOML: {what[:1].lower()}{what[1:]}"
 
 
@@ -128,7 +129,7 @@ class _Parser:
             raise self._refuse(key, f"must {rule}")
 
     def _refuse(self, key: Sequence[str], problem: str) -> PolicyError:
-        name = ".".join(_show(part)[:80] for part in key)
+        name = ".".join(show(part)[:80] for part in key)
         return PolicyError(f"{FILE}:{self._find_line(key)}: {name}: {problem}")
 
     def _find_line(self, key: Sequence[str]) -> int:
@@ -150,7 +151,3 @@ def _find_lines(text: str) -> dict[tuple[str, ...], int]:
             except tomllib.TOMLDecodeError:
                 continue
     return lines
-
-
-def _show(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)
