@@ -18,7 +18,8 @@ KINDS = ("Python alone", "edit of a new file", "edit of a held file", "ls", "den
 
 def measure_hooks() -> Iterator[Row]:
     """Milliseconds more than Python alone."""
-    numbers, env = count(), environment()
+    numbers = count()
+    env = {name: value for name, value in environment().items() if name != "PYTHONDONTWRITEBYTECODE"}
     with TemporaryDirectory(prefix="holdlog-bench-", dir=PLACES["tmpfs"]) as folder:
         root = repository(Path(folder, "repo"))
         one = Session(root, "s-1")

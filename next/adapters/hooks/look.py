@@ -13,7 +13,8 @@ _READER: Final = r"[ \t]*(?:cat|cd|echo|grep|head|ls|pwd|rg|stat|tail|wc|which)(
 _READING: Final = rf"{_READER}(?:(?:&&|\|\|?|;){_READER})*"
 """Shell commands that are frequent and change nothing."""
 _QUIET: Final = """SELECT NOT EXISTS (SELECT 1 FROM holders WHERE session = :session
-    AND (lost IS NOT NULL OR seen_at < :now - lease / 40)) AND NOT EXISTS (SELECT 1 FROM claims WHERE is_ticket = 1)
+    AND (lost IS NOT NULL OR seen_at < :now - lease / CASE handles WHEN '' THEN 8 ELSE 40 END))
+    AND NOT EXISTS (SELECT 1 FROM claims WHERE is_ticket = 1)
     AND NOT EXISTS (SELECT 1 FROM files WHERE session = :session AND agent >= 'news ' AND agent < 'news!')
     AND EXISTS (SELECT 1 FROM conversations
     WHERE session = :session AND agent = :agent AND seen_at > :now - 225000000)"""
