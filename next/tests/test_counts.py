@@ -1,5 +1,6 @@
 """What a call costs in statements, Python calls, files, modules and messages (the gates of the design)."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -17,6 +18,7 @@ import holdlog
 from holdlog.adapters.stores import sql
 from holdlog.adapters.stores.postgres.connection import connect, parse_url
 from holdlog.adapters.stores.postgres.schema import PREPARE
+from tests.support.hosts import held, repository
 from tests.support.library import in_thread
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
@@ -170,13 +172,15 @@ def trace(call: Callable[[holdlog.StateStore], Any], store: holdlog.StateStore) 
     return entered[1:]
 
 
-def test_path_of_a_hook_loads_no_slow_module(db: Any) -> None:
-    write = "write('value', sys.argv[1]); write('claim', sys.argv[1])"
-    program = f"import sys; from bench.hook_write import write; {write}; print(*sys.modules)"
-    command = [sys.executable, "-c", program, db]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+def test_hook_that_claims_loads_no_slow_module(tmp_path: Path) -> None:
+    root = repository(tmp_path / "repo")
+    call = {"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Edit", "cwd": str(root)}
+    program = "import sys; from holdlog.adapters.hooks.entry import run; run([]); print(*sys.modules)"
+    text = json.dumps({**call, "tool_input": {"file_path": str(root / "src/a.py")}})
+    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert loaded >= {"holdlog.domain.records", "holdlog.domain.claims.acquire"}
+    assert loaded >= {"holdlog.domain.claims.acquire"}
+    assert held(root)
     assert not loaded & SLOW
 
 

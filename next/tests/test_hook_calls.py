@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.hooks.calls import parse, read_json
+from holdlog.adapters.hooks.calls import find_call_targets, parse, read_json
 from holdlog.adapters.hooks.tools import make_local
 
 PAYLOADS = Path(__file__).parent / "support" / "payloads"
@@ -21,14 +21,16 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES)
 def test_call_of_a_host_has_the_targets_that_the_host_changes(case):
-    call = parse(json.loads(json.dumps(case["stdin"]).replace("FOLDER", "/project")), case.get("event"))
+    given = json.loads(json.dumps(case["stdin"]).replace("FOLDER", "/project"))
+    call = parse(given, case.get("event"))
     if case.get("ignored"):
         assert call is None
         return
     assert call is not None
     home = os.path.expanduser("~")
     expected = [it.replace("HOME", home) if it.startswith("HOME") else f"/project/{it}" for it in case["targets"]]
-    assert (list(call.paths), call.targets.problem) == (expected, case.get("problem", ""))
+    targets = find_call_targets(call, given)
+    assert (list(targets.paths), targets.problem) == (expected, case.get("problem", ""))
 
 
 @pytest.mark.parametrize("marks", ["", "\ufeff", "\ufeff\ufeff\ufeff"])

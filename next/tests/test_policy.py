@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdlog.adapters.cli import settings as cli
 from holdlog.adapters.policy.globs import is_match
-from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_policy, read_settings, read_uncommitted
+from holdlog.adapters.policy.in_force import Policy, find_rule_below, read_policy, read_settings, read_uncommitted
 from holdlog.adapters.policy.policy import PathRule, PolicyError, parse_policy
 from tests.support.hosts import commit_policy, repository, write
 
@@ -105,7 +105,7 @@ def root(tmp_path):
 
 
 def test_policy_of_head_is_in_force_and_an_edit_relaxes_nothing(root):
-    assert read_policy(str(root)) == InForce()
+    assert read_policy(str(root)) == Policy()
     commit_policy(root, "git = 'warn'\n[paths]\n'*.sql' = 'human'\n")
     write(root / "holdlog.toml", "git = 'off'\n")
     assert (read_policy(str(root)).git, read_policy(str(root)).find_rule("a.sql").mode) == ("warn", "human")
@@ -136,7 +136,7 @@ def test_folder_with_a_file_that_only_a_person_may_change_is_theirs(root):
     commit_policy(root, "[paths]\n'src/b.py' = 'human'\n'docs/' = 'warn'\n")
     assert find_rule_below(str(root), "src").below == "b.py"
     assert find_rule_below(str(root), "docs").rule.mode == "warn"
-    assert find_rule_below(str(root), "lib").rule is None
+    assert find_rule_below(str(root), "lib").rule == PathRule("block")
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

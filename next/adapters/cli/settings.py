@@ -4,13 +4,12 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.operating_system.location import find_store, find_top
+from holdlog.adapters.operating_system.location import find_store, find_top, read_variable
 from holdlog.adapters.policy.in_force import read_settings as read_policy_settings
 from holdlog.domain.refusals import InvalidError
 
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 """Bytes; every reader of a key gets the whole value."""
-LONGEST_FILE: Final = 64 * 1024
 
 
 class Settings(NamedTuple):
@@ -119,20 +118,3 @@ def find_place(db: str | None) -> str:
     """The place of the store that an option, the environment or the working folder names. Raises InvalidError,
     StoreError."""
     return find_store(db if db is not None else read_variable("db"), os.environ, os.getcwd())
-
-
-def read_variable(setting: str) -> str | None:
-    """The text of HOLDLOG_…, or of the file that HOLDLOG_…_FILE names. Raises InvalidError."""
-    name = f"HOLDLOG_{setting.upper()}"
-    path = os.environ.get(f"{name}_FILE")
-    if not path or os.environ.get(name):
-        return os.environ.get(name) or ("" if setting == "tool_prefix" and name in os.environ else None)
-    try:
-        with open(os.path.expanduser(path), "rb") as file:
-            text = file.read(LONGEST_FILE).decode().removesuffix("\n").removesuffix("\r")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise InvalidError(f"{name}_FILE: cannot be read ({why})") from None
-    if not text or "\n" in text:
-        raise InvalidError(f"{name}_FILE: must contain exactly one line")
-    return text

@@ -6,13 +6,13 @@ import secrets
 from argparse import Namespace
 from contextlib import suppress
 
-from holdlog.adapters.cli.settings import find_place, read_variable
+from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.texts import NEXT_STEP
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import find_conversation
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.files import is_missing
-from holdlog.adapters.operating_system.location import find_top, is_url, mask_password, prepare_folder
+from holdlog.adapters.operating_system.location import find_top, is_url, mask_password, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, identify_process
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.adapters.policy.in_force import read_settings

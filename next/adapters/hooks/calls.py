@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from holdlog.adapters.hooks.targets import GitCommand, Targets
+from holdlog.adapters.hooks.targets import Targets
 from holdlog.adapters.hooks.tools import READS, find_named, find_targets, make_local
 
 Event = Literal["pre-edit", "post-edit", "read", "prompt", "start", "turn-end", "subagent-end", "session-end"]
@@ -63,19 +63,11 @@ class HookCall(NamedTuple):
     tool: str = ""
     resumes: bool = False
     called_name: str | None = None
+    command: str = ""
     targets: Targets = Targets()
-    command: str | None = None
     failed: bool = False
     reading: Any = None
     """What the git commands of a shell do: a Reading of guard.py."""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return self.targets.paths
-
-    @property
-    def git(self) -> tuple[GitCommand, ...]:
-        return self.targets.git
 
     @property
     def reaches_agent(self) -> bool:
@@ -109,8 +101,8 @@ def find_folder(given: Mapping[str, Any]) -> str:
 
 
 def parse(given: Any, event: str | None) -> HookCall | None:
-    """Read the host's input; None for an event that needs nothing, and for one of a host that runs the hooks of another
-    one in an unknown form. `event`: as named on the command line. Raises InputError."""
+    """Read the host's input, but for what the call changes; None for an event that needs nothing, and for one of a host
+    that runs the hooks of another one in an unknown form. `event`: as named on the command line. Raises InputError."""
     if not isinstance(given, dict):
         raise InputError("the input must be a JSON object")
     if event is not None and event not in EVENTS:
@@ -118,41 +110,49 @@ def parse(given: Any, event: str | None) -> HookCall | None:
     name = _text(given, "hook_event_name", "hookEventName")
     kind = event or _EVENT_OF.get(name.lower())
     session = _text(given, "conversation_id", "session_id", "sessionId")
-    if name and kind is None:
+    if (name and kind is None) or (not (kind and session) and not _FOREIGN.isdisjoint(given)):
         return None
-    if not (kind and session):
-        if not _FOREIGN.isdisjoint(given):
-            return None
-        missing = "session_id: is missing" if kind else "hook_event_name: is missing; name the event, such as pre-edit"
-        raise InputError(missing)
+    if not kind:
+        raise InputError("hook_event_name: is missing; name the event, such as pre-edit")
+    if not session:
+        raise InputError("session_id: is missing")
     client = _find_client(given, name)
     agent = _text(given, "agent_id", "subagent_id")
-    if client in OF_ONE_PROCESS and agent == session:
-        agent = ""
     tool = _text(given, "tool_name", "toolName") or ("Bash" if name in _SHELL_EVENTS else "")
-    arguments = _read_object(given.get("tool_input", given.get("toolArgs"))) or given
-    if kind == "post-edit" and tool in READS:
-        kind = "read"
-    folder = find_folder(given) or os.getcwd()
-    targets = _find_targets(kind, name, tool, arguments, folder)
+    arguments = _read_arguments(given)
     command = arguments.get("command") or arguments.get("cmd") if tool else None
     own = _find_own_tool(tool)
     called = next((arguments[it] for it in _NAMES if isinstance(arguments.get(it), str)), None)
     return HookCall(
-        kind,  # type: ignore[arg-type]  # one of EVENTS
+        "read" if kind == "post-edit" and tool in READS else kind,  # type: ignore[arg-type]  # one of EVENTS
         name or kind,
         client,
         session,
-        agent,
-        folder,
+        "" if client in OF_ONE_PROCESS and agent == session else agent,
+        find_folder(given) or os.getcwd(),
         _text(given, "tool_use_id", "tool_call_id", "toolUseId", "call_id") or tool,
         tool,
         _text(given, "reason") in ("clear", "resume"),
         called if own and own not in _OWN_QUERIES else None,
-        targets,
-        " ".join(map(str, command)) if isinstance(command, list) else command if isinstance(command, str) else None,
-        "failure" in name.lower(),
+        command=" ".join(map(str, command)) if isinstance(command, list) else _text({"command": command}, "command"),
+        failed="failure" in name.lower(),
     )
+
+
+def find_call_targets(call: HookCall, given: Mapping[str, Any]) -> Targets:
+    """What the call changes. Raises InputError."""
+    arguments = _read_arguments(given)
+    if call.tool and call.event != "read":
+        targets = find_targets(call.tool, arguments, call.folder)
+    else:
+        plain = [] if call.tool or call.name != call.event else _list_plain(arguments)
+        targets = Targets((*find_named(arguments), *plain))
+    moved = _text(arguments, "source", "old_path", "oldPath")
+    slash = "/" if moved and os.path.isdir(os.path.join(call.folder, moved)) else ""
+    paths = [_make_absolute(os.path.join(call.folder, path) + slash) for path in targets.paths]
+    if len(paths) > MAX_PATHS:
+        return targets._replace(paths=(), problem=f"a call names more than {MAX_PATHS:,} files")
+    return targets._replace(paths=tuple(filter(_is_path, paths)))
 
 
 def _find_own_tool(tool: str) -> str:
@@ -160,79 +160,57 @@ def _find_own_tool(tool: str) -> str:
     return re.split(r"holdlog[_/.:]+", tool.lower())[-1] if "holdlog" in tool.lower() else ""
 
 
-def _find_targets(event: str, name: str, tool: str, arguments: dict[str, Any], folder: str) -> Targets:
-    if tool and event != "read":
-        targets = find_targets(tool, arguments, folder)
-    else:
-        paths = find_named(arguments) if tool or name else [*find_named(arguments), *_list_plain(arguments)]
-        targets = Targets(tuple(paths))
-    moved = _text(arguments, "source", "old_path", "oldPath")
-    slash = "/" if moved and os.path.isdir(os.path.join(folder, moved)) else ""
-    paths = [_make_absolute(os.path.join(folder, path) + slash) for path in targets.paths]
-    if len(paths) > MAX_PATHS:
-        return targets._replace(paths=(), problem=f"a call names more than {MAX_PATHS:,} files")
-    return targets._replace(paths=tuple(filter(_is_path, paths)))
-
-
 # --- output
 
 
-def deny(call: HookCall, reason: str) -> dict[str, Any]:
-    """Keep the host from running the tool."""
-    if call.client in (*PLAIN, "gemini"):
-        return {"decision": "deny", "reason": reason}
-    decision = {"permissionDecision": "deny", "permissionDecisionReason": reason}
-    claude = {"hookSpecificOutput": {"hookEventName": call.name} | decision}
-    if call.client == "cursor":  # it also runs the hooks of Claude Code, under their names
-        own = {"permission": "deny", "user_message": reason, "agent_message": reason}
-        return own | (claude if call.name[:1].isupper() else {})
-    return decision | claude if call.client == "vscode" else claude  # Copilot reads it at the top
+class Output(NamedTuple):
+    """What a hook has to say. `decision`: to deny the call, to let a person decide, or none."""
+
+    text: str = ""
+    decision: Literal["", "ask", "deny"] = ""
 
 
-def warn(call: HookCall, text: str) -> dict[str, Any]:
-    """Let the host run the tool, and tell the agent something."""
-    if call.client == "cursor":
-        return {"agent_message": text}
-    if call.client in PLAIN:
-        return {"warning": text}
-    if call.client in ("codex", "gemini"):
-        return {"systemMessage": text}
-    return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
+def limit(text: str) -> Output:
+    """What is added to the context of an agent."""
+    return Output(text if len(text) <= MAX_CONTEXT else f"{text[: MAX_CONTEXT - 1]}…")
 
 
-def ask_person(call: HookCall, text: str) -> dict[str, Any]:
-    """Let a person decide. Hosts that cannot ask deny the call, but for Codex, which shows the text."""
-    if call.client == "cursor":
-        return {"permission": "ask", "user_message": text, "agent_message": text}
-    if call.client in (*PLAIN, "gemini"):
-        return deny(call, f"{text} Ask your user to make it.")
-    if call.client == "codex":
-        return {"systemMessage": text}
-    decision = {"hookEventName": call.name, "permissionDecision": "ask", "permissionDecisionReason": text}
-    return {"hookSpecificOutput": decision}
+def merge(first: Output, second: Output) -> Output:
+    """The texts of both, and the stricter decision."""
+    texts = dict.fromkeys(filter(None, (first.text, second.text)))
+    return Output(" ".join(texts), max(first.decision, second.decision, key=("", "ask", "deny").index))
 
 
-def add_context(call: HookCall, text: str) -> dict[str, Any]:
-    """Add text to the agent's context."""
-    text = text if len(text) <= MAX_CONTEXT else f"{text[: MAX_CONTEXT - 1]}…"
-    if call.client == "cursor":
-        return {"additional_context": text}
-    if call.client in PLAIN:
-        return {"context": text}
-    return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
-
-
-def tell(call: HookCall, text: str) -> dict[str, Any]:
-    """Tell the agent something, in the form of the event; nothing if the text is empty."""
+def render(call: HookCall, output: Output) -> dict[str, Any]:
+    """The output in the form of the host. One that cannot ask a person denies the call, but for Codex, which shows the
+    text."""
+    text, decision = output
     if not text:
         return {}
-    is_before = call.event == "pre-edit" or (call.client in PLAIN and call.event in ("post-edit", "read"))
-    return warn(call, text) if is_before else add_context(call, text)
+    has_reason = call.client in (*PLAIN, "gemini")
+    if decision == "ask" and has_reason:
+        text, decision = f"{text} Ask your user to make it.", "deny"
+    if not decision or (decision == "ask" and call.client == "codex"):
+        return _render_text(call, text)
+    if has_reason:
+        return {"decision": decision, "reason": text}
+    fields = {"permissionDecision": decision, "permissionDecisionReason": text}
+    claude = {"hookSpecificOutput": {"hookEventName": call.name} | fields}
+    if call.client == "cursor":  # it also runs the hooks of Claude Code, under their names
+        own = {"permission": decision, "user_message": text, "agent_message": text}
+        return own | (claude if call.name[:1].isupper() else {})
+    return fields | claude if call.client == "vscode" else claude  # Copilot reads it at the top
 
 
-def is_denial(output: Mapping[str, Any]) -> bool:
-    decision = output.get("hookSpecificOutput", {}).get("permissionDecision")
-    return "deny" in (output.get("permission"), output.get("decision"), decision)
+def _render_text(call: HookCall, text: str) -> dict[str, Any]:
+    is_before = call.event == "pre-edit"
+    if call.client == "cursor":
+        return {"agent_message" if is_before else "additional_context": text}
+    if call.client in PLAIN:
+        return {"warning" if is_before or call.event in ("post-edit", "read") else "context": text}
+    if is_before and call.client in ("codex", "gemini"):
+        return {"systemMessage": text}
+    return {"hookSpecificOutput": {"hookEventName": call.name, "additionalContext": text}}
 
 
 # --- parts
@@ -260,14 +238,16 @@ def _list_plain(given: Mapping[str, Any]) -> list[str]:
     return paths
 
 
-def _read_object(given: Any) -> dict[str, Any]:
-    """The arguments of a tool, which some hosts pass as JSON in a text. A text that is not JSON is a patch."""
-    if isinstance(given, str):
+def _read_arguments(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of a tool, which some hosts pass as JSON in a text; a text that is not JSON is a patch. The input
+    itself in the plain form."""
+    arguments = given.get("tool_input", given.get("toolArgs"))
+    if isinstance(arguments, str):
         try:
-            given = json.loads(given)
+            arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            return {"input": given}
-    return given if isinstance(given, dict) else {}
+            return {"input": arguments}
+    return arguments if isinstance(arguments, dict) and arguments else given
 
 
 def _text(given: Mapping[str, Any], *names: str) -> str:

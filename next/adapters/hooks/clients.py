@@ -137,10 +137,7 @@ CLIENTS: Final = {
         "restart Cursor, and switch holdlog on in its settings, under MCP",
     ),
     "codex": Client(
-        "Codex",
-        ("codex", "~/.codex", ".codex"),
-        _codex,
-        "restart Codex in this folder, and trust the hooks: /hooks",
+        "Codex", ("codex", "~/.codex", ".codex"), _codex, "restart Codex in this folder, and trust the hooks: /hooks"
     ),
     "vscode": Client(
         "VS Code", ("code", ".vscode"), _vscode, "open .vscode/mcp.json in VS Code, and start the server there"

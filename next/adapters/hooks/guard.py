@@ -22,9 +22,8 @@ from holdlog.adapters.hooks.git import GitAction, Kind, concerns, read_git
 from holdlog.adapters.hooks.targets import GitCommand, Targets
 from holdlog.adapters.hooks.verdict import Judgement, OthersWork, judge
 from holdlog.adapters.hooks.works import Work, Works
-from holdlog.adapters.operating_system.location import Repository, find_top
+from holdlog.adapters.operating_system.location import Repository, find_main, find_top, list_linked
 from holdlog.adapters.operating_system.workspaces import Workspaces
-from holdlog.adapters.operating_system.worktrees import find_main, list_linked
 from holdlog.adapters.policy.in_force import FILE, read_policy
 from holdlog.domain.claims.holder import Who
 

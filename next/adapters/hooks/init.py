@@ -28,13 +28,14 @@ from holdlog.adapters.hooks.edits import (
 )
 from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
+    find_main,
     find_repository,
     find_state_folder,
     find_store,
+    list_linked,
     prepare_folder,
 )
-from holdlog.adapters.operating_system.worktrees import find_main, list_linked
-from holdlog.adapters.policy.in_force import InForce, read_policy, read_uncommitted
+from holdlog.adapters.policy.in_force import Policy, read_policy, read_uncommitted
 from holdlog.domain.refusals import InvalidError, StoreError
 
 RECORDS: Final = "init.json"
@@ -142,7 +143,7 @@ def examine_all() -> Iterator[Finding]:
     project, store = find_project()
     records = Records(os.path.join(os.path.dirname(store), RECORDS))
     roots = _list_roots(project)
-    for problem in (read_policy(project.root).problem, (read_uncommitted(project.root) or InForce()).problem):
+    for problem in (read_policy(project.root).problem, (read_uncommitted(project.root) or Policy()).problem):
         if problem is not None:
             yield "policy", "warning", problem
     for name, client in CLIENTS.items():

@@ -5,7 +5,7 @@ import os
 import re
 import sqlite3
 import time
-from typing import Any, Final
+from typing import Final
 
 from holdlog.adapters.hooks.calls import HookCall
 
@@ -13,7 +13,8 @@ _READER: Final = r"[ \t]*(?:cat|cd|echo|grep|head|ls|pwd|rg|stat|tail|wc|which)(
 _READING: Final = rf"{_READER}(?:(?:&&|\|\|?|;){_READER})*"
 """Shell commands that are frequent and change nothing."""
 _QUIET: Final = """SELECT NOT EXISTS (SELECT 1 FROM holders WHERE session = :session
-    AND (lost IS NOT NULL OR seen_at < :now - lease / 40)) AND NOT EXISTS (SELECT 1 FROM claims WHERE is_ticket = 1)
+    AND (lost IS NOT NULL OR seen_at < :now - lease / CASE handles WHEN '' THEN 8 ELSE 40 END))
+    AND NOT EXISTS (SELECT 1 FROM claims WHERE is_ticket = 1)
     AND NOT EXISTS (SELECT 1 FROM files WHERE session = :session AND agent >= 'news ' AND agent < 'news!')
     AND EXISTS (SELECT 1 FROM conversations
     WHERE session = :session AND agent = :agent AND seen_at > :now - 225000000)"""
@@ -21,16 +22,12 @@ _QUIET: Final = """SELECT NOT EXISTS (SELECT 1 FROM holders WHERE session = :ses
 command of others did something to its files (hooks/commands.py), and the agent is known."""
 
 
-def only_reads(given: Any) -> bool:
-    """Whether the host's input is about a plain shell command that changes no file."""
-    arguments = given.get("tool_input") if isinstance(given, dict) else None
-    command = arguments.get("command") if isinstance(arguments, dict) else None
-    return isinstance(command, str) and "holdlog" not in command and re.fullmatch(_READING, command) is not None
-
-
 def needs_nothing(call: HookCall, store: str) -> bool:
-    """Whether the agent holds nothing whose life the call must prolong, and there is nothing to tell."""
-    if not os.path.isfile(store):
+    """Whether a plain shell command changes no file, the agent holds nothing whose life the call must prolong, and
+    there is nothing to tell."""
+    if call.event not in ("pre-edit", "post-edit") or "holdlog" in call.command or not os.path.isfile(store):
+        return False
+    if not re.fullmatch(_READING, call.command):
         return False
     path = store.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
     mode = "ro" if os.path.exists(f"{store}-wal") else "ro&immutable=1"  # without a log, the file is complete

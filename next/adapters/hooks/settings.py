@@ -24,11 +24,8 @@ _ORDINARY: Final = r"\.lock$|/\.git/(?:modules|worktrees)/.+(?:_MSG|_EDITMSG|_HE
 
 def find_settings(paths: Sequence[str]) -> str | None:
     """The first of these absolute paths that is such a file, or a folder that contains one."""
-    is_hidden = any("/." in path or "/." in os.path.realpath(path) for path in paths)
-    if not (is_hidden or any(map(os.environ.get, _HOMES))):
-        return None
-    home = os.path.realpath(os.path.expanduser("~"))
     named = {os.path.realpath(os.environ[it]) for it in _HOMES if os.environ.get(it)}
+    home = os.path.realpath(os.path.expanduser("~"))
     for path in paths:
         for real in dict.fromkeys((path.rstrip("/"), os.path.realpath(path))):
             match = re.search(_SETTINGS, real) or (None if re.search(_ORDINARY, real) else re.search(_GIT, real))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdlog.adapters.hooks.targets import Targets, list_patched
+from holdlog.adapters.operating_system.files import show
 
 READS: Final = ("Read", "NotebookRead", "read_file", "read")
 """Tools that read a file."""
@@ -77,7 +78,7 @@ def make_local(text: str) -> str:
 def _require(tool: str, paths: Sequence[str], folder: str) -> Targets:
     """The paths of an editing tool."""
     if not paths:
-        return Targets(problem=f"{_show(tool)} names no file in a form that holdlog knows")
+        return Targets(problem=f"{show(tool)[:MAX_TOOL]} names no file in a form that holdlog knows")
     return Targets(tuple(dict.fromkeys(os.path.join(folder, path) for path in paths)))
 
 
@@ -92,7 +93,7 @@ def _read_shell(tool: str, given: Mapping[str, Any], folder: str) -> Targets:
 
         targets = read_shell(command, os.path.abspath(folder))
         return targets._replace(reports=targets.reports or targets.paths != ())  # a shell may read it otherwise
-    return Targets() if command is None else Targets(problem=f"the command of {_show(tool)} cannot be read")
+    return Targets() if command is None else Targets(problem=f"the command of {show(tool)[:MAX_TOOL]} cannot be read")
 
 
 def _list_named(given: Mapping[str, Any]) -> list[str]:
@@ -117,15 +118,11 @@ def _doubt(tool: str, letters: str, given: Mapping[str, Any]) -> str:
     writes = not _CONTENTS.isdisjoint(given) and find_named(given)
     if not writes or not _REMOTE.isdisjoint(given) or "holdlog" in letters or re.search(_READERS, letters):
         return ""
-    return f"{_show(tool)} seems to write a file, but holdlog does not know this tool"
+    return f"{show(tool)[:MAX_TOOL]} seems to write a file, but holdlog does not know this tool"
 
 
 def _take_letters(tool: str) -> str:
     return "".join(it for it in tool.lower() if "a" <= it <= "z")
-
-
-def _show(tool: str) -> str:
-    return "".join(it if it.isprintable() else "?" for it in tool)[:MAX_TOOL]
 
 
 def _is_text(given: object) -> bool:

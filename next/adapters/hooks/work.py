@@ -4,8 +4,8 @@ releases what it has not, and tells the agent what it must know. Quick to import
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Final
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import (
@@ -21,16 +21,16 @@ from holdlog.adapters.engine.conversations import (
 )
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Batch
-from holdlog.adapters.hooks import describe
-from holdlog.adapters.hooks.calls import HookCall, add_context, ask_person, deny, tell
-from holdlog.adapters.hooks.describe import shorten
+from holdlog.adapters.hooks.calls import HookCall, Output, limit
+from holdlog.adapters.hooks.describe import Describer, shorten
 from holdlog.adapters.hooks.files import MISSING, File, Known, digest_of, list_uncommitted
 from holdlog.adapters.hooks.places import Place
 from holdlog.adapters.hooks.settings import describe_settings, find_settings
-from holdlog.adapters.operating_system.location import is_url, prepare_folder
+from holdlog.adapters.operating_system.location import is_url, prepare_folder, read_variable
 from holdlog.adapters.operating_system.processes import identify_host, is_alive
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
-from holdlog.adapters.policy.in_force import InForce, find_rule_below, read_policy
+from holdlog.adapters.policy.in_force import find_rule_below, read_policy
+from holdlog.adapters.policy.names import is_shared
 from holdlog.adapters.stores import sql
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim, Outcome, wants
@@ -46,13 +46,6 @@ MAX_TOLD: Final = 200
 MAX_CALLS: Final = 8
 _PLACE: Final = "place "
 """Before another place, in what a row has."""
-
-
-class Noticed(NamedTuple):
-    """What an agent and its sub-agents hold, and the tickets of those that wait for it."""
-
-    held: tuple[Claim, ...] = ()
-    waiting: tuple[Claim, ...] = ()
 
 
 @contextmanager
@@ -79,20 +72,22 @@ class Work:
         self._rows = list_conversations(engine.store, self.host, session)
         servers = [it for it in self._rows if it.session.startswith(MADE_UP) and it.host == self.host]
         self._servers = {it.session: it.name for it in servers}
-        self._policy: InForce | None = None
         self.workspaces = self._find_workspaces()
         times = next((it.told for it in servers if is_alive(it.name)), ()) or (LEASE, IDLE_LIMIT)
-        lease, idle = _read_seconds("HOLDLOG_LEASE_SECONDS", times[0]), _read_seconds("HOLDLOG_IDLE_LIMIT", times[1])
+        lease, idle = _read_seconds("lease_seconds", times[0]), _read_seconds("idle_limit", times[1])
         self.caller = Caller(session, host=self.host, lease=lease, idle_limit=idle)
         self._ended = [it for it in self._rows if it.has_ended and it.host == self.host and it.session != session]
         self._row = self._find_row(call.agent)
         self.name = self._row.name
-        self.claimed: list[str] = []
-        """What this call has claimed."""
+        self._claimed: list[str] = []
         self.new_problem = ""
         """Why the call is not guarded, unless the agent knows."""
         self._losses: list[Lost] = []
-        self._new_waiting: Sequence[Claim] = ()
+        self._held: tuple[Claim, ...] = ()
+        """What the agent and its sub-agents hold."""
+        self._waiting: tuple[Claim, ...] = ()
+        """The tickets of those that wait for it."""
+        self._new_waiting: tuple[Claim, ...] = ()
         self._texts: list[str] = []
         self.files = list(self._name_files(paths))
 
@@ -100,23 +95,25 @@ class Work:
     def who(self) -> Who:
         return Who(self.name, self.caller.session)
 
-    def answer(self) -> dict[str, Any]:
-        """Do what the event requires. Returns the output for the host."""
+    @property
+    def _describer(self) -> Describer:
+        return Describer(self.name, self.workspaces.spell)
+
+    def answer(self) -> Output:
+        """Do what the event requires."""
         self._adopt_ended()
         match self.call.event:
             case "pre-edit":
                 return self._before()
-            case "post-edit":
+            case "post-edit" | "read":
                 return self._after()
-            case "read":
-                return self._note_reads()
             case "prompt" | "start":
                 return self._report()
             case "turn-end":
                 self._end_turn()
             case _:
                 self._end()
-        return {}
+        return Output()
 
     def note_place(self, place: Place) -> None:
         """Remember, in the agent's own place, that it may hold something in another one."""
@@ -127,14 +124,14 @@ class Work:
         told = {fact for row in (*self._rows, self._row) if row.session == self.caller.session for fact in row.told}
         return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(told) if fact.startswith(_PLACE)]
 
-    def release(self, resources: Sequence[str]) -> None:
+    def release(self) -> None:
         """Release what this call has claimed, as another store has denied it."""
-        for resource in resources:
+        for resource in self._claimed:
             self.engine.run(Release(self.name, resource), self.caller)
 
     # --- events
 
-    def _before(self) -> dict[str, Any]:
+    def _before(self) -> Output:
         call = self.call
         if call.called_name is not None:
             self._rename(call.called_name)
@@ -143,75 +140,55 @@ class Work:
             self.new_problem = problem
             end = "" if "not guarded" in problem else ", so this call is not guarded"
             self._texts.append(f"holdlog: {problem}{end}.")
-        reason = self._find_human() or self._guard()
-        noticed = Noticed()
-        if reason is None:
-            reason, noticed = self._claim()
-        lost = describe.describe_losses(
-            self._losses, {it.resource for it in noticed.held}, self.name, self.workspaces.spell
-        )
-        waiting = self._describe_waiting(noticed, is_again=bool(self.files))
-        lost_text = f"holdlog: {'; '.join(lost)}." if lost else ""
-        texts = [*self._texts, self._take_news(), lost_text, waiting]
-        if reason is not None:
-            return deny(call, " ".join(filter(None, [reason, *texts])))
-        text = " ".join(filter(None, texts))
-        if (settings := find_settings([file.path for file in self.files])) is not None:
-            return ask_person(call, f"{describe_settings(settings, call.folder)} {text}".rstrip())
-        return tell(call, text)
+        reason = self._find_human() or self._guard() or self._claim()
+        lost = "; ".join(self._describer.describe_losses(self._losses, self._held))
+        waiting = self._describe_waiting(self._waiting if self.files else self._new_waiting)
+        texts = [*self._texts, self._take_news(), f"holdlog: {lost}." if lost else "", waiting]
+        settings = find_settings([file.path for file in self.files])
+        if reason is None and settings is not None:
+            texts.insert(0, describe_settings(settings, call.folder))
+            return Output(" ".join(filter(None, texts)), "ask")
+        return Output(" ".join(filter(None, [reason, *texts])), "deny" if reason is not None else "")
 
-    def _after(self) -> dict[str, Any]:
-        """Record the files that the call has changed, each once for each content."""
-        digests = {file: digest_of(file.path) for file in self.files}
+    def _after(self) -> Output:
+        """Record what the agent has read or changed; a change once for each content."""
+        is_edit = self.call.event == "post-edit"
         files = [] if self.call.failed else self.files
+        digests = {file: digest_of(file.path) for file in files}
         with self._transact(files) as batch:
             known = self._read_known(files)
             changes: list[tuple[str, str | None]] = []
-            for file in files:
-                row, digest = known.get(file.resource), digests[file]
-                if row is not None and row.digest == digest:
-                    continue
-                if digest == MISSING or len(digest) == 64:
-                    changes.append((file.resource, None if digest == MISSING else digest))
-                self._put_file(file, digest, batch, row.made if row is not None else 0)
-            noticed = self._note_call(batch, ends=self.call.id, changes=changes)
-        texts = (self._compare(), self._describe_waiting(noticed))
-        return tell(self.call, " ".join(filter(None, texts)))
-
-    def _note_reads(self) -> dict[str, Any]:
-        digests = {file: digest_of(file.path) for file in self.files}
-        with self._transact(()) as batch:
-            known = self._read_known(self.files)
             for file, digest in digests.items():
                 row = known.get(file.resource)
-                if row is None or row.digest != digest:
-                    self._put_file(file, digest, batch, row.made if row is not None else 0)
-            noticed = self._note_call(batch)
-        return tell(self.call, self._describe_waiting(noticed))
+                if row is not None and row.digest == digest:
+                    continue
+                if is_edit and (digest == MISSING or len(digest) == 64):
+                    changes.append((file.resource, None if digest == MISSING else digest))
+                self._put_file(file, digest, batch, row.made if row is not None else 0)
+            self._note_call(batch, ends=self.call.id if is_edit else None, changes=changes)
+        texts = (self._compare() if is_edit else "", self._describe_waiting(self._new_waiting))
+        return limit(" ".join(filter(None, texts)))
 
-    def _report(self) -> dict[str, Any]:
+    def _report(self) -> Output:
         """What the agent must know at the start, and with each prompt."""
-        with self._transact(()) as batch:
-            noticed = self._note_call(batch, ends="*")
-        parts = []
-        is_start = self.call.event == "start"
-        if is_start:
-            parts.append(f"your agent name is {self.name}; hooks claim the files that you edit")
-        held = {it.resource for it in noticed.held}
-        parts += describe.describe_losses(self._losses, held, self.name, self.workspaces.spell)
-        if noticed.waiting:
-            listed = describe.describe_waiting(noticed.waiting, self.name, self.workspaces.spell)
-            parts.append(f"waiting for you: {listed}")
-        if held:
-            parts.append(f"you hold {describe.list_names([shorten(self.workspaces.spell(it)) for it in sorted(held)])}")
-        if is_start and (notice := self.policy.notice) is not None:
+        with self._transact() as batch:
+            self._note_call(batch, ends="*")
+        describer, is_start = self._describer, self.call.event == "start"
+        parts = [f"your agent name is {self.name}; hooks claim the files that you edit"] if is_start else []
+        parts += describer.describe_losses(self._losses, self._held)
+        if self._waiting:
+            parts.append(f"waiting for you: {describer.describe_waiting(self._waiting)}")
+        if self._held:
+            parts.append(f"you hold {describer.list(sorted({it.resource for it in self._held}))}")
+        if is_start and (notice := read_policy(self.place.root).notice) is not None:
             parts.append(f"{notice} (holdlog doctor shows why)")
-        return add_context(self.call, f"holdlog: {'; '.join(parts)}.") if parts and self.call.reaches_agent else {}
+        return limit(f"holdlog: {'; '.join(parts)}." if parts and self.call.reaches_agent else "")
 
     def _end_turn(self) -> None:
         """Release what the agent has claimed and not changed, or what git has committed since."""
-        with self._transact(()) as batch:
-            held = {it.key for it in self._note_call(batch, ends="*").held if it.who == self.who}
+        with self._transact() as batch:
+            self._note_call(batch, ends="*")
+            held = {it.key for it in self._held if it.who == self.who}
             rows = [Known(*row) for row in self._execute(sql.MADE, self._key)]
             rows = [row for row in rows if (row.resource, row.made) in held]
             outcomes = {row.resource: self._find_outcome(row) for row in rows}
@@ -219,10 +196,9 @@ class Work:
         kept = list_uncommitted(self.place.root, [row.path for row in changed])
         released = [row for row in rows if not (row in changed and row.path in kept)]
         if released:
-            with self._transact((), claims="all") as batch:
+            with self._transact(claims="all") as batch:
                 for row in released:
-                    outcome: Outcome = outcomes[row.resource]
-                    self._decide(Release(self.name, row.resource, outcome=outcome), batch)
+                    self._decide(Release(self.name, row.resource, outcome=outcomes[row.resource]), batch)
 
     def _end(self) -> None:
         """A sub-agent has ended, or the conversation: release all that it holds and waits for."""
@@ -235,10 +211,10 @@ class Work:
                 for row in [it for it in self._rows if it.session == self.caller.session]:
                     self._execute(sql.PUT_CONVERSATION, row._replace(has_ended=True).encode())
             return
-        with self._transact((), claims="all") as batch:
+        with self._transact(claims="all") as batch:
             names = {it.name for it in self._rows if it.session == self.caller.session} if is_session else set[str]()
-            noticed = self._note_call(batch, ends="*", is_kept=False)
-            held = [it for it in noticed.held if is_session or it.who == self.who]
+            self._note_call(batch, ends="*", is_kept=False)
+            held = [it for it in self._held if is_session or it.who == self.who]
             for claim in held:
                 facts = Known(claim.resource, "", "", 0, claim.version)
                 self._decide(Release(claim.who.agent, claim.resource, outcome=self._find_outcome(facts)), batch)
@@ -248,7 +224,7 @@ class Work:
 
     # --- claims
 
-    def _claim(self) -> tuple[str | None, Noticed]:
+    def _claim(self) -> str | None:
         """Claim all that the call changes, or nothing. Returns why it is denied."""
         elsewhere = {file.resource: self.workspaces.list_elsewhere(file.resource) for file in self.files}
         more = tuple(name for others in elsewhere.values() for _, name in others)
@@ -258,40 +234,33 @@ class Work:
             busy = self._take(blocked, known, batch) if blocked else None
             is_own = busy is not None and self._is_of_own_server(busy, batch)
             if busy is not None:
-                reason: str | None = describe.describe_denial(
-                    busy, self.name, self._has_server(), self.workspaces.spell
-                )
+                reason: str | None = self._describer.describe_denial(busy, self._has_server())
             else:
-                self._warn_or_take([file for file in self.files if file not in blocked], known, batch)
+                for file in self.files:
+                    if file.mode == "warn" and (other := self._take([file], known, batch)) is not None:
+                        self._texts.append(self._describer.describe_warning(other, file.source))
                 self._warn_of_others(elsewhere, batch)
                 reason = self._check_reads(known, batch)
-            noticed = self._note_call(batch, begins=self.call.id if reason is None and self._lasts() else None)
+            self._note_call(batch, begins=self.call.id if reason is None and self._lasts() else None)
         if is_own:  # its server has claimed it before the conversation was known
             self.engine.run(Adopt(tuple(self._servers)), self.caller)
             self._servers = {}
             return self._claim()
-        return reason, noticed
-
-    def _warn_or_take(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> None:
-        for file in files:
-            if (busy := self._take([file], known, batch)) is not None:
-                self._texts.append(describe.describe_warning(busy, self.name, file.source, self.workspaces.spell))
+        return reason
 
     def _take(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> Busy | None:
         first, *rest = [file.resource for file in files]
         result = self._decide(Acquire(first, self.name, also=rest or None), batch)
-        if isinstance(result, Busy) or not result:
+        if not isinstance(result, Claimed):
             return result if isinstance(result, Busy) else None
-        if isinstance(result, Claimed):
-            versions = {first: result.version, **{it.resource: it.version for it in result.also or ()}}
-            for file in files:
-                row = known.get(file.resource)
-                grant = batch.state.board.claims.get((file.resource, versions[file.resource]))
-                is_new = grant is not None and grant.position > batch.head.position
-                if is_new or (row is not None and row.made):
-                    self.claimed += [file.resource] if is_new else []
-                    digest = row.digest if row is not None else digest_of(file.path)
-                    self._put_file(file, digest, batch, versions[file.resource], row)
+        versions = {first: result.version, **{it.resource: it.version for it in result.also or ()}}
+        for file in files:
+            row, version = known.get(file.resource), versions[file.resource]
+            grant = batch.state.board.claims.get((file.resource, version))
+            is_new = grant is not None and grant.position > batch.head.position
+            if is_new or (row is not None and row.made):
+                self._claimed += [file.resource] if is_new else []
+                self._put_file(file, row.digest if row is not None else digest_of(file.path), batch, version, row)
         return None
 
     def _is_of_own_server(self, busy: Busy, batch: Batch) -> bool:
@@ -309,25 +278,23 @@ class Work:
                 if claim.who.agent != self.name
             ]
             if names and self._tell_once(f"elsewhere {resource}"):
-                self._texts.append(describe.describe_elsewhere(resource, names, self.workspaces.spell))
+                self._texts.append(self._describer.describe_elsewhere(resource, names))
 
     def _check_reads(self, known: dict[str, Known], batch: Batch) -> str | None:
         """Warn about files that have changed since the agent read them, once for each content. Returns why the edit is
         denied, if the policy is to deny it."""
-        reason = None
+        reason, mode = None, read_policy(self.place.root).stale_reads
         for file in self.files:
             row = known.get(file.resource)
             if row is None or (digest := digest_of(file.path)) == row.digest:
                 continue
             own = batch.state.board.find_own(file.resource, self.who)
             self._put_file(file, digest, batch, own.version if row.made and own is not None else 0)
-            if self.policy.stale_reads == "off":
-                continue
             change = self._find_change(file.resource, row.at)
-            text = describe.describe_stale(file.resource, change, self.name, self.workspaces.spell)
-            if self.policy.stale_reads == "deny" and change is not None:
+            text = self._describer.describe_stale(file.resource, change)
+            if mode == "deny" and change is not None:
                 reason = reason or text
-            else:
+            elif mode != "off":
                 self._texts.append(text)
         return reason
 
@@ -392,7 +359,7 @@ class Work:
         self._row = self._row._replace(name=name)
         if before == name:
             return
-        with self._transact((), claims="all") as batch:
+        with self._transact(claims="all") as batch:
             board = batch.state.board
             for claim in list(board.list_grants(*{claim.resource for claim in board.claims.values()})):
                 if claim.who == self.who._replace(agent=before):
@@ -409,45 +376,45 @@ class Work:
         ends: str | None = None,
         changes: Sequence[tuple[str, str | None]] = (),
         is_kept: bool = True,
-    ) -> Noticed:
+    ) -> None:
         """Count the call, and note who calls, if that is news."""
-        lasts = self.caller.idle_limit if self.call.command is not None else self.caller.lease
+        lasts = self.caller.idle_limit if self.call.command else self.caller.lease
         if self.call.agent:
             lasts = min(lasts, self.caller.lease)
         self._decide(Call(self.name, None, begins, lasts, ends, tuple(changes)), batch)
-        noticed = self._look(batch.state.board)
+        self._look(batch.state.board)
         calls = {} if ends == "*" else {key: kind for key, kind in self._row.calls.items() if key != ends}
         if self.call.event == "pre-edit" and (kind := self._find_announcement()) is not None:
             calls = dict([*calls.items(), (self.call.id, kind)][-MAX_CALLS:])
         told = self._row.told
+        self._new_waiting = ()
         if self.call.reaches_agent:
-            told += tuple(_ticket_key(it) for it in noticed.waiting if _ticket_key(it) not in told)
-        self._new_waiting = [it for it in noticed.waiting if _ticket_key(it) not in self._row.told]
+            self._new_waiting = tuple(it for it in self._waiting if _ticket_key(it) not in told)
+            told += tuple(map(_ticket_key, self._new_waiting))
         row = self._row._replace(calls=calls, told=told[-MAX_TOLD:])
         is_old = batch.steady - row.seen_at > self.caller.idle_limit // 8
         if is_kept and (is_old or row not in self._rows):
             self._execute(sql.PUT_CONVERSATION, row._replace(seen_at=batch.steady).encode())
         self._row = row
-        return noticed
 
-    def _look(self, board: Board) -> Noticed:
+    def _look(self, board: Board) -> None:
         if not board.is_quiet:
             self._losses += board.take_losses()
         own, family = self.who, f"{self.name}/"
-        held = tuple(
+        self._held = tuple(
             claim
             for claim in board.list_grants(*{claim.resource for claim in board.claims.values()})
             if claim.who[1:] == own[1:] and (claim.who == own or claim.who.agent.startswith(family))
         )
-        resources = tuple(claim.resource for claim in held)
-        waiting = [it for it in (board.list_waiters() if held else ()) if it.who != own and wants(it, resources)]
-        return Noticed(held, tuple(waiting))
+        resources = tuple(claim.resource for claim in self._held)
+        waiters = board.list_waiters() if self._held else ()
+        self._waiting = tuple(it for it in waiters if it.who != own and wants(it, resources))
 
     def _find_announcement(self) -> str | None:
         """What the call is to a process that does not know its conversation."""
         if self.call.called_name is not None:
             return name_call(self.name)
-        if self.call.command is None:
+        if not self.call.command:
             return None
         now = self.engine.store.steady()
         others = {it.session for it in self._rows if is_live(it, now) and it.host == self.host} - {self.caller.session}
@@ -459,7 +426,9 @@ class Work:
         return any(is_alive(handle) for handle in self._servers.values())
 
     def _lasts(self) -> bool:
-        return self.call.command is None or self.call.targets.reports or bool(self.call.git or self.call.paths)
+        return (
+            not self.call.command or self.call.targets.reports or bool(self.call.targets.git or self.call.targets.paths)
+        )
 
     def _tell_once(self, fact: str) -> bool:
         """Whether the agent does not know something yet; from now on it does."""
@@ -468,63 +437,49 @@ class Work:
         self._row = self._row._replace(told=(*self._row.told, fact))
         return True
 
-    def _describe_waiting(self, noticed: Noticed, is_again: bool = False) -> str:
-        waiting = noticed.waiting if is_again else self._new_waiting if self.call.reaches_agent else ()
-        listed = describe.describe_waiting(waiting, self.name, self.workspaces.spell) if waiting else ""
+    def _describe_waiting(self, waiting: Sequence[Claim]) -> str:
+        listed = self._describer.describe_waiting(waiting)
         return f"holdlog: waiting for you: {listed}; finish these files first." if listed else ""
 
     # --- files and policy
 
-    @property
-    def policy(self) -> InForce:
-        if self._policy is None:
-            self._policy = read_policy(self.place.root)
-        return self._policy
-
     def _find_workspaces(self) -> Workspaces:
         environ = {**os.environ, "CLAUDE_PROJECT_DIR": self.place.root}
-        workspaces = find_workspaces(environ, self.place.root, self.place.store, (), self._is_shared)
+        workspaces = find_workspaces(environ, self.place.root, self.place.store, (), is_shared)
         if self._is_own:
             workspaces.start = os.path.realpath(self.call.folder)
         return workspaces
-
-    @staticmethod
-    def _is_shared(root: str, path: str) -> bool:
-        rule = read_policy(root).find_rule(path)
-        return rule is not None and rule.across_worktrees
 
     def _name_files(self, paths: Sequence[str]) -> Iterator[File]:
         for given in paths:
             is_folder = given.endswith("/") or (os.path.isdir(given) and not os.path.islink(given))
             path = os.path.realpath(given) + "/" * is_folder
-            if path.startswith(self.place.store):
-                yield from ()
-            elif (resource := self.workspaces.name_file(path)) is not None:
+            resource = None if path.startswith(self.place.store) else self.workspaces.name_file(path)
+            if resource is not None:
                 yield File(path.rstrip("/"), resource, *self._find_rule(path))
 
-    def _find_rule(self, path: str) -> tuple[str, str, str]:
+    def _find_rule(self, path: str) -> tuple[str, ...]:
+        """Mode and source of the rule of a path, and the path below it that has this rule."""
         if self.call.event != "pre-edit":
-            return "block", "", ""
-        root = self._find_root(path)
-        inside, below = os.path.relpath(path, root), ""
+            return ()
+        roots = (it.root for it in self.workspaces.known if it.find_path(path.rstrip("/")) is not None)
+        root = next(roots, self.place.root)
+        inside = os.path.relpath(path, root)
         if os.path.isdir(path):
             rule, below, is_complete = find_rule_below(root, "" if inside == "." else inside)
             if not is_complete:
-                self._texts.append(describe.describe_unexamined(inside))
+                name, what = shorten(inside), "those that only a person may change"
+                self._texts.append(f"holdlog: {name} has too many files to look for {what}.")
         else:
-            rule = read_policy(root).find_rule(inside)
-        return ("block", "", "") if rule is None else (rule.mode, rule.source, below)
-
-    def _find_root(self, path: str) -> str:
-        """The root of the worktree of a path."""
-        roots = (it.root for it in self.workspaces.known if it.find_path(path.rstrip("/")) is not None)
-        return next(roots, self.place.root)
+            rule, below = read_policy(root).find_rule(inside), ""
+        return rule.mode, rule.source, below
 
     def _find_human(self) -> str | None:
         for file in self.files:
             if file.mode == "human":
-                name = os.path.join(os.path.relpath(file.path, self.call.folder), file.below).rstrip("/")
-                return describe.describe_human(name, file.source)
+                name = shorten(os.path.join(os.path.relpath(file.path, self.call.folder), file.below).rstrip("/"))
+                remedy = "Describe the change that you need to your user instead"
+                return f"holdlog: only a person may change {name} ({file.source}). {remedy}."
         return None
 
     def _guard(self) -> str | None:
@@ -547,7 +502,7 @@ class Work:
 
     def _compare(self) -> str:
         """What the command did to files of others."""
-        has_marks = self.call.command is not None and self._has_marks(f"before {self.call.id}")
+        has_marks = self.call.command and self._has_marks(f"before {self.call.id}")
         return self._shell().compare(self.call.id) if has_marks else ""
 
     def _shell(self) -> Any:
@@ -557,12 +512,12 @@ class Work:
 
     # --- the store
 
-    @contextmanager
-    def _transact(self, files: Sequence[File], more: tuple[str, ...] = (), claims: Any = "own") -> Iterator[Batch]:
+    def _transact(
+        self, files: Sequence[File] = (), more: tuple[str, ...] = (), claims: Any = "own"
+    ) -> AbstractContextManager[Batch]:
         resources = (*(file.resource for file in files), *more)
         reads = Reads(resources=resources, claims=claims, agent=self.name, queues=True)
-        with self.engine.write_alone([(reads, self.caller)]) as batch:
-            yield batch
+        return self.engine.write_alone([(reads, self.caller)])
 
     def _decide(self, command: Any, batch: Batch) -> Any:
         result = self.engine.decide(command, self.caller, batch)
@@ -593,8 +548,8 @@ def _ticket_key(waiting: Claim) -> str:
     return f"ticket {waiting.resource}@{waiting.version}"
 
 
-def _read_seconds(name: str, default: int | str) -> int:
+def _read_seconds(setting: str, default: int | str) -> int:
     """A duration from the environment, in microseconds."""
     with suppress(ValueError, OverflowError):
-        return max(SECOND, round(float(os.environ[name]) * SECOND)) if os.environ.get(name) else int(default)
+        return max(SECOND, round(float(read_variable(setting) or "") * SECOND))
     return int(default)

@@ -1,4 +1,5 @@
-"""Finds the store of a folder by reading files only, without a git process."""
+"""Finds the store of a folder, and the worktrees of its repository, by reading files only, without a git process
+(gitrepository-layout(5), git-worktree(1))."""
 
 import errno
 import os
@@ -9,13 +10,16 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from holdlog.adapters.operating_system.files import explain, show
-from holdlog.domain.refusals import StoreError
+from holdlog.domain.refusals import InvalidError, StoreError
 
 STORE_FILE: Final = "state.db"
 OUR_FOLDER: Final = ".holdlog"
 FOLDER_MODE: Final = 0o700
 MAX_POINTER_BYTES: Final = 64 * 1024
-"""Limit for a `.git` file and a `commondir` file, each of which contains one path."""
+"""Limit for a file that contains one line: `.git`, `commondir`, and that of a variable."""
+MAX_CONFIG: Final = 1024 * 1024
+_SETTING: Final = r'\s*(?:\[([^]]*)\])?\s*(?:([A-Za-z][\w-]*)\s*(?:=\s*("[^"]*"|[^#;]*))?)?'
+"""A line of a configuration: section, name, value, each of which may be missing (git-config(1), Syntax)."""
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL)
 """The only errors that mean that nothing exists there. Any other hides a store that others use."""
 
@@ -82,7 +86,7 @@ def find_home(environ: Mapping[str, str]) -> str | None:
 def find_repository(start: str, home: str | None) -> Repository | None:
     """The innermost worktree around a folder, ignoring one directly in the home folder or in `/`. Raises StoreError for
     a `.git` file whose target is missing."""
-    for folder in _go_up(start, home):
+    for folder in go_up(start, home):
         repository = read_repository(folder)
         if repository is not None and repository.common not in (home, os.path.dirname(repository.common)):
             return repository
@@ -91,17 +95,20 @@ def find_repository(start: str, home: str | None) -> Repository | None:
 
 def find_top(folder: str) -> str | None:
     """The nearest folder upwards that has a `.git`, whatever it leads to."""
-    while not os.path.lexists(f"{folder}/.git"):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-    return folder
+    return next((it for it in go_up(folder, None) if os.path.lexists(f"{it}/.git")), None)
+
+
+def go_up(start: str, home: str | None) -> Iterator[str]:
+    """A folder and those around it, but for the home folder and `/`."""
+    while start != (parent := os.path.dirname(start)):
+        if start != home:
+            yield start
+        start = parent
 
 
 def find_own_folder(start: str, home: str | None) -> str | None:
     """The nearest `.holdlog/` upwards. Raises StoreError."""
-    folders = (os.path.join(folder, OUR_FOLDER) for folder in _go_up(start, home))
+    folders = (os.path.join(folder, OUR_FOLDER) for folder in go_up(start, home))
     return next((folder for folder in folders if stat.S_ISDIR(_read_mode(folder))), None)
 
 
@@ -140,6 +147,37 @@ def read_repository(folder: str) -> Repository | None:
     return Repository(folder, os.path.realpath(git_folder), common)
 
 
+def find_main(repository: Repository) -> str | None:
+    """The root of the repository's main worktree; None for a bare one. As git: `core.worktree`, none if `core.bare`,
+    else the folder that contains `.git`."""
+    if repository.git_folder == repository.common:
+        return repository.folder
+    core = _read_core(repository.common)
+    if core.get("worktree") and os.path.isdir(named := os.path.realpath(f"{repository.common}/{core['worktree']}")):
+        return named
+    if core.get("bare", "false").lower() in ("", "true", "yes", "on", "1"):
+        return None
+    return os.path.dirname(repository.common) if os.path.basename(repository.common) == ".git" else None
+
+
+def list_linked(repository: Repository) -> dict[str, str]:
+    """The roots of the linked worktrees, by the names of their folders in the common one. The given one counts where
+    it is, even if git has recorded another place."""
+    roots, below = {}, f"{repository.common}/worktrees"
+    with suppress(OSError):
+        for name in sorted(os.listdir(below)):
+            entry = f"{below}/{name}"
+            if entry == repository.git_folder:
+                roots[name] = repository.folder
+                continue
+            with suppress(StoreError):  # removed, or git is creating it
+                root = os.path.realpath(os.path.dirname(os.path.join(entry, read_pointer(f"{entry}/gitdir"))))
+                found = read_repository(root)
+                if found is not None and found.git_folder == entry:
+                    roots[name] = root
+    return roots
+
+
 def read_pointer(entry: str) -> str:
     """The single line of a file in which git stores a path. Raises StoreError."""
     try:
@@ -150,6 +188,23 @@ def read_pointer(entry: str) -> str:
     if len(content) > MAX_POINTER_BYTES or b"\0" in content:
         raise _describe_broken(entry, "is not what git writes")
     return os.fsdecode(content).rstrip("\r\n")
+
+
+def read_variable(setting: str) -> str | None:
+    """The text of HOLDLOG_…, or of the file that HOLDLOG_…_FILE names. Raises InvalidError."""
+    name = f"HOLDLOG_{setting.upper()}"
+    path = os.environ.get(f"{name}_FILE")
+    if not path or os.environ.get(name):
+        return os.environ.get(name) or ("" if setting == "tool_prefix" and name in os.environ else None)
+    try:
+        with open(os.path.expanduser(path), "rb") as file:
+            text = file.read(MAX_POINTER_BYTES).decode().removesuffix("\n").removesuffix("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidError(f"{name}_FILE: cannot be read ({why})") from None
+    if not text or "\n" in text:
+        raise InvalidError(f"{name}_FILE: must contain exactly one line")
+    return text
 
 
 def is_url(place: str) -> bool:
@@ -177,14 +232,6 @@ def _check_file(text: str, cwd: str) -> str:
     return path
 
 
-def _go_up(start: str, home: str | None) -> Iterator[str]:
-    folder = start
-    while folder != (parent := os.path.dirname(folder)):
-        if folder != home:
-            yield folder
-        folder = parent
-
-
 def _find_common(git_folder: str) -> str:
     """The common git folder, which a worktree's git folder names in `commondir`; otherwise its own."""
     entry = os.path.join(git_folder, "commondir")
@@ -196,6 +243,23 @@ def _is_repository(git_folder: str, common: str) -> bool:
     # HEAD may be a symbolic link to a branch without commits.
     parts = (os.path.join(common, part) for part in ("objects", "refs"))
     return os.path.lexists(os.path.join(git_folder, "HEAD")) and all(stat.S_ISDIR(_read_mode(part)) for part in parts)
+
+
+def _read_core(common: str) -> dict[str, str]:
+    """The settings of section `core`; the later file overrides the earlier; `include` is not followed."""
+    settings, section = dict[str, str](), ""
+    for name in ("config", "config.worktree"):
+        try:
+            with open(f"{common}/{name}", "rb") as file:
+                lines = os.fsdecode(file.read(MAX_CONFIG)).split("\n")
+        except OSError:
+            continue
+        for match in filter(None, (re.match(_SETTING, line) for line in lines)):
+            if match[1] is not None:
+                section = match[1].strip().lower()
+            if match[2] and section == "core":
+                settings[match[2].lower()] = (match[3] or "").strip().strip('"').replace("\\\\", "\\")
+    return settings
 
 
 def _describe_broken(entry: str, problem: str) -> StoreError:

@@ -6,24 +6,10 @@ from typing import Final
 
 SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "tcsh", "csh", "nu", "pwsh"])
 STARTERS: Final = frozenset(
-    [
-        "uv",
-        "uvx",
-        "git",
-        "npx",
-        "npm",
-        "node-gyp",
-        "env",
-        "sudo",
-        "nohup",
-        "timeout",
-        "nice",
-        "time",
-        "xargs",
-        "script",
-        "poetry",
-        "pipx",
-    ]
+    {
+        *("uv", "uvx", "git", "npx", "npm", "node-gyp", "env", "sudo", "nohup", "timeout", "nice", "time", "xargs"),
+        *("script", "poetry", "pipx"),
+    }
 )
 """Programs between an agent's host and what it starts, besides shells."""
 

@@ -16,12 +16,13 @@ from holdlog.adapters.operating_system.location import (
     OUR_FOLDER,
     STORE_FILE,
     find_home,
+    find_main,
     find_own_folder,
     find_repository,
     find_start,
     find_state_folder,
+    list_linked,
 )
-from holdlog.adapters.operating_system.worktrees import find_main, list_linked
 from holdlog.domain.claims.resource import check_claimable, check_resource
 from holdlog.domain.names import MAX_NAME
 from holdlog.domain.refusals import InvalidError, StoreError
@@ -64,7 +65,8 @@ class Workspace(NamedTuple):
 class Workspaces:
     """The workspaces around `start`, the folder to which bare paths are relative. `shares` says of the root of a linked
     worktree and a path in it whether that is one resource for all worktrees. `is_absolute`: outside of all workspaces,
-    names of files are absolute paths, as the store belongs to no project."""
+    names of files are absolute paths, as the store belongs to no project. `common`: the folder that all worktrees of
+    the repository share."""
 
     def __init__(
         self,
@@ -72,11 +74,13 @@ class Workspaces:
         known: Sequence[Workspace],
         shares: Callable[[str, str], bool] | None = None,
         is_absolute: bool = False,
+        common: str = "",
     ) -> None:
         self.start = start
         self.known = sorted(known, key=lambda workspace: -workspace.root.count("/"))
         self._shares = shares
         self._is_absolute = is_absolute
+        self.common = common
 
     def resolve(self, text: str, is_new: bool = False) -> str:
         """The name of a resource that a caller names; `is_new`: for a claim, which is refused if it protects nothing.
@@ -237,8 +241,8 @@ def find_workspaces(
             name = _encode_name(folder)
             called[root] = f"worktrees%2F{name}" if name in (*called.values(), MAIN) else name
     known = [Workspace(name, root, root == default, folds_case(root)) for root, name in called.items()]
-    common = os.path.realpath(os.path.join(find_state_folder(environ), STORE_FILE))
-    return Workspaces(start, known, shares, store == common)
+    is_users = store == os.path.realpath(os.path.join(find_state_folder(environ), STORE_FILE))
+    return Workspaces(start, known, shares, is_users, repository.common if repository is not None else "")
 
 
 def folds_case(root: str) -> bool:

@@ -3,10 +3,12 @@ person has committed it; without git, the file."""
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.operating_system.location import Repository, read_repository
+from holdlog.adapters.policy.globs import is_match
 from holdlog.domain.refusals import StoreError
 
 FILE: Final = "holdlog.toml"
@@ -41,51 +43,47 @@ OWN_RULE: Final = PathRule("human")
 """That of `holdlog.toml` itself: an agent must not relax its guard."""
 
 
-class InForce(NamedTuple):
-    """`policy`: a Policy, which takes long to import; None is the default one. `content`: of the file in force; None:
-    there is none. `problem`: why the default one is in force although there is a file, in one line."""
+class Policy(NamedTuple):
+    """What a `holdlog.toml` says. `stale_reads`, `git`: what happens to an edit of a file that has changed since it was
+    read, and to a git command that would take others' work away or in. `tools`: None: not named. `settings`: of a
+    server. `workspaces`: paths from the folder of the file, by name. `content`: of the file in force; None: there is
+    none. `problem`: why the default one is in force although there is a file, in one line."""
 
-    policy: Any = None
+    rules: tuple[PathRule, ...] = ()
+    stale_reads: str = "warn"
+    git: str = "deny"
+    tools: tuple[str, ...] | None = None
+    settings: Mapping[str, float] = {}
+    workspaces: Mapping[str, str] = {}
     content: bytes | None = None
     problem: str | None = None
-
-    @property
-    def git(self) -> str:
-        """What happens to git commands over others' work: deny, warn or off."""
-        return "deny" if self.policy is None else self.policy.git
-
-    @property
-    def stale_reads(self) -> str:
-        return "warn" if self.policy is None else self.policy.stale_reads
 
     @property
     def notice(self) -> str | None:
         """That the file is not in force, with its line only: the rest of `problem` may quote the file."""
         return self.problem and f"{self.problem.partition(': ')[0]} is not in force, so the defaults apply"
 
-    def find_rule(self, path: str) -> PathRule | None:
-        """The rule of a path from the root of its worktree, with `/` at its end for all below a folder; None: others'
-        edits of what is held are blocked. Never raises."""
-        if self.policy is None:
-            return OWN_RULE if path == FILE else None
-        rule = self.policy.find_rule(path)
-        return None if rule.glob is None and rule.mode == "block" else rule
+    def find_rule(self, path: str) -> PathRule:
+        """The rule of a path from the root of the worktree, with `/` at its end for all below a folder: that of the
+        last glob that matches. Never raises."""
+        matching = (rule for rule in reversed(self.rules) if rule.glob and is_match(rule.glob, path))
+        return next(matching, OWN_RULE if path == FILE else DEFAULT_RULE)
 
 
 class FolderRule(NamedTuple):
     """The rule for a folder and what is below it. `below`: the first path below it that only a person may change.
     `is_complete`: whether everything below the folder was examined."""
 
-    rule: PathRule | None
+    rule: PathRule
     below: str = ""
     is_complete: bool = True
 
 
-_known: dict[str, tuple[object, float, InForce]] = {}
+_known: dict[str, tuple[object, float, Policy]] = {}
 """By folder: a stamp of HEAD and file, until when it counts by the monotonic clock, and what is in force."""
 
 
-def read_policy(root: str) -> InForce:
+def read_policy(root: str) -> Policy:
     """What is in force in a worktree, or in a folder without git. Asks git once for each commit. Never raises."""
     try:
         worktree = read_repository(root)
@@ -98,48 +96,43 @@ def read_policy(root: str) -> InForce:
     until = float("inf")
     try:
         content = read_file(root) if worktree is None else _read_committed(worktree)
-        in_force = InForce() if content is None else _parse(content)
+        policy = Policy() if content is None else _parse(content)
     except (OSError, ValueError) as error:
         why = "took too long" if isinstance(error, TimeoutError) else "failed"
-        in_force = InForce(None, None, f"{FILE}: is not in force: {'git' if worktree else 'the file'} {why}")
+        policy = Policy(problem=f"{FILE}: is not in force: {'git' if worktree else 'the file'} {why}")
         until = time.monotonic() + RETRY_SECONDS
-    _known[root] = stamp, until, in_force
-    return in_force
+    _known[root] = stamp, until, policy
+    return policy
 
 
 def read_settings(root: str) -> dict[str, Any]:
     """The settings that are in force in a worktree, by their names: `tools`, `lease_seconds`, `idle_limit`, and
     `workspace`: those whose folders exist here. Never raises."""
-    policy = read_policy(root).policy
-    if policy is None:
-        return {}
-    folders = {
-        name: os.path.realpath(os.path.join(root, os.path.expanduser(it))) for name, it in policy.workspaces.items()
-    }
-    named = tuple(f"{name}={folder}" for name, folder in folders.items() if os.path.isdir(folder))
+    policy = read_policy(root)
+    paths = {name: os.path.join(root, os.path.expanduser(path)) for name, path in policy.workspaces.items()}
+    named = tuple(f"{name}={os.path.realpath(path)}" for name, path in paths.items() if os.path.isdir(path))
     tools = {} if policy.tools is None else {"tools": policy.tools}
     return {**policy.settings, **tools, **({"workspace": named} if named else {})}
 
 
 def find_rule_below(root: str, path: str) -> FolderRule:
     """The strictest rule for a folder with this path from the root, and what is below it. Never raises."""
-    in_force = read_policy(root)
-    rule = in_force.find_rule(f"{path}/" if path else "")
-    rules = () if in_force.policy is None else in_force.policy.rules
-    if (rule is not None and rule.mode == "human") or not any(it.mode == "human" for it in rules):
-        is_own = not path and in_force.find_rule(FILE) is not None and os.path.lexists(f"{root}/{FILE}")
-        return FolderRule(in_force.find_rule(FILE), FILE) if is_own else FolderRule(rule)
+    policy = read_policy(root)
+    rule = policy.find_rule(f"{path}/" if path else "")
+    if rule.mode == "human" or not any(it.mode == "human" for it in policy.rules):
+        is_own = not path and policy.find_rule(FILE) == OWN_RULE and os.path.lexists(f"{root}/{FILE}")
+        return FolderRule(OWN_RULE, FILE) if is_own else FolderRule(rule)
     until = time.monotonic() + EXAMINE_SECONDS
     for examined, below in enumerate(_walk(os.path.join(root, path))):
         if examined >= MAX_EXAMINED or time.monotonic() >= until:
             return FolderRule(rule, is_complete=False)
-        human = in_force.find_rule(f"{path}/{below}" if path else below)
-        if human is not None and human.mode == "human":
+        human = policy.find_rule(f"{path}/{below}" if path else below)
+        if human.mode == "human":
             return FolderRule(human, below)
     return FolderRule(rule)
 
 
-def read_uncommitted(root: str) -> InForce | None:
+def read_uncommitted(root: str) -> Policy | None:
     """What the file in a worktree would put in force; None if it is that of the commit HEAD."""
     try:
         content = read_file(root)
@@ -157,13 +150,13 @@ def read_file(root: str) -> bytes | None:
         return file.read(MAX_BYTES + 1)
 
 
-def _parse(content: bytes) -> InForce:
-    from holdlog.adapters.policy.policy import PolicyError, parse_policy
+def _parse(content: bytes) -> Policy:
+    from holdlog.adapters.policy.policy import PolicyError, parse_policy  # slow to import
 
     try:
-        return InForce(parse_policy(content), content)
+        return parse_policy(content)._replace(content=content)
     except PolicyError as error:
-        return InForce(None, content, str(error))
+        return Policy(content=content, problem=str(error))
 
 
 def _read_committed(worktree: Repository) -> bytes | None:
@@ -195,19 +188,13 @@ def _stamp(root: str, worktree: Repository | None) -> object:
     """Changes with each commit and checkout: git replaces a file whenever it changes a reference."""
     if worktree is None:
         return _stat(f"{root}/{FILE}")
-    try:
-        with open(f"{worktree.git_folder}/HEAD", "rb") as file:
-            head = os.fsdecode(file.read()).strip()
-    except OSError:
-        head = ""
-    places = [
-        f"{worktree.common}/packed-refs",
-        f"{worktree.git_folder}/HEAD",
-        f"{worktree.common}/reftable/tables.list",
-    ]
-    places.append(f"{worktree.git_folder}/reftable/tables.list")
-    places += [f"{worktree.common}/{head.removeprefix('ref: ')}"] * head.startswith("ref: ")
-    return head, *map(_stat, places), os.path.lexists(f"{root}/{FILE}")
+    head = ""
+    with suppress(OSError), open(f"{worktree.git_folder}/HEAD", "rb") as file:
+        head = os.fsdecode(file.read()).strip()
+    places = {f"{worktree.git_folder}/HEAD", f"{worktree.common}/packed-refs"}
+    places |= {f"{folder}/reftable/tables.list" for folder in (worktree.common, worktree.git_folder)}
+    places |= {f"{worktree.common}/{head.removeprefix('ref: ')}"} if head.startswith("ref: ") else set()
+    return head, *map(_stat, sorted(places)), os.path.lexists(f"{root}/{FILE}")
 
 
 def _stat(path: str) -> tuple[int, int, int] | None:

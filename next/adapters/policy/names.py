@@ -3,10 +3,8 @@
 import os
 from collections.abc import Mapping, Sequence
 
-from holdlog.adapters.operating_system.location import find_home, find_repository, find_start
 from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
-from holdlog.adapters.policy.in_force import read_policy
-from holdlog.domain.refusals import StoreError
+from holdlog.adapters.policy.in_force import DEFAULT_RULE, read_policy
 
 
 class CurrentNames:
@@ -16,11 +14,6 @@ class CurrentNames:
     def __init__(self, environ: Mapping[str, str], cwd: str, store: str, named: Sequence[str] = ()) -> None:
         """Raises InvalidError for `named`."""
         self._arguments = environ, cwd, store, named, is_shared
-        try:
-            repository = find_repository(find_start(environ, cwd), find_home(environ))
-        except StoreError:  # it is broken
-            repository = None
-        self._worktrees = f"{repository.common}/worktrees" if repository is not None else ""
         self._find()
 
     def resolve(self, text: str, is_new: bool = False) -> str:
@@ -45,20 +38,20 @@ class CurrentNames:
         return self._names.is_missing(resource)
 
     def _find(self) -> None:
-        self._stamp = self._read_stamp()
         self._names: Workspaces = find_workspaces(*self._arguments)
+        self._stamp = self._read_stamp()
 
     def _read_stamp(self) -> int:
         try:
-            return os.stat(self._worktrees).st_mtime_ns
+            return os.stat(f"{self._names.common}/worktrees").st_mtime_ns
         except OSError:
             return 0
 
     def _require_agents(self, resource: str) -> None:
         file = self._names.find_file(resource)
         root = next((it.root for it in self._names.known if f"{file}".startswith(f"{it.root}/")), None)
-        rule = read_policy(root).find_rule(f"{file}"[len(root) + 1 :]) if root is not None else None
-        if rule is not None and rule.mode == "human":
+        rule = DEFAULT_RULE if root is None else read_policy(root).find_rule(f"{file}"[len(root) + 1 :])
+        if rule.mode == "human":
             raise ValueError(
                 f"only a person may change this file ({rule.source}); describe the change that you need to the person"
                 " you work for"
@@ -67,5 +60,4 @@ class CurrentNames:
 
 def is_shared(root: str, path: str) -> bool:
     """Whether a path is one resource in all worktrees."""
-    rule = read_policy(root).find_rule(path)
-    return rule is not None and rule.across_worktrees
+    return read_policy(root).find_rule(path).across_worktrees

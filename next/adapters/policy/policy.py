@@ -3,10 +3,11 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from holdlog.adapters.policy.globs import MAX_GLOB, is_match
-from holdlog.adapters.policy.in_force import DEFAULT_RULE, FILE, MAX_BYTES, OWN_RULE, PathRule
+from holdlog.adapters.operating_system.files import show
+from holdlog.adapters.policy.globs import MAX_GLOB
+from holdlog.adapters.policy.in_force import FILE, MAX_BYTES, PathRule, Policy
 
 MAX_RULES: Final = 1_000
 MAX_LINE: Final = 2_000
@@ -26,25 +27,6 @@ _KEY: Final = r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+)\s*[.=]"""
 
 class PolicyError(ValueError):
     """The file is wrong. The message is one line: file, line, key, what is wrong and what is allowed."""
-
-
-class Policy(NamedTuple):
-    """What a `holdlog.toml` says. `git`: what happens to a git command that would take others' work away or in.
-    `tools`: None: not named. `settings`: of a server. `workspaces`: paths from the folder of the file, by name."""
-
-    rules: tuple[PathRule, ...] = ()
-    stale_reads: str = "warn"
-    git: str = "deny"
-    tools: tuple[str, ...] | None = None
-    settings: Mapping[str, float] = {}
-    workspaces: Mapping[str, str] = {}
-
-    def find_rule(self, path: str) -> PathRule:
-        """The rule of a path from the root of the worktree: that of the last glob that matches. Never raises."""
-        for rule in reversed(self.rules):
-            if rule.glob and is_match(rule.glob, path):
-                return rule
-        return OWN_RULE if path == FILE else DEFAULT_RULE
 
 
 def parse_policy(content: bytes) -> Policy:
@@ -70,7 +52,7 @@ def parse_policy(content: bytes) -> Policy:
 def _describe_syntax(error: str, text: str) -> str:
     place = re.search(r"\s*\(at line (\d+), column \d+\)", error)
     line = int(place[1]) if place else text.count("\n") + 1
-    what = _show(error.partition(" (at ")[0])
+    what = show(error.partition(" (at ")[0])
     return f"{FILE}:{line}: is not TOML: {what[:1].lower()}{what[1:]}"
 
 
@@ -147,7 +129,7 @@ class _Parser:
             raise self._refuse(key, f"must {rule}")
 
     def _refuse(self, key: Sequence[str], problem: str) -> PolicyError:
-        name = ".".join(_show(part)[:80] for part in key)
+        name = ".".join(show(part)[:80] for part in key)
         return PolicyError(f"{FILE}:{self._find_line(key)}: {name}: {problem}")
 
     def _find_line(self, key: Sequence[str]) -> int:
@@ -169,7 +151,3 @@ def _find_lines(text: str) -> dict[tuple[str, ...], int]:
             except tomllib.TOMLDecodeError:
                 continue
     return lines
-
-
-def _show(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)
