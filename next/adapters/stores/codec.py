@@ -70,18 +70,19 @@ def encode_refusal(
     command: Any, refusal: Any, position: int, at: int, caller: Caller
 ) -> tuple[int, int, str, str, str]:
     """The row of a refused command, from the error or the result: names, and no value."""
-    about = refusal.detail if isinstance(refusal, HoldlogError) else refusal
-    subject = command if hasattr(command, "key") or hasattr(command, "resource") else about
+    is_error = isinstance(refusal, HoldlogError)
+    about = refusal.detail if is_error else refusal
+    fields = vars(command) if hasattr(command, "__dict__") else command._asdict()  # a model looks for what it lacks
+    subject = command if "key" in fields or "resource" in fields else about
     key, resource = getattr(subject, "key", None), getattr(subject, "resource", None)
     stream = value_stream(subject.namespace, key) if key is not None else f"claim:{resource}" if resource else ""
     for kind, name in _OTHER_SUBJECTS:
-        stream = f"{kind}:{getattr(command, name)}" if hasattr(command, name) else stream
-    by = next(filter(None, (getattr(command, name, None) for name in _AUTHORS)), "")
-    message = str(refusal)[:_LONGEST_MESSAGE]
-    if not isinstance(refusal, HoldlogError):
-        message = f"held by {about.held_by}" if getattr(about, "held_by", None) else ""
+        stream = f"{kind}:{fields[name]}" if name in fields else stream
+    by = next(filter(None, map(fields.get, _AUTHORS)), "")
+    held_by = None if is_error else getattr(about, "held_by", None)
+    message = str(refusal)[:_LONGEST_MESSAGE] if is_error else f"held by {held_by}" if held_by else ""
     texts = "".join(f',"{name}":{quote(text)}' for name, text in (("by", by), ("message", message)) if text)
-    code = refusal.code if isinstance(refusal, HoldlogError) else refusal.status
+    code = refusal.code if is_error else refusal.status
     return position, at, code, stream, f"{{{(_describe(caller) + texts)[1:]}}}"
 
 
