@@ -22,6 +22,7 @@ from holdlog.adapters.operating_system.processes import identify_host
 from holdlog.adapters.operating_system.workspaces import Workspaces
 from holdlog.adapters.policy.in_force import FILE, read_policy, read_uncommitted
 from holdlog.domain.claims.holder import Who
+from holdlog.domain.names import is_of_agent
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
 _EXAMPLES: Final = (
@@ -54,7 +55,7 @@ class Committer(NamedTuple):
     is_person: bool
 
     def owns(self, work: Work) -> bool:
-        return self.agent != "" and f"{self.agent}/".startswith(f"{work.who.agent}/")
+        return self.agent != "" and is_of_agent(self.agent, work.who.agent)
 
 
 def run(words: list[str]) -> int:

@@ -12,7 +12,7 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.resource import list_covering
 from holdlog.domain.moment import SECOND
-from holdlog.domain.names import end_of_range
+from holdlog.domain.names import end_of_range, is_of_agent
 from holdlog.domain.state import Reads
 
 MAX_BELOW: Final = 10_000
@@ -37,7 +37,6 @@ class Works:
 
     def __init__(self, reader: Reader, who: Who, host: str | None = None) -> None:
         self.who = who
-        self._host = host
         self._reader = reader
         self.now = reader.now()
         board = read_board(reader, Reads(claims="all"))
@@ -57,8 +56,7 @@ class Works:
         what that `holds`, what the agent or one above it holds."""
         if who in self._left or (who.session in self._former and who.principal == self.who.principal):
             return True
-        is_above = who.agent == self.who.agent or self.who.agent.startswith(f"{who.agent}/")
-        return who[1:] == self.who[1:] and (is_above or not holds)
+        return who[1:] == self.who[1:] and (is_of_agent(self.who.agent, who.agent) or not holds)
 
     def is_live(self, session: str) -> bool:
         """Whether a conversation goes on: it has not ended, and its host is not known to have."""

@@ -200,11 +200,11 @@ def _set_facts(command: Any, claim: Claim, board: Board) -> Claim:
 def _renew(command: Any, request: Request, board: Board) -> Any:
     """What the caller holds already. An offer of the queue is collected: that is a grant."""
     own = [claim for resource in request.resources if (claim := board.find_own(resource, request.who)) is not None]
-    kept = [_set_facts(command, claim, board) for claim in own]
+    claims = [_set_facts(command, claim, board) for claim in own]
     board.enter(request.who)
     if any(claim.is_offered for claim in own):
-        return describe_grant(kept, request.resources, board)
-    return describe_renewal(kept, board)
+        return describe_grant(claims, request.resources, board)
+    return describe_renewal(claims, board)
 
 
 def _queue_or_refuse(command: Any, request: Request, ticket: Claim | None, board: Board) -> Any:

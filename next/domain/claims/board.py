@@ -180,11 +180,11 @@ class Board:
         """Make what a holder left, with its sub-agents and ancestors, that of another session: apart, they would
         exclude each other. If that session does not call now, handles of its agent beat for those that are new to
         it."""
-        family, session = left.agent.partition("/")[0], heir.session
+        session = heir.session
         handles = self.holders[heir].handles if heir in self.holders else ()
         for claim in list(self.claims.values()):
             holder = self.holders[claim.who]
-            if holder.has_left and claim.who[1:] == left[1:] and claim.who.agent.partition("/")[0] == family:
+            if holder.has_left and claim.who.is_family(left):
                 who = claim.who._replace(session=session)
                 if session == self.moment.caller.session:
                     self.enter(who)
@@ -197,17 +197,14 @@ class Board:
                 else:
                     self.record(ClaimHandedOver(f"claim:{claim.resource}", who.agent, claim.version, session))
         for old in list(self.holders.values()):
-            now = self.holders.get(old.who._replace(session=session)) or self.holders.get(heir)
-            is_of_family = old.who[1:] == left[1:] and old.who.agent.partition("/")[0] == family
-            if old.lost and is_of_family and now is not None and now != old:
+            successor = self.holders.get(old.who._replace(session=session)) or self.holders.get(heir)
+            if old.lost and old.who.is_family(left) and successor is not None and successor != old:
                 self.keep_holder(old._replace(lost=()))
-                self.keep_holder(now._replace(lost=(*now.lost, *old.lost)))
+                self.keep_holder(successor._replace(lost=(*successor.lost, *old.lost)))
 
     def is_whole(self, left: Who) -> bool:
         """Whether all of a holder's family have left that hold or wait for something: it stays together."""
-        family = [it.who for it in self.claims.values() if it.who[1:] == left[1:]]
-        root = left.agent.partition("/")[0]
-        return all(self.holders[it].has_left for it in family if it.agent.partition("/")[0] == root)
+        return all(self.holders[it.who].has_left for it in self.claims.values() if it.who.is_family(left))
 
     def lose(self, claim: Claim, why: str, reason: str | None = None) -> None:
         """Note that a grant ended without its holder's doing."""

@@ -31,6 +31,10 @@ class Who(NamedTuple):
     session: str
     principal: str | None = None
 
+    def is_family(self, other: "Who") -> bool:
+        """Whether both are the same agent of a session, or sub-agents of one."""
+        return self[1:] == other[1:] and self.agent.partition("/")[0] == other.agent.partition("/")[0]
+
     def is_receipt_of(self, who: "Who") -> bool:
         """Whether it is the holder of a session that was made up for a caller of the same name."""
         return self.session.startswith(RECEIPT) and (self.agent, self.principal) == (who.agent, who.principal)
