@@ -7,7 +7,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -152,16 +152,11 @@ def serve(settings: "Settings") -> NoReturn:
     names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)
     if settings.db != ":memory:" and not is_url(settings.db):
         prepare_folder(settings.db, os.environ)
-    engine = open_engine(settings.db, settings.max_value_bytes)
-    try:
+    with closing(open_engine(settings.db, settings.max_value_bytes)) as engine:
         surface = Surface(engine, names, settings.max_wait, lambda name: prefix + name)
         calls = Calls(engine, surface, make_caller(settings))
         server = ToolServer(groups, prefix, calls.respond)
         asyncio.run(_serve(server, calls, max(MAX_LINE, ESCAPED * settings.max_value_bytes)))
-    except BaseException:
-        engine.close()
-        raise
-    engine.close()
     sys.stderr.flush()
     os._exit(0)  # a call that is stuck in a thread would keep the process
 

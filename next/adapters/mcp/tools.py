@@ -52,10 +52,7 @@ def choose_groups(words: Sequence[str], prefix: str) -> tuple[str, ...]:
     for word in words:
         if word not in known:
             raise InvalidError(f"--tools: {word!r} is not one of {', '.join(known)}{suggest(word, known)}")
-    chosen = tuple(dict.fromkeys(group for word in words for group in ALIASES.get(word, (word,))))
-    if not chosen:
-        raise InvalidError(f"--tools: name at least one of {', '.join(known)}")
-    return chosen
+    return tuple(dict.fromkeys(group for word in words for group in ALIASES.get(word, (word,))))
 
 
 def suggest(word: str, known: Sequence[str], prefix: str = "") -> str:
@@ -113,7 +110,7 @@ class ToolServer(FastMCP[Any]):
         return [*self._tools.values()]
 
     async def get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
-        return self._tools.get(name) or self._explain(name)
+        return self._tools.get(name) or _Unknown(name="unknown", description=self._explain(name), parameters={})
 
     def _derive(self, kind: type[Operation], respond: Respond) -> Tool:
         is_read_only = issubclass(kind, Query)
@@ -133,17 +130,15 @@ class ToolServer(FastMCP[Any]):
         tool._respond = lambda arguments: respond(kind, arguments)
         return tool
 
-    def _explain(self, name: str) -> Tool:
-        """A tool that says which one was meant."""
+    def _explain(self, name: str) -> str:
+        """Why there is no such tool, and which one was meant."""
         bare = name[:64].removeprefix(self._prefix)
         kind = list_kinds().get(bare)
         if kind is not None and kind.group not in self._groups:
             groups = ",".join((*self._groups, kind.group))
-            text = f"not offered here; ask the person you work for to start holdlog with --tools {groups}"
-        else:
-            near = suggest(bare, [tool.removeprefix(self._prefix) for tool in self._tools], self._prefix)
-            text = f"unknown tool{near or '; tools/list lists all tools'}"
-        return _Unknown(name="unknown", description=text, parameters={})
+            return f"not offered here; ask the person you work for to start holdlog with --tools {groups}"
+        near = suggest(bare, [tool.removeprefix(self._prefix) for tool in self._tools], self._prefix)
+        return f"unknown tool{near or '; tools/list lists all tools'}"
 
     def _name_calls(self, text: str) -> str:
         return re.sub(r"\b([a-z_]+)\(\)", rf"{self._prefix}\1", text)
