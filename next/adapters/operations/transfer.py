@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from io import TextIOBase
 from typing import Annotated, Any, BinaryIO
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.port import Reader
@@ -36,8 +36,8 @@ def check_path(place: Any) -> str:
     return path
 
 
-File = Annotated[Any, AfterValidator(check_file)]
-Folder = Annotated[Any, AfterValidator(check_path)]
+File = Annotated[Any, AfterValidator(check_file), WithJsonSchema({"type": "string"})]
+Folder = Annotated[Any, AfterValidator(check_path), WithJsonSchema({"type": "string"})]
 
 
 class Export(Query, name="export", group="audit", words="destination", scope="admin"):
