@@ -2,12 +2,13 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 import holdlog
-from tests.support.programs import Done, run
+from tests.support.programs import Done, python, run
 
 BY = ("--by", "ann")
 
@@ -94,3 +95,22 @@ def test_person_ends_a_claim_that_covers_a_file_by_its_own_name_only(call, tmp_p
         assert refused.code == 1
         assert store.status("src/").held_by == "ann"
     assert call("release", "src/", "--force", "--reason", "gone").code == 0
+
+
+def test_get_loads_the_values_of_holdlog_and_no_library_but_pydantic(call, tmp_path):
+    program = """
+import sys
+from holdlog.__main__ import main
+sys.argv = ["holdlog", "--db", sys.argv[1], "get", "n", "k"]
+before = set(sys.modules)
+main()
+for name in sorted(set(sys.modules) - before):
+    print(name if name.startswith("holdlog.adapters.") else name.partition(".")[0])
+"""
+    value, *loaded = python(program, tmp_path / "state.db")
+    assert value == "1"
+    expected = {"annotated_types", "holdlog", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
+    assert {it for it in loaded if it[0] != "_" and "." not in it} - sys.stdlib_module_names == expected
+    assert {"asyncio", "multiprocessing", "ssl"}.isdisjoint(loaded)
+    operations = {it.rpartition(".")[2] for it in loaded if it.startswith("holdlog.adapters.operations.")}
+    assert operations == {"base", "claims", "json", "rows", "steps", "surface", "values"}
