@@ -1,0 +1,51 @@
+"""Spaces: a space is the first label of the namespaces that its callers reach."""
+
+from typing import Any
+
+from holdlog.adapters.auth.access import Access, DeniedError
+from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.operations.json import Object
+from holdlog.adapters.operations.steps import Steps
+from holdlog.adapters.operations.surface import Surface
+from holdlog.adapters.operations.values import List
+from holdlog.domain.moment import Caller
+from holdlog.domain.names import check_name
+from holdlog.domain.refusals import InvalidError
+
+
+def respond_in_space(access: Access, operation: Operation, caller: Caller, surface: Surface) -> Steps:
+    """Carry out an operation: within the space of its caller, if that has one, whose label the arguments and the
+    response do not have. Raises DeniedError for what reaches anything else."""
+    if access.space is None:
+        return (yield from surface.respond(operation, caller))
+    if not operation.has_spaces or getattr(operation, "guard", None):
+        raise DeniedError("a token without a space")
+    label = f"{access.space}/"
+    response = yield from surface.respond(_add(operation, label), caller)
+    return _remove(response, label)
+
+
+def _add(operation: Any, label: str) -> Any:
+    if isinstance(operation, List) and operation.namespace is None:
+        return operation.model_copy(
+            update={"prefix": label + operation.prefix, "after_key": label + (operation.after_key or "")}
+        )
+    steps = getattr(operation, "operations", None)
+    if steps is not None:
+        return operation.model_copy(update={"operations": [_add(step, label) for step in steps]})
+    try:
+        return operation.model_copy(update={"namespace": check_name(label + operation.namespace)})
+    except ValueError as error:
+        raise InvalidError(f"namespace: {error}") from None
+
+
+def _remove(response: Object, label: str) -> Object:
+    """Without the label in the names of namespaces, and without namespaces of others."""
+    fields = {}
+    for name, value in response.items():
+        if name in ("results", "namespaces"):
+            value = [_remove(row, label) for row in value]
+        elif name == "namespace" or (name == "next_after" and "namespaces" in response):
+            value = value.removeprefix(label)
+        fields[name] = value
+    return fields
