@@ -9,8 +9,6 @@ from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import Surface
 from holdlog.adapters.operations.values import List
 from holdlog.domain.moment import Caller
-from holdlog.domain.names import check_name
-from holdlog.domain.refusals import InvalidError
 
 
 def respond_in_space(access: Access, operation: Operation, caller: Caller, surface: Surface) -> Steps:
@@ -33,10 +31,7 @@ def _add(operation: Any, label: str) -> Any:
     steps = getattr(operation, "operations", None)
     if steps is not None:
         return operation.model_copy(update={"operations": [_add(step, label) for step in steps]})
-    try:
-        return operation.model_copy(update={"namespace": check_name(label + operation.namespace)})
-    except ValueError as error:
-        raise InvalidError(f"namespace: {error}") from None
+    return operation.model_copy(update={"namespace": label + operation.namespace})
 
 
 def _remove(response: Object, label: str) -> Object:

@@ -11,6 +11,9 @@ from starlette.routing import BaseRoute
 
 from holdlog.adapters.http.calls import Calls
 from holdlog.adapters.http.edge import Edge
+from holdlog.adapters.http.events import list_event_routes
+from holdlog.adapters.http.hook import RemoteHooks
+from holdlog.adapters.http.kv import EchoValue
 from holdlog.adapters.http.probes import list_probes
 from holdlog.adapters.http.routes import derive_routes, handle_error
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
@@ -42,5 +45,8 @@ def list_routes(calls: Calls) -> list[BaseRoute]:
     """All routes but those of MCP."""
     return [
         *derive_routes(calls),
+        *list_event_routes(calls),
+        *EchoValue(calls).list_routes(),
+        *RemoteHooks(calls).list_routes(),
         *list_probes(calls),
     ]

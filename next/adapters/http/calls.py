@@ -4,12 +4,13 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.auth.access import Access
 from holdlog.adapters.auth.authenticate import Authenticator
 from holdlog.adapters.auth.jwt import JwtVerifier
+from holdlog.adapters.auth.quota import Quota
 from holdlog.adapters.auth.spaces import respond_in_space
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.metrics import Metrics
@@ -57,6 +58,7 @@ class Calls(AsyncSteps):
         self.names, self.limits = names, limits
         self.surface = self.make_surface("")
         self.authenticator = Authenticator(self._read, self.in_pool, jwt, is_open)
+        self.quota = Quota(limits.open_tokens, limits.space_bytes, self._read, self._submit)
         self.metrics = Metrics(engine)
         self.ending = asyncio.Event()
 
@@ -88,7 +90,9 @@ class Calls(AsyncSteps):
         there is none. A call that is cancelled leaves its place in a queue."""
         surface = surface or self.surface
         try:
-            response = await self.carry_out(surface.parse(kind, arguments), caller, access, surface)
+            operation = surface.parse(kind, arguments)
+            with self.metrics.waiters.track_inprogress() if find_wait(operation) else nullcontext():
+                response = await self.carry_out(operation, caller, access, surface)
         except HoldlogError as refusal:
             response = surface.name(refusal_to_object(refusal))
         except Exception:
@@ -101,22 +105,21 @@ class Calls(AsyncSteps):
         """As `respond`, of arguments that have been checked. Raises HoldlogError."""
         access.check(operation, self.names.spell)
         await self.authenticator.check_author(operation, access)
-        waits = next((name for name in WAITS if getattr(operation, name, 0)), None)
-        response = None
+        waits = find_wait(operation)
         if waits is not None and not self.ending.is_set():
             response = await self._wait(respond_in_space(access, operation, caller, surface))
-        if response is None:
-            if waits is not None:
-                operation = operation.model_copy(update={waits: 0})
-            response = await self._make(respond_in_space(access, operation, caller, surface))
-        return access.filter(response)
+            if response is not None:
+                return access.filter(response)
+        if waits is not None:
+            operation = operation.model_copy(update={waits: 0})
+        async with self.quota.check(operation, access):
+            return access.filter(await self._make(respond_in_space(access, operation, caller, surface)))
 
     async def _wait(self, steps: Steps) -> Object | None:
         """In a task of its own, so that a call that is cancelled can still leave the queue. None if the server ends."""
         waiting, ending = asyncio.ensure_future(self._make(steps)), asyncio.ensure_future(self.ending.wait())
         try:
-            with self.metrics.waiters.track_inprogress():
-                await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
                 response: Object = waiting.result()
                 return response
@@ -126,3 +129,8 @@ class Calls(AsyncSteps):
         with suppress(asyncio.CancelledError):
             await waiting
         return None
+
+
+def find_wait(operation: Operation) -> str | None:
+    """The argument that says how long the call waits, if it does."""
+    return next((name for name in WAITS if getattr(operation, name, 0)), None)

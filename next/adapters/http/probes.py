@@ -5,8 +5,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdlog.adapters.http.calls import Calls
+from holdlog.adapters.http.openapi import describe_api
 from holdlog.adapters.http.responses import render
-from holdlog.adapters.operations.json import refusal_to_object
+from holdlog.adapters.operations.json import refusal_to_object, to_text
 from holdlog.adapters.stores.sql import STORE_ID
 from holdlog.domain.refusals import HoldlogError
 
@@ -32,4 +33,8 @@ def list_probes(calls: Calls) -> list[Route]:
         except HoldlogError as refusal:
             return render(refusal_to_object(refusal))
 
-    return [Route("/healthz", is_alive), Route("/readyz", is_ready), Route("/metrics", measure)]
+    async def describe(request: Request) -> Response:
+        return Response(to_text(describe_api()), media_type="application/json")
+
+    described = Route("/openapi.json", describe)
+    return [described, Route("/healthz", is_alive), Route("/readyz", is_ready), Route("/metrics", measure)]

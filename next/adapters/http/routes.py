@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote
 
 from pydantic_core import from_json
@@ -24,7 +24,6 @@ BY_HAND: Final = ("events",)
 GONE: Final = 499
 """The code of a response that nobody reads, as of nginx."""
 HEADERS: Final = ("holdlog-session", "idempotency-key", "holdlog-correlation")
-T = TypeVar("T")
 
 
 class RawRoute(Route):
@@ -65,14 +64,29 @@ def _make_endpoint(calls: Calls, kinds: dict[str, type[Operation]]) -> Callable[
     async def endpoint(request: Request) -> Response:
         kind = kinds["GET" if request.method == "HEAD" else request.method]
         try:
-            arguments = request.path_params | read_query(request, kind) | await _read_body(request)
+            body = {} if request.method in ("GET", "HEAD") else await _read_body(request)
+            arguments = request.path_params | read_query(request, kind) | body
             caller = name_caller(calls, request)
         except HoldlogError as refusal:
             return render(refusal_to_object(refusal))
-        response = await unless_gone(request, calls.respond(kind, arguments, caller, request.scope["access"]))
-        return Response(status_code=GONE) if response is None else render(response)
+        return await respond_unless_gone(calls, request, kind, arguments, caller)
 
     return endpoint
+
+
+async def respond_unless_gone(
+    calls: Calls, request: Request, kind: type[Operation], arguments: dict[str, Any], caller: Caller
+) -> Response:
+    """Carry out an operation, which is cancelled when the client disconnects."""
+    await request.body()  # what comes after it is that the client has gone
+    working = asyncio.ensure_future(calls.respond(kind, arguments, caller, request.scope["access"]))
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        return render(working.result()) if working.done() else Response(status_code=GONE)
+    finally:
+        working.cancel()
+        gone.cancel()
 
 
 def name_caller(calls: Calls, request: Request) -> Caller:
@@ -118,18 +132,8 @@ def parse_json(body: bytes) -> Any:
         raise InvalidError("body: must be JSON") from None
 
 
-async def unless_gone(request: Request, work: Awaitable[T]) -> T | None:
-    """The result of the work; it is cancelled when the client disconnects. The body must have been read."""
-    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(request.receive())
-    try:
-        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        working.cancel()
-        gone.cancel()
-
-
 async def handle_error(request: Request, error: Any) -> Response:
     """Of Starlette: an unknown path or method, or a body that is too large."""
     texts = {404: "there is no such path; see /openapi.json", 405: "this path has other methods; see allow"}
-    return fail(error.status_code, texts.get(error.status_code, error.detail), error.headers)
+    headers = {"connection": "close"} if error.status_code == 413 else error.headers
+    return fail(error.status_code, texts.get(error.status_code, error.detail), headers)

@@ -42,7 +42,8 @@ def refusal_to_object(refusal: HoldlogError) -> Object:
     if isinstance(refusal, UnavailableError):
         facts = {"retry_after": refusal.retry_after, "in_doubt": refusal.in_doubt}
         return {"status": refusal.code, "message": str(refusal), **facts}
-    return {"status": "error", "message": str(refusal)}
+    where = {} if refusal.operation is None else {"operation": refusal.operation}
+    return {"status": "error", "message": str(refusal)} | where
 
 
 def list_statuses(results: Sequence[type]) -> list[str]:
