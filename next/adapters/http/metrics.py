@@ -1,5 +1,6 @@
 """What operators measure, in the format of Prometheus."""
 
+import sys
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
