@@ -12,9 +12,9 @@ from holdlog.domain.refusals import HoldlogError
 
 _INCLUDED: Final = {"read": ("read",), "write": ("write", "read"), "claim": ("claim",)}
 """What a scope allows; `admin` allows all."""
-_LISTS: Final = {"list": "namespaces", "status": "claims", "events": "events"}
-"""Operations whose results are rows that may belong to any name, unless the call names one."""
-_ROWS: Final = ("namespaces", "claims", "queues", "agents", "events")
+_WIDE: Final = ("list", "status", "events", "release")
+"""Operations that may be called without a name: they return rows, or release what the caller holds."""
+ROWS: Final = ("namespaces", "claims", "queues", "agents", "events")
 
 
 class Denied(NamedTuple):
@@ -68,7 +68,7 @@ class Access(NamedTuple):
         if self.is_full:
             return
         names = list(_list_names(operation, spell))
-        if names or operation.name not in _LISTS:
+        if names or operation.name not in _WIDE:
             for name in names or ["*"]:
                 self.require(operation.scope, name)
         for condition in getattr(operation, "guard", None) or ():
@@ -78,7 +78,7 @@ class Access(NamedTuple):
         """The response without the rows that the caller may not read."""
         if self.allows("read"):
             return response
-        rows = {name: list(filter(self._sees, response[name])) for name in _ROWS if name in response}
+        rows = {name: list(filter(self._sees, response[name])) for name in ROWS if name in response}
         return response | rows
 
     def _sees(self, row: Object) -> bool:
@@ -86,6 +86,11 @@ class Access(NamedTuple):
         if "thread_id" in row:
             name = THREAD_DATA + row["thread_id"]
         return name is not None and self.allows("read", name)
+
+    def sees_end(self, response: Object) -> bool:
+        """Whether the caller may know where the next page begins, which is a name."""
+        is_name = "namespaces" in response or "claims" in response
+        return not is_name or "next_after" not in response or self.allows("read", response["next_after"])
 
 
 def _list_names(operation: Any, spell: Callable[[str], str]) -> Iterator[str]:

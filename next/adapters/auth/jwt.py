@@ -29,7 +29,7 @@ class JwtVerifier:
 
     def __init__(self, issuer: str, audience: str, url: str) -> None:
         self._issuer, self._audience = issuer, audience
-        self._keys = jwt.PyJWKClient(url, cache_keys=True, timeout=FETCH_SECONDS)
+        self._keys = jwt.PyJWKClient(url, timeout=FETCH_SECONDS)
 
     def verify(self, text: str) -> Access | None:
         """What the token allows; None if it is not valid. May fetch keys. Raises UnavailableError."""
@@ -41,7 +41,7 @@ class JwtVerifier:
             return _read_claims(claims)
         except jwt.PyJWKClientConnectionError:
             raise UnavailableError("the keys of the identity provider cannot be read now; try again") from None
-        except (jwt.PyJWTError, ValueError):
+        except (jwt.PyJWTError, AttributeError, TypeError, ValueError):
             return None
 
 
@@ -62,12 +62,13 @@ def read_options(issuer: str | None, audience: str | None, url: str | None) -> J
 
 
 def _read_claims(claims: Mapping[str, Any]) -> Access:
-    """Raises ValueError."""
-    principal = check_label(f"jwt:{claims['sub']}")
-    scopes = claims.get("scope", "")
+    """Raises AttributeError, TypeError and ValueError for claims of another form."""
+    principal = f"jwt:{claims['sub']}"
+    if check_label(principal) != principal:  # two subjects would be one principal
+        raise ValueError
     allow = []
-    for scope in scopes.split() if isinstance(scopes, str) else scopes:
-        with suppress(ValueError):  # of another program
-            allow.append(check_grant(scope.removeprefix(SCOPE)) if scope.startswith(SCOPE) else "")
+    for scope in claims.get("scope", "").split():
+        with suppress(ValueError):  # it is for another program
+            allow += [check_grant(scope.removeprefix(SCOPE))] if scope.startswith(SCOPE) else []
     space = check_space(claims["holdlog_space"]) if "holdlog_space" in claims else None
-    return Access(principal, tuple(filter(None, allow)), space, int(claims["exp"]) * 1_000_000)
+    return Access(principal, tuple(allow), space, int(claims["exp"]) * 1_000_000)

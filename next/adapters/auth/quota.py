@@ -47,11 +47,12 @@ class Quota:
     async def check(self, operation: Operation, access: Access) -> AsyncIterator[None]:
         """Around an operation. Raises InvalidError if its space would be too large."""
         size = measure(operation)
-        if not size or access.space is None or access.principal != f"token:{access.space}":
+        space = access.space or ""
+        if not size or not space.startswith(PREFIX) or access.principal != f"token:{space}":
             yield
             return
         async with self._lock:
-            if await self._ask(_MeasureSpace.model_construct(space=access.space)) + size > self._size:
+            if await self._ask(_MeasureSpace.model_construct(space=space)) + size > self._size:
                 raise InvalidError(f"value: this space may have at most {self._size} bytes; delete what is not needed")
             yield
 

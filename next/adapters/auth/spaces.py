@@ -1,9 +1,9 @@
-"""Spaces: a space is the first label of the namespaces that its callers reach."""
+"""What a caller gets: within a space, which is the first label of the namespaces that it reaches, and of what it may
+read."""
 
 from typing import Any
 
-from holdlog.adapters.auth.access import Access, DeniedError
-from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.auth.access import ROWS, Access, DeniedError
 from holdlog.adapters.operations.json import Object
 from holdlog.adapters.operations.steps import Steps
 from holdlog.adapters.operations.surface import Surface
@@ -11,7 +11,19 @@ from holdlog.adapters.operations.values import List
 from holdlog.domain.moment import Caller
 
 
-def respond_in_space(access: Access, operation: Operation, caller: Caller, surface: Surface) -> Steps:
+def respond(access: Access, operation: Any, caller: Caller, surface: Surface) -> Steps:
+    """Carry out an operation that its caller may call; the response has what the caller may read, and more rows if the
+    page ended with a name that the caller may not know."""
+    response = access.filter((yield from _respond_in_space(access, operation, caller, surface)))
+    while not access.sees_end(response):
+        argument = "after_key" if "namespaces" in response else "after"
+        operation = operation.model_copy(update={argument: response["next_after"]})
+        more = access.filter((yield from _respond_in_space(access, operation, caller, surface)))
+        response = more | {name: response[name] + more[name] for name in ROWS if name in more}
+    return response
+
+
+def _respond_in_space(access: Access, operation: Any, caller: Caller, surface: Surface) -> Steps:
     """Carry out an operation: within the space of its caller, if that has one, whose label the arguments and the
     response do not have. Raises DeniedError for what reaches anything else."""
     if access.space is None:

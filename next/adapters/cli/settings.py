@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     allowed_host: tuple[str, ...] = ()
     nats: str | None = None
     open_tokens: int = 0
-    space_bytes: int = 0
+    space_bytes: int = 1_000_000
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
     jwt_jwks_url: str | None = None

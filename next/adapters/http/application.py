@@ -15,7 +15,7 @@ from holdlog.adapters.http.events import list_event_routes
 from holdlog.adapters.http.hook import RemoteHooks
 from holdlog.adapters.http.kv import EchoValue
 from holdlog.adapters.http.probes import list_probes
-from holdlog.adapters.http.routes import derive_routes, handle_error
+from holdlog.adapters.http.routes import derive_routes, handle_bug, handle_error
 from holdlog.adapters.mcp.lines import ESCAPED, MAX_LINE
 
 
@@ -37,7 +37,10 @@ def build(calls: Calls, hosts: Collection[str] = (), mounted: Sequence[Starlette
     ]
     routes = [*list_routes(calls), *(route for part in mounted for route in part.routes)]
     return Starlette(
-        routes=routes, middleware=middleware, lifespan=live, exception_handlers={HTTPException: handle_error}
+        routes=routes,
+        middleware=middleware,
+        lifespan=live,
+        exception_handlers={HTTPException: handle_error, Exception: handle_bug},
     )
 
 

@@ -11,7 +11,7 @@ from holdlog.adapters.auth.access import Access
 from holdlog.adapters.auth.authenticate import Authenticator
 from holdlog.adapters.auth.jwt import JwtVerifier
 from holdlog.adapters.auth.quota import Quota
-from holdlog.adapters.auth.spaces import respond_in_space
+from holdlog.adapters.auth.spaces import respond
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.http.metrics import Metrics
 from holdlog.adapters.operations.base import Operation
@@ -25,7 +25,7 @@ from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError
 
 BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: its log has the details"}
-_log = logging.getLogger("holdlog")
+LOG: Final = logging.getLogger("holdlog")
 
 
 class Limits(NamedTuple):
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
     max_wait: float = 50.0
     max_value_bytes: int = 262_144
     open_tokens: int = 0
-    space_bytes: int = 0
+    space_bytes: int = 1_000_000
 
 
 _DEFAULT: Final = Limits()
@@ -96,7 +96,7 @@ class Calls(AsyncSteps):
         except HoldlogError as refusal:
             response = surface.name(refusal_to_object(refusal))
         except Exception:
-            _log.exception("a call failed")
+            LOG.exception("a call failed")
             response = BUG
         self.metrics.count(kind.name, response["status"])
         return response
@@ -107,13 +107,14 @@ class Calls(AsyncSteps):
         await self.authenticator.check_author(operation, access)
         waits = find_wait(operation)
         if waits is not None and not self.ending.is_set():
-            response = await self._wait(respond_in_space(access, operation, caller, surface))
+            response = await self._wait(respond(access, operation, caller, surface))
             if response is not None:
-                return access.filter(response)
+                return response
         if waits is not None:
             operation = operation.model_copy(update={waits: 0})
         async with self.quota.check(operation, access):
-            return access.filter(await self._make(respond_in_space(access, operation, caller, surface)))
+            result: Object = await self._make(respond(access, operation, caller, surface))
+            return result
 
     async def _wait(self, steps: Steps) -> Object | None:
         """In a task of its own, so that a call that is cancelled can still leave the queue. None if the server ends."""

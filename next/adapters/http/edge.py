@@ -10,7 +10,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.auth.authenticate import Authenticator
-from holdlog.adapters.http.responses import fail, refuse, render
+from holdlog.adapters.http.responses import fail, render
+from holdlog.adapters.operations.json import refusal_to_object
 from holdlog.domain.refusals import HoldlogError
 
 MAX_HEADERS: Final = 64 * 1024
@@ -65,7 +66,7 @@ class Edge:
         try:
             scope["access"] = await self._authenticator.find_access(Headers(scope=scope))
         except HoldlogError as refusal:
-            return render(refuse(refusal))
+            return render(refusal_to_object(refusal))
         if scope["access"] is None:
             return fail(401, "a valid token is required", {"www-authenticate": "Bearer"})
         return None

@@ -1,7 +1,6 @@
 """`POST /hook`: the hooks of hosts that call a URL instead of a command. Their files are elsewhere, so it guards what
 editing tools change, and neither shells nor what git says about a file."""
 
-import logging
 import os
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from holdlog.adapters.auth.access import Access
 from holdlog.adapters.engine.conversations import name_session, shorten_id
 from holdlog.adapters.hooks.calls import HookCall, InputError, Output, find_call_targets, limit, parse, render
 from holdlog.adapters.hooks.describe import Describer
-from holdlog.adapters.http.calls import Calls
+from holdlog.adapters.http.calls import LOG, Calls
 from holdlog.adapters.http.responses import SAFE, fail
 from holdlog.adapters.http.responses import render as render_object
 from holdlog.adapters.http.routes import parse_json, read_query
@@ -24,7 +23,6 @@ from holdlog.domain.refusals import HoldlogError, InvalidError
 from holdlog.domain.state import Reads
 
 HINT: Final = "pass them to the tools of holdlog as agent and receipt"
-_log = logging.getLogger("holdlog")
 
 
 class RemoteHooks:
@@ -57,7 +55,7 @@ class RemoteHooks:
                 work = RemoteWork(self._calls, call, access, options.get("root") or call.folder)
                 output = render(call, await self._calls.in_pool(work.answer))
         except Exception:
-            _log.exception("a hook failed; the edit is not guarded")
+            LOG.exception("a hook failed; the edit is not guarded")
         return Response(to_text(output), headers=SAFE, media_type="application/json")
 
 

@@ -6,8 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from holdlog.adapters.operations.json import Object, refusal_to_object, to_text
-from holdlog.domain.refusals import HoldlogError
+from holdlog.adapters.operations.json import Object, to_text
 
 CODES: Final = {
     "error": 400,
@@ -40,7 +39,3 @@ def render(response: Object, code: int | None = None, headers: Mapping[str, str]
 
 def fail(code: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     return render({"status": "error", "message": message}, code, headers)
-
-
-def refuse(refusal: HoldlogError) -> Object:
-    return refusal_to_object(refusal)

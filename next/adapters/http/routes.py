@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from holdlog.adapters.http.calls import Calls
+from holdlog.adapters.http.calls import BUG, LOG, Calls
 from holdlog.adapters.http.responses import fail, render
 from holdlog.adapters.operations import changes, claims, log, past, threads, values  # noqa: F401  # OPERATIONS
 from holdlog.adapters.operations.base import OPERATIONS, Operation, Query
@@ -137,3 +137,8 @@ async def handle_error(request: Request, error: Any) -> Response:
     texts = {404: "there is no such path; see /openapi.json", 405: "this path has other methods; see allow"}
     headers = {"connection": "close"} if error.status_code == 413 else error.headers
     return fail(error.status_code, texts.get(error.status_code, error.detail), headers)
+
+
+async def handle_bug(request: Request, error: Exception) -> Response:
+    LOG.error("a request failed", exc_info=error)
+    return render(BUG, 500)
