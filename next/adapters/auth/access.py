@@ -62,6 +62,12 @@ class Access(NamedTuple):
         if not self.allows(scope, name):
             raise DeniedError(f"{scope}:{name}")
 
+    def require_store(self, scope: str) -> None:
+        """For what is not an operation and belongs to no space. Raises DeniedError."""
+        if self.space is not None:
+            raise DeniedError("a token without a space")
+        self.require(scope)
+
     def check(self, operation: Operation, spell: Callable[[str], str]) -> None:
         """Raises DeniedError unless all is allowed that an operation reads and writes. `spell`: how resources are
         named in grants."""

@@ -39,7 +39,7 @@ class RemoteHooks:
         is taken for it. `event`: for hosts whose JSON names none."""
         access: Access = request.scope["access"]
         try:
-            access.require("claim")
+            access.require_store("claim")
             options = read_query(request, None, ("event", "root"))
             given = parse_json(await request.body())
             call = parse(given, options.get("event"))

@@ -28,7 +28,7 @@ def list_probes(calls: Calls) -> list[Route]:
 
     async def measure(request: Request) -> Response:
         try:
-            request.scope["access"].require("admin")
+            request.scope["access"].require_store("admin")
             return Response(await calls.in_pool(calls.metrics.collect), media_type=CONTENT_TYPE)
         except HoldlogError as refusal:
             return render(refusal_to_object(refusal))
