@@ -124,8 +124,8 @@ def arguments_of(name: str, namespace: str) -> dict[str, Any]:
     step = {"op": "check", "namespace": namespace, "key": "k", "expected_version": 1}
     plausible = {
         "namespace": namespace, "key": "k", "value": 1, "updated_by": "x", "deleted_by": "x", "agent": "x",
-        "reverted_by": "x", "created_by": "x", "revoked_by": "x", "resource": "custom://theirs", "moment": "now",
-        "session": "theirs", "start": "1", "end": "now", "since_version": 0, "timeout_seconds": 0, "thread_id": "theirs",
+        "reverted_by": "x", "resource": "custom://theirs", "moment": "now", "end": "now",
+        "session": "theirs", "start": "1", "since_version": 0, "timeout_seconds": 0, "thread_id": "theirs",
         "operations": [step], "merge": {}, "force": True, "messages": [{"role": "user", "content": "x"}],
     }  # fmt: skip
     kind = OPERATIONS[name]
