@@ -89,7 +89,7 @@ def test_waiter_that_vanishes_leaves_the_queue(server: HttpServer) -> None:
     waiting = Connection(server.url).send("POST", "/v1/claims/custom://x", body)
     until(lambda: waiters(server.url) == 1)
     waiting.reset()
-    until(lambda: waiters(server.url) == 0)
+    until(lambda: waiters(server.url) == 0, within=20)
     queues = server.request("GET", "/v1/claims").json()["queues"]
     assert [waiter["present"] for queue in queues for waiter in queue["line"]] in ([], [False])
 

@@ -47,9 +47,9 @@ def build(calls: Calls, hosts: Collection[str] = (), mounted: Sequence[Starlette
 def list_routes(calls: Calls) -> list[BaseRoute]:
     """All routes but those of MCP."""
     return [
+        *EchoValue(calls).list_routes(),
         *derive_routes(calls),
         *list_event_routes(calls),
-        *EchoValue(calls).list_routes(),
         *RemoteHooks(calls).list_routes(),
         *list_probes(calls),
     ]

@@ -17,7 +17,7 @@ from holdlog.adapters.http.metrics import Metrics
 from holdlog.adapters.operations.base import Operation
 from holdlog.adapters.operations.json import Object, refusal_to_object
 from holdlog.adapters.operations.steps import Steps
-from holdlog.adapters.operations.surface import WAITS, Names, Surface
+from holdlog.adapters.operations.surface import Names, Surface, find_wait
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_label, require_session
 from holdlog.domain.claims.holder import RECEIPT
@@ -130,8 +130,3 @@ class Calls(AsyncSteps):
         with suppress(asyncio.CancelledError):
             await waiting
         return None
-
-
-def find_wait(operation: Operation) -> str | None:
-    """The argument that says how long the call waits, if it does."""
-    return next((name for name in WAITS if getattr(operation, name, 0)), None)
