@@ -1,6 +1,7 @@
 """Settings of servers and commands: options, and variables HOLDLOG_… of the environment."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +32,10 @@ class Settings(NamedTuple):
     allowed_host: tuple[str, ...] = ()
     nats: str | None = None
     open_tokens: int = 0
-    space_bytes: int = 0
+    space_bytes: int = 1_000_000
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwt_jwks_url: str | None = None
 
 
 class Rule(NamedTuple):
@@ -66,8 +70,16 @@ def _text(metavar: str, help_text: str) -> Rule:
     return Rule(metavar, "a text", str, lambda it: True, help_text)
 
 
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(","))))
+
+
 def _words(metavar: str, help_text: str) -> Rule:
-    return Rule(metavar, "a text", lambda it: tuple(filter(None, map(str.strip, it.split(",")))), bool, help_text)
+    return Rule(metavar, "a text", _split, bool, help_text)
+
+
+def _are_hosts(names: tuple[str, ...]) -> bool:
+    return bool(names) and all(re.fullmatch(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:]+\](:\d+)?", name) for name in names)
 
 
 RULES: Final = {
@@ -83,10 +95,19 @@ RULES: Final = {
     "host": _text("ADDRESS", "the address to listen on, with --transport http"),
     "port": _number(0, 65_535, "the port to listen on, with --transport http", "PORT"),
     "path": Rule("PATH", "a path such as /mcp", str, lambda it: it.startswith("/"), "where MCP is, over HTTP"),
-    "allowed_host": _words("HOST", "another name of this server, over HTTP; repeatable"),
+    "allowed_host": Rule(
+        "HOST",
+        "a name such as holdlog.example",
+        _split,
+        _are_hosts,
+        "another name of this server, over HTTP; repeatable",
+    ),
     "nats": _text("URL", "publish the log to NATS, such as nats://127.0.0.1:4222"),
     "open_tokens": _number(0, 10**9, "let callers over HTTP create so many tokens with a space each"),
     "space_bytes": _number(0, 2**62, "the values of each such space", "BYTES"),
+    "jwt_issuer": _text("URL", "accept the JSON Web Tokens of this issuer, over HTTP"),
+    "jwt_audience": _text("TEXT", "for whom these tokens must be"),
+    "jwt_jwks_url": _text("URL", "where the issuer publishes its keys"),
 }
 """All settings but `db`."""
 REPEATABLE: Final = ("workspace", "allowed_host")

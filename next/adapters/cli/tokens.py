@@ -6,6 +6,7 @@ from typing import Final
 from holdlog.adapters.cli.derived import call
 from holdlog.adapters.cli.fields import add_fields
 from holdlog.adapters.cli.parser import Parser, choose_action, read_duration
+from holdlog.adapters.cli.texts import print_note
 from holdlog.adapters.operations.tokens import TokenCreate, TokenList, TokenRevoke
 
 ACTIONS: Final = {
@@ -30,7 +31,10 @@ def run(words: list[str]) -> int:
             "--expires", dest="ttl_seconds", metavar="AGE", type=read_duration, default=SUPPRESS,
             help="for how long it is valid, such as 12h (default: 90d)",
         )  # fmt: skip
-        return call("token", TokenCreate, (), parser.parse_args(rest))
+        code = call("token", TokenCreate, (), parser.parse_args(rest))
+        if not code:
+            print_note("servers over HTTP that need no tokens yet do when they are restarted")
+        return code
     kind, places = (TokenRevoke, ("token",)) if action == "revoke" else (TokenList, ())
     add_fields(parser, kind, places)
     return call("token", kind, places, parser.parse_args(rest))

@@ -32,7 +32,7 @@ from holdlog.adapters.operating_system.processes import identify_host, name_hand
 from holdlog.adapters.operations.base import Operation, Query
 from holdlog.adapters.operations.json import Object, refusal_to_object
 from holdlog.adapters.operations.steps import Steps
-from holdlog.adapters.operations.surface import WAITS, Surface
+from holdlog.adapters.operations.surface import Surface, find_wait
 from holdlog.adapters.policy.names import CurrentNames
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_label, require_session
@@ -69,7 +69,7 @@ class Calls(AsyncSteps):
         try:
             operation = self._surface.parse(kind, arguments)
             caller = await self._find_caller(operation)
-            waits = next((name for name in WAITS if getattr(operation, name, 0)), None)
+            waits = find_wait(operation)
             if waits is not None and not self.ending.done():
                 return await self._wait(self._surface.respond(operation, caller))
             if waits is not None:

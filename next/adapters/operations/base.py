@@ -37,8 +37,9 @@ class Operation(BaseModel):
     Commands and library take the arguments in `words` by position. If `returns` names a field of the result, the
     library returns it alone. If an operation `computes`, the library also takes a function of the current value; if a
     command `waits`, it is run again while it is in a queue. A task that `repeats` takes a request id. If one
-    `overwrites`, surfaces other than the library require expected_version, or force. They call it `tool`. One that is
-    not `registered` is no method of the library.
+    `overwrites`, surfaces other than the library require expected_version, or force. They call it `tool`. One that
+    `has_spaces` touches nothing but namespaces in arguments and results called so: callers in a space may use it. One
+    that is not `registered` is no method of the library.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -54,6 +55,7 @@ class Operation(BaseModel):
     waits: ClassVar[bool] = False
     repeats: ClassVar[bool]
     overwrites: ClassVar[bool] = False
+    has_spaces: ClassVar[bool] = False
     tool: ClassVar[str]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -73,13 +75,14 @@ class Operation(BaseModel):
         waits: bool = False,
         repeats: bool = False,
         overwrites: bool = False,
+        has_spaces: bool = False,
         tool: str = "",
         registered: bool = True,
     ) -> None:
         if name:
             cls.name, cls.group, cls.route, cls.scope = name, group, route, scope
             cls.returns, cls.computes, cls.waits, cls.repeats = returns, computes, waits, repeats
-            cls.overwrites, cls.tool = overwrites, tool or name
+            cls.overwrites, cls.has_spaces, cls.tool = overwrites, has_spaces, tool or name
             cls.words = tuple(words.split())
             if registered:
                 OPERATIONS[name] = cls

@@ -36,13 +36,15 @@ def to_object(result: Any) -> Object:
 
 
 def refusal_to_object(refusal: HoldlogError) -> Object:
-    """A refusal as an object: its result, if it has facts; its status is `error` for a bad call."""
+    """A refusal as an object: its result, if it has facts; its status is `error` for a bad call. `operation`: which one
+    of a transaction was refused."""
+    where = {} if refusal.operation is None else {"operation": refusal.operation}
     if refusal.detail is not None:
-        return to_object(refusal.detail)
+        return to_object(refusal.detail) | where
     if isinstance(refusal, UnavailableError):
         facts = {"retry_after": refusal.retry_after, "in_doubt": refusal.in_doubt}
         return {"status": refusal.code, "message": str(refusal), **facts}
-    return {"status": "error", "message": str(refusal)}
+    return {"status": "error", "message": str(refusal)} | where
 
 
 def list_statuses(results: Sequence[type]) -> list[str]:

@@ -18,7 +18,7 @@ DEFAULT_TTL: Final = 2_592_000
 _NOTHING: Final = "There is no value under this key, or it expired. Call save_state() to save one."
 
 
-class SaveState(Command, registered=False, name="save_state", group="kv", scope="write"):
+class SaveState(Command, registered=False, name="save_state", group="kv", scope="write", has_spaces=True):
     """Save a text in shared state, for any agent to read with read_state(). It replaces what is there."""
 
     results = (SetResult,)
@@ -44,7 +44,7 @@ class SaveState(Command, registered=False, name="save_state", group="kv", scope=
         return self.ttl or DEFAULT_TTL
 
 
-class ReadState(Query, registered=False, name="read_state", group="kv"):
+class ReadState(Query, registered=False, name="read_state", group="kv", has_spaces=True):
     """Read a text from shared state. not_found: there is none, or it expired."""
 
     is_quick = True

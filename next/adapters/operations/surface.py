@@ -83,11 +83,10 @@ class Surface:
         return _CALL.sub(lambda match: self._call(match[1]), text)
 
     def _cap(self, operation: Operation) -> tuple[Operation, float | None]:
-        if self._max_wait is not None:
-            for name in WAITS:
-                if getattr(operation, name, 0) > self._max_wait:
-                    return operation.model_copy(update={name: self._max_wait}), self._max_wait
-        return operation, None
+        name = find_wait(operation)
+        if name is None or self._max_wait is None or getattr(operation, name) <= self._max_wait:
+            return operation, None
+        return operation.model_copy(update={name: self._max_wait}), self._max_wait
 
     def _add_workspaces(self, response: Object, names: Names) -> Steps:
         resource = response.get("resource")
@@ -105,6 +104,17 @@ class Surface:
         if response["status"] == "claimed" and "position" in response and names.is_missing(resource):
             name = resource.removeprefix("file://").partition("/")[2] if resource.startswith("file://") else resource
             response.setdefault("hint", _MISSING.format(f"custom://{name}"))
+
+
+def find_wait(operation: Operation) -> str | None:
+    """The argument that says how long the call waits, if it does."""
+    name = _find_argument(type(operation))
+    return name if name is not None and getattr(operation, name) else None
+
+
+@cache
+def _find_argument(kind: type[Operation]) -> str | None:
+    return next((name for name in WAITS if name in kind.model_fields), None)
 
 
 def read_arguments(kind: type[Operation], arguments: Any) -> dict[str, Any]:

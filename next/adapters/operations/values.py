@@ -61,7 +61,14 @@ from holdlog.projections.results import (
 )
 
 
-class Get(Query, name="get", group="state", route="GET /values/{namespace}/{key}", words="namespace key"):
+class Get(
+    Query,
+    name="get",
+    group="state",
+    route="GET /values/{namespace}/{key}",
+    words="namespace key",
+    has_spaces=True,
+):
     """Read a value and its version, which set() takes as expected_version."""
 
     is_quick = True
@@ -87,6 +94,7 @@ class SetValue(
     words="namespace key value",
     scope="write",
     overwrites=True,
+    has_spaces=True,
 ):
     """Write a value if its version is still the one you read with get(): expected_version, 0 if it must not exist. In
     a program, a write without it is unconditional."""
@@ -118,6 +126,7 @@ class Delete(
     words="namespace key",
     scope="write",
     overwrites=True,
+    has_spaces=True,
 ):
     """Delete a value. Its history stays, and its versions go on."""
 
@@ -133,7 +142,13 @@ class Delete(
 
 
 class ClearNamespace(
-    Command, name="clear_namespace", group="state", route="DELETE /values/{namespace}", words="namespace", scope="write"
+    Command,
+    name="clear_namespace",
+    group="state",
+    route="DELETE /values/{namespace}",
+    words="namespace",
+    scope="write",
+    has_spaces=True,
 ):
     """Delete all values of a namespace in one transaction, whatever their versions."""
 
@@ -152,6 +167,7 @@ class Update(
     words="namespace key",
     scope="write",
     computes=True,
+    has_spaces=True,
 ):
     """Let the store compute the new value, so that no change of others is lost: merge (RFC 7396), increment or
     append."""
@@ -236,7 +252,15 @@ class AppendStep(_Conditional):
 Step = Annotated[SetStep | DeleteStep | CheckStep | MergeStep | IncrementStep | AppendStep, Field(discriminator="op")]
 
 
-class Transact(Command, name="transact", group="power", route="POST /transactions", words="operations", scope="write"):
+class Transact(
+    Command,
+    name="transact",
+    group="power",
+    route="POST /transactions",
+    words="operations",
+    scope="write",
+    has_spaces=True,
+):
     """Run several operations on values in one transaction: all of them or none."""
 
     results = (TransactionResult, Conflict, Fenced, NotFound)
@@ -247,7 +271,7 @@ class Transact(Command, name="transact", group="power", route="POST /transaction
     reason: Note | None = None
 
 
-class List(Query, name="list", group="state", route="GET /values/{namespace}", words="namespace"):
+class List(Query, name="list", group="state", route="GET /values/{namespace}", words="namespace", has_spaces=True):
     """List values of a namespace in order of their keys, in pages; without a namespace, the namespaces."""
 
     results = (RecordPage, NamespacePage)
@@ -293,6 +317,7 @@ class ReadHistory(
     route="GET /history/{namespace}/{key}",
     words="namespace key limit",
     returns="history",
+    has_spaces=True,
 ):
     """List the versions of a key, the newest first."""
 
@@ -316,6 +341,7 @@ class ExportNamespace(
     route="GET /exports/{namespace}",
     words="namespace",
     tool="export",
+    has_spaces=True,
 ):
     """Export the values of a namespace with their histories, in pages."""
 
@@ -346,6 +372,7 @@ class Watch(
     group="state",
     route="GET /watches/{namespace}/{key}",
     words="namespace key since_version",
+    has_spaces=True,
 ):
     """Wait until a value changes from since_version, and return it."""
 

@@ -21,6 +21,10 @@ ALL_RECORDS: Final = RECORDS.replace(f" AND {_LIVE}", "")
 LIVE_STREAMS: Final = (
     f"SELECT c.stream FROM current AS c WHERE c.stream >= :first AND c.stream < :end AND {_LIVE} ORDER BY c.stream"
 )
+SIZE: Final = (
+    f"SELECT COALESCE(SUM(LENGTH(e.payload)), 0) {_JOINED} WHERE c.stream >= :first AND c.stream < :end AND {_LIVE}"
+)
+"""Characters of the current values of a range of streams."""
 HISTORY: Final = (
     "SELECT version, topic, at, meta, payload, position FROM events WHERE stream = :stream AND version < :before"
     " ORDER BY version DESC LIMIT :limit"
@@ -130,6 +134,7 @@ STORE_ID: Final = "SELECT value FROM meta WHERE name = 'id'"
 COPY: Final = "VACUUM INTO :path"
 """SQLite alone: to an empty file, without what redaction left between rows. Writers go on meanwhile."""
 STREAMS_SINCE: Final = "SELECT position, stream FROM events WHERE position > :after ORDER BY position"
+TOPICS_SINCE: Final = "SELECT topic, COUNT(*), MAX(position) FROM events WHERE position > :after GROUP BY topic"
 DIGEST: Final = "SELECT digest FROM events WHERE position = :position"
 HEAD: Final = "SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1"
 REMEMBER_FOR: Final = 24 * 3600 * 1_000_000

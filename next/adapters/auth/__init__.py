@@ -1,0 +1,1 @@
+"""Who calls over HTTP, and what the caller may do."""

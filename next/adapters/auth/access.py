@@ -1,0 +1,123 @@
+"""What a caller may do: grants, which are scopes on the names that a pattern matches."""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple
+
+from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.operations.json import Object
+from holdlog.domain.names import THREAD_DATA
+from holdlog.domain.refusals import HoldlogError
+
+_INCLUDED: Final = {"read": ("read",), "write": ("write", "read"), "claim": ("claim",)}
+"""What a scope allows; `admin` allows all."""
+_WIDE: Final = ("list", "status", "events", "release")
+"""Operations that may be called without a name: they return rows, or release what the caller holds."""
+ROWS: Final = ("namespaces", "claims", "queues", "agents", "events")
+
+
+class Denied(NamedTuple):
+    """The token does not allow the call. `needed`: a grant that would."""
+
+    needed: str
+    hint: str = "This token does not allow the call. The operator of this server creates tokens that do."
+    status: Literal["denied"] = "denied"
+
+
+class DeniedError(HoldlogError):
+    """The caller may not do this."""
+
+    code = "denied"
+
+    def __init__(self, needed: str) -> None:
+        super().__init__(f"{needed} is needed")
+        self.detail = Denied(needed)
+
+
+class Access(NamedTuple):
+    """Who calls, and what the caller may do. `principal` is None if the server needs no tokens. `space`: the first
+    label of the only namespaces that the caller reaches. `expires_at` is in microseconds since 1970."""
+
+    principal: str | None = None
+    allow: tuple[str, ...] = ("admin:*",)
+    space: str | None = None
+    expires_at: int | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return "admin:*" in self.allow
+
+    def allows(self, scope: str, name: str = "*") -> bool:
+        """Whether a grant allows this on a namespace or resource; `*`: on all."""
+        for grant in self.allow:
+            granted, _, pattern = grant.partition(":")
+            is_included = granted == "admin" or scope in _INCLUDED.get(granted, ())
+            if is_included and _compile(pattern).fullmatch(name) is not None:
+                return True
+        return False
+
+    def require(self, scope: str, name: str = "*") -> None:
+        """Raises DeniedError."""
+        if not self.allows(scope, name):
+            raise DeniedError(f"{scope}:{name}")
+
+    def require_store(self, scope: str) -> None:
+        """For what is not an operation and belongs to no space. Raises DeniedError."""
+        if self.space is not None:
+            raise DeniedError("a token without a space")
+        self.require(scope)
+
+    def check(self, operation: Operation, spell: Callable[[str], str]) -> None:
+        """Raises DeniedError unless all is allowed that an operation reads and writes. `spell`: how resources are
+        named in grants."""
+        if self.is_full:
+            return
+        names = list(_list_names(operation, spell))
+        if names or operation.name not in _WIDE:
+            for name in names or ["*"]:
+                self.require(operation.scope, name)
+        for condition in getattr(operation, "guard", None) or ():
+            self.require("claim", spell(condition.resource))
+
+    def filter(self, response: Object) -> Object:
+        """The response without the rows that the caller may not read."""
+        if self.allows("read"):
+            return response
+        rows = {name: list(filter(self._sees, response[name])) for name in ROWS if name in response}
+        return response | rows
+
+    def _sees(self, row: Object) -> bool:
+        name = row.get("namespace") or row.get("resource")
+        if "thread_id" in row:
+            name = THREAD_DATA + row["thread_id"]
+        return name is not None and self.allows("read", name)
+
+    def sees_end(self, response: Object) -> bool:
+        """Whether the caller may know where the next page begins, which is a name."""
+        is_name = "namespaces" in response or "claims" in response
+        return not is_name or "next_after" not in response or self.allows("read", response["next_after"])
+
+
+def _list_names(operation: Any, spell: Callable[[str], str]) -> Iterator[str]:
+    """The names that an operation reads or writes."""
+    for step in (operation, *(getattr(operation, "operations", None) or ())):
+        if (namespace := getattr(step, "namespace", None)) is not None:
+            yield namespace
+    if (thread_id := getattr(operation, "thread_id", None)) is not None:
+        yield THREAD_DATA + thread_id
+    moved_to = getattr(operation, "moved_to", None)
+    for resource in (getattr(operation, "resource", None), moved_to, *(getattr(operation, "also", None) or ())):
+        if resource is not None:
+            yield spell(resource)
+
+
+@lru_cache(1024)
+def _compile(pattern: str) -> re.Pattern[str]:
+    """`*` stands for any text. The groups are atomic, so that no number of stars makes a match slow."""
+    first, *rest = map(re.escape, pattern.split("*"))
+    if not rest:
+        return re.compile(first)
+    *middle, last = rest
+    groups = "".join(f"(?>.*?{part})" for part in middle)
+    return re.compile(f"{first}{groups}.*{last}", re.DOTALL)

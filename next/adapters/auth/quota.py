@@ -1,0 +1,86 @@
+"""What callers get who create their own tokens: so many tokens, each with a space of so many bytes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from holdlog.adapters.auth.access import Access
+from holdlog.adapters.engine.port import Reader
+from holdlog.adapters.operations.base import Command, Operation, Query
+from holdlog.adapters.operations.tokens import TokenCreate
+from holdlog.adapters.stores import sql
+from holdlog.domain.moment import Caller
+from holdlog.domain.names import end_of_range, namespace_prefix
+from holdlog.domain.refusals import InvalidError
+from holdlog.domain.tokens import NewToken, token_stream
+
+PREFIX: Final = "open-"
+"""How the names of such tokens begin, which are also those of their spaces."""
+_VALUES: Final = ("value", "merge", "append")
+"""Arguments that a space stores."""
+
+
+class Quota:
+    """Counts, and makes writes of such spaces one after the other, so that many at once do not exceed a limit."""
+
+    def __init__(
+        self,
+        tokens: int,
+        size: int,
+        ask: Callable[[Query], Awaitable[Any]],
+        submit: Callable[[Any, Caller], Awaitable[Any]],
+    ) -> None:
+        self._tokens, self._size = tokens, size
+        self._ask, self._submit = ask, submit
+        self._lock = asyncio.Lock()
+
+    async def create(self, command: TokenCreate, caller: Caller) -> NewToken | None:
+        """None if there are too many."""
+        async with self._lock:
+            if await self._ask(_CountTokens()) >= self._tokens:
+                return None
+            token: NewToken = await self._submit(command, caller)
+            return token
+
+    @asynccontextmanager
+    async def check(self, operation: Operation, access: Access) -> AsyncIterator[None]:
+        """Around an operation. Raises InvalidError if its space would be too large."""
+        size = measure(operation)
+        space = access.space or ""
+        if not size or not space.startswith(PREFIX) or access.principal != f"token:{space}":
+            yield
+            return
+        async with self._lock:
+            if await self._ask(_MeasureSpace.model_construct(space=space)) + size > self._size:
+                raise InvalidError(f"value: this space may have at most {self._size} bytes; delete what is not needed")
+            yield
+
+
+def measure(operation: Any) -> int:
+    """Bytes of the values that an operation writes."""
+    if not isinstance(operation, Command):
+        return 0
+    steps = (operation, *getattr(operation, "operations", ()))
+    values = (getattr(step, name, None) for step in steps for name in _VALUES)
+    return sum(len(value.encode()) for value in values if isinstance(value, str))
+
+
+class _CountTokens(Query):
+    """How many tokens callers have created that are valid."""
+
+    def read(self, reader: Reader) -> int:
+        first = token_stream(PREFIX)
+        parameters = {"first": first, "end": end_of_range(first), "now": reader.now()}
+        return len(reader.read(sql.LIVE_STREAMS, parameters))
+
+
+class _MeasureSpace(Query):
+    """Bytes of the current values of a space."""
+
+    space: str
+
+    def read(self, reader: Reader) -> int:
+        first = namespace_prefix(f"{self.space}/").removesuffix("/")
+        rows = reader.read(sql.SIZE, {"first": first, "end": end_of_range(first), "now": reader.now()})
+        return int(rows[0][0])

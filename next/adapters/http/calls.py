@@ -1,0 +1,132 @@
+"""How operations are carried out for callers over HTTP."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.auth.access import Access
+from holdlog.adapters.auth.authenticate import Authenticator
+from holdlog.adapters.auth.jwt import JwtVerifier
+from holdlog.adapters.auth.quota import Quota
+from holdlog.adapters.auth.spaces import respond
+from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.http.metrics import Metrics
+from holdlog.adapters.operations.base import Operation
+from holdlog.adapters.operations.json import Object, refusal_to_object
+from holdlog.adapters.operations.steps import Steps
+from holdlog.adapters.operations.surface import Names, Surface, find_wait
+from holdlog.adapters.python.base import AsyncSteps
+from holdlog.adapters.python.calls import require_label, require_session
+from holdlog.domain.claims.holder import RECEIPT
+from holdlog.domain.moment import SECOND, Caller
+from holdlog.domain.refusals import HoldlogError
+
+BUG: Final = {"status": "error", "message": "internal error of holdlog; report it: its log has the details"}
+LOG: Final = logging.getLogger("holdlog")
+
+
+class Limits(NamedTuple):
+    """Times in seconds, sizes in bytes. `open_tokens`: how many tokens with a space of `space_bytes` callers may create
+    themselves."""
+
+    lease_seconds: float = 300.0
+    max_wait: float = 50.0
+    max_value_bytes: int = 262_144
+    open_tokens: int = 0
+    space_bytes: int = 1_000_000
+
+
+_DEFAULT: Final = Limits()
+
+
+class Calls(AsyncSteps):
+    """What all routes share: the engine, who calls, and how operations are carried out. `ending` is set when the server
+    ends; then no call waits any more. Each surface has a `Surface`, which names operations as its callers do."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        names: Names,
+        jwt: JwtVerifier | None = None,
+        is_open: bool = True,
+        limits: Limits = _DEFAULT,
+    ) -> None:
+        self._engine = self.engine = engine
+        self.names, self.limits = names, limits
+        self.surface = self.make_surface("")
+        self.authenticator = Authenticator(self._read, self.in_pool, jwt, is_open)
+        self.quota = Quota(limits.open_tokens, limits.space_bytes, self._read, self._submit)
+        self.metrics = Metrics(engine)
+        self.ending = asyncio.Event()
+
+    async def in_pool(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that blocks."""
+        return await self._in_pool(function, *arguments)
+
+    def make_surface(self, prefix: str) -> Surface:
+        """A surface whose texts name operations with a prefix."""
+        return Surface(self.engine, self.names, self.limits.max_wait, lambda name: prefix + name)
+
+    def name_caller(self, access: Access, session: str | None, request_id: Any, correlation_id: Any) -> Caller:
+        """Who makes a call, in a session or without one. Raises InvalidError."""
+        if request_id is not None:
+            request_id = require_label("request_id", request_id)
+            request_id = request_id if access.space is None else f"{access.space}/{request_id}"
+        if correlation_id is not None:
+            correlation_id = require_label("correlation_id", correlation_id)
+        lease = round(self.limits.lease_seconds * SECOND)
+        caller = Caller("", access.principal, request_id, correlation_id, lease=lease)
+        if session is None:
+            return caller._replace(session=RECEIPT + secrets.token_hex(8), is_anonymous=True)
+        return caller._replace(session=require_session(session), is_shared=True)
+
+    async def respond(
+        self, kind: type[Operation], arguments: Any, caller: Caller, access: Access, surface: Surface | None = None
+    ) -> Object:
+        """Carry out an operation, if the caller may call it, and return the object for the caller: a result, or why
+        there is none. A call that is cancelled leaves its place in a queue."""
+        surface = surface or self.surface
+        try:
+            operation = surface.parse(kind, arguments)
+            with self.metrics.waiters.track_inprogress() if find_wait(operation) else nullcontext():
+                response = await self.carry_out(operation, caller, access, surface)
+        except HoldlogError as refusal:
+            response = surface.name(refusal_to_object(refusal))
+        except Exception:
+            LOG.exception("a call failed")
+            response = BUG
+        self.metrics.count(kind.name, response["status"])
+        return response
+
+    async def carry_out(self, operation: Operation, caller: Caller, access: Access, surface: Surface) -> Object:
+        """As `respond`, of arguments that have been checked. Raises HoldlogError."""
+        access.check(operation, self.names.spell)
+        await self.authenticator.check_author(operation, access)
+        waits = find_wait(operation)
+        if waits is not None and not self.ending.is_set():
+            response = await self._wait(respond(access, operation, caller, surface))
+            if response is not None:
+                return response
+        if waits is not None:
+            operation = operation.model_copy(update={waits: 0})
+        async with self.quota.check(operation, access):
+            result: Object = await self._make(respond(access, operation, caller, surface))
+            return result
+
+    async def _wait(self, steps: Steps) -> Object | None:
+        """In a task of its own, so that a call that is cancelled can still leave the queue. None if the server ends."""
+        waiting, ending = asyncio.ensure_future(self._make(steps)), asyncio.ensure_future(self.ending.wait())
+        try:
+            await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                response: Object = waiting.result()
+                return response
+        finally:
+            waiting.cancel()
+            ending.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        return None

@@ -1,0 +1,111 @@
+"""The description of the routes in OpenAPI 3.1, derived from the operations."""
+
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter
+
+import holdlog
+from holdlog.adapters.auth.access import Denied
+from holdlog.adapters.http.responses import CODES
+from holdlog.adapters.http.routes import VERSION, list_operations
+from holdlog.adapters.mcp.schemas import describe_arguments
+from holdlog.adapters.operations.base import OPERATIONS, Operation
+
+Schema = dict[str, Any]
+_TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
+_JSON: Final[Schema] = {"application/json": {"schema": {}}}
+_FORM: Final = {"application/x-www-form-urlencoded": {"schema": {"properties": {"token": {"const": "new"}}}}}
+BY_HAND: Final[tuple[tuple[str, str, Schema, Schema], ...]] = (
+    ("GET /kv/{group}/{key}", "Read a value as it was saved; its version is the ETag", {}, _TEXT),
+    ("POST /kv/{group}/{key}", "Save a text, or JSON by its content type, for ?ttl= seconds", _TEXT, _TEXT),
+    ("DELETE /kv/{group}/{key}", "Delete a value", {}, _TEXT),
+    ("GET /token", "Describe the token of the caller", {}, _JSON),
+    ("POST /token", "Create a token with a space of its own, if the server allows it", _FORM, _TEXT),
+    ("POST /hook", "Guard an edit, with the JSON that a host passes to its hooks", _JSON, _JSON),
+    ("GET /healthz", "Whether the server runs", {}, _JSON),
+    ("GET /readyz", "Whether its store can be read", {}, _JSON),
+    ("GET /metrics", "What Prometheus reads", {}, _TEXT),
+)
+
+
+def describe_api() -> Schema:
+    paths: Schema = {}
+    for path, kinds in (list_operations() | {"/events": {"GET": OPERATIONS["events"]}}).items():
+        paths[VERSION + path] = {method.lower(): _describe(kind, method, path) for method, kind in kinds.items()}
+    for route, text, body, content in BY_HAND:
+        method, _, path = route.partition(" ")
+        described: Schema = {"summary": text, "responses": {"200": {"description": "ok", "content": content}}}
+        described["parameters"] = [_describe_parameter(name, {"type": "string"}, "path") for name in _list_names(path)]
+        if body:
+            described["requestBody"] = {"content": body, "required": True}
+        paths.setdefault(path, {})[method.lower()] = described
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "holdlog", "version": holdlog.__version__},
+        "paths": paths,
+        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"bearer": []}],
+    }
+
+
+def _list_names(path: str) -> list[str]:
+    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
+
+
+def _describe(kind: type[Operation], method: str, path: str) -> Schema:
+    schema, names = describe_arguments(kind), _list_names(path)
+    properties, required = schema["properties"], schema.get("required", [])
+    rest = {name: part for name, part in properties.items() if name not in names}
+    described: Schema = {
+        "summary": " ".join((kind.__doc__ or "").split()),
+        "parameters": [_describe_parameter(name, properties[name], "path") for name in names],
+        "responses": _describe_responses(kind),
+    }
+    if method in ("GET", "DELETE"):
+        queries = [_describe_parameter(name, part, "query", name in required) for name, part in rest.items()]
+        described["parameters"] += queries
+    else:
+        body = {"type": "object", "properties": rest, "required": [name for name in required if name in rest]}
+        described["requestBody"] = {"content": {"application/json": {"schema": body}}, "required": True}
+    return described
+
+
+def _describe_parameter(name: str, schema: Schema, place: str, is_required: bool = True) -> Schema:
+    return {"name": name, "in": place, "required": is_required, "schema": schema}
+
+
+def _describe_responses(kind: type[Operation]) -> Schema:
+    """The results by their codes."""
+    schemas: dict[str, list[Schema]] = {}
+    for result in (*kind.results, Denied):
+        schema = _describe_type(result)
+        schemas.setdefault(_find_code(schema["properties"]["status"]["const"]), []).append(schema)
+    for status in ("error", "unavailable"):
+        properties = {"status": {"const": status}, "message": {"type": "string"}}
+        schemas.setdefault(_find_code(status), []).append({"type": "object", "properties": properties})
+    return {
+        code: {
+            "description": ", ".join(dict.fromkeys(it["properties"]["status"]["const"] for it in found)),
+            "content": {"application/json": {"schema": found[0] if len(found) == 1 else {"anyOf": found}}},
+        }
+        for code, found in schemas.items()
+    }
+
+
+def _find_code(status: str) -> str:
+    return str(CODES.get(status, 200))
+
+
+def _describe_type(kind: Any) -> Schema:
+    """Of a result, or of what it contains: named tuples are objects."""
+    if hasattr(kind, "_fields"):
+        properties = {name: _describe_type(hint) for name, hint in get_type_hints(kind).items()}
+        required = [name for name in kind._fields if name not in kind._field_defaults or name == "status"]
+        return {"type": "object", "properties": properties, "required": required}
+    if get_origin(kind) is list:
+        return {"type": "array", "items": _describe_type(get_args(kind)[0])}
+    if get_origin(kind) in (Union, UnionType):
+        options = [_describe_type(option) for option in get_args(kind) if option is not NoneType]
+        return options[0] if len(options) == 1 else {"anyOf": options}
+    return TypeAdapter(kind).json_schema()

@@ -1,0 +1,108 @@
+"""`holdlog serve --transport http`: starts, tells its address, and ends without losing a call."""
+
+import logging
+import os
+import signal
+import socket
+import sys
+from ipaddress import ip_address
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from holdlog.adapters.auth.jwt import read_options
+from holdlog.adapters.compose import open_engine
+from holdlog.adapters.engine.engine import Engine
+from holdlog.adapters.http.application import build
+from holdlog.adapters.http.calls import Calls, Limits
+from holdlog.adapters.mcp.tools import choose_groups
+from holdlog.adapters.operating_system.location import is_url, prepare_folder
+from holdlog.adapters.operations.tokens import TokenList
+from holdlog.adapters.policy.names import CurrentNames
+from holdlog.domain.refusals import InvalidError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.cli.settings import Settings
+
+BACKLOG: Final = 1024
+KEEP_ALIVE: Final = 75
+"""Seconds that a connection may be idle: longer than proxies keep it, so that they close it first."""
+LAST_CALLS: Final = 5
+"""Seconds for calls to finish after the end: the longest commit."""
+
+
+def serve(settings: "Settings") -> int:
+    """Serve until a signal comes: then calls that wait are answered, and the store is closed. Raises InvalidError for
+    settings, StoreError."""
+    choose_groups(settings.tools, settings.tool_prefix)
+    jwt = read_options(settings.jwt_issuer, settings.jwt_audience, settings.jwt_jwks_url)
+    names = CurrentNames(os.environ, os.getcwd(), settings.db, settings.workspace)
+    if settings.db != ":memory:" and not is_url(settings.db):
+        prepare_folder(settings.db, os.environ)
+    engine = open_engine(settings.db, settings.max_value_bytes)
+    try:
+        is_open = jwt is None and not settings.open_tokens and not _has_tokens(engine)
+        if is_open and not _is_loopback(settings.host):
+            raise InvalidError("--host: other machines could reach this server; first run holdlog token create")
+        limits = Limits(*(getattr(settings, name) for name in Limits._fields))
+        calls = Calls(engine, names, jwt, is_open, limits)
+        bound = bind(settings.host, settings.port)
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # clients cause what it logs
+        app = build(calls, settings.allowed_host)
+        config = uvicorn.Config(
+            app, ws="none", log_config=None, access_log=False, server_header=False, backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=LAST_CALLS, proxy_headers=False,
+        )  # fmt: skip
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)  # uvicorn raises its signal once more at the end
+        Server(config, calls).run([bound])
+    finally:
+        engine.close()
+    return 0
+
+
+class Server(uvicorn.Server):
+    """Tells its address when it accepts requests, and its calls when it ends."""
+
+    def __init__(self, config: uvicorn.Config, calls: Calls) -> None:
+        super().__init__(config)
+        self._calls = calls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        host, port, *_ = (sockets or [])[0].getsockname()
+        sys.stderr.write(f"holdlog: serving at http://{f'[{host}]' if ':' in host else host}:{port}\n")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._calls.ending.set()
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            os._exit(128 + sig)  # acknowledged writes are in the store
+        self.should_exit = True
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises InvalidError."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError):
+        raise InvalidError("--host: is not an address of this machine; try --host 127.0.0.1") from None
+    try:
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        text = os.strerror(error.errno or 0)
+        raise InvalidError(f"--port: {host} port {port} cannot be used ({text}); choose another") from None
+
+
+def _has_tokens(engine: Engine) -> bool:
+    return bool(engine.ask(TokenList(limit=1)).tokens)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,292 @@
+"""HTTP beyond the doors: what a script does, clients that vanish, spaces, names in pages, OpenAPI."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from holdlog.adapters.auth.access import Access, DeniedError
+from holdlog.adapters.http.openapi import describe_api
+from holdlog.adapters.http.routes import list_operations
+from holdlog.adapters.operations.base import OPERATIONS
+from tests.support.library import in_thread
+from tests.support.programs import HttpServer, run
+from tests.support.waiting import until
+from tests.support.wire import Connection, EventStream, waiters
+
+pytestmark = pytest.mark.xdist_group("test_http")
+SECRET = "a-secret-of-another-space"
+
+
+class Guarded(NamedTuple):
+    server: HttpServer
+    db: Path
+
+    def create(self, name: str, *allow: str, space: str | None = None) -> str:
+        words = [word for grant in allow for word in ("--allow", grant)]
+        words += ["--space", space] if space else []
+        done = run("token", "create", "--name", name, *words, "--db", self.db)
+        assert done.code == 0, done
+        return done.out.strip()
+
+    def ask(self, token: str, method: str, path: str, **options: Any) -> Any:
+        headers = {"authorization": f"Bearer {token}"} | options.pop("headers", {})
+        return self.server.request(method, path, headers=headers, **options)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    assert run("token", "create", "--name", "first", "--allow", "admin:*", "--db", folder / "state.db").code == 0
+    server = HttpServer(folder / "state.db", "--open-tokens", "3", "--space-bytes", "1000", cwd=folder)
+    yield Guarded(server, folder / "state.db")
+    server.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[HttpServer]:
+    """Without tokens."""
+    server = HttpServer(tmp_path / "state.db", cwd=tmp_path)
+    yield server
+    server.close()
+
+
+# --- a script
+
+
+def curl(server: HttpServer, method: str, path: str, *options: str) -> Any:
+    command = ["curl", "-sS", "-X", method, f"{server.url}{path}", *options]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def test_script_claims_waits_and_releases_with_the_receipt_it_was_given(server: HttpServer) -> None:
+    path = "/v1/claims/src%2Fa.py"
+    claimed = curl(server, "POST", path, "-d", '{"agent": "ann"}')
+    assert claimed["status"] == "claimed"
+    waiting = in_thread(curl, server, "GET", "/v1/waits/src%2Fa.py?timeout_seconds=45")
+    until(lambda: waiters(server.url) == 1)
+    assert curl(server, "POST", path, "-d", '{"agent": "ann"}')["same_name"] is True
+    receipt = json.dumps({"agent": "ann", "receipt": claimed["receipt"]})
+    assert curl(server, "POST", path, "-d", receipt)["status"] == "already_claimed"
+    assert curl(server, "DELETE", f"{path}?agent=ann&receipt={claimed['receipt']}")["status"] == "released"
+    assert waiting.result()["status"] == "available"
+
+
+def test_calls_with_one_session_header_are_one_holder(server: HttpServer) -> None:
+    session = ("-H", "Holdlog-Session: build-7")
+    assert "receipt" not in curl(server, "POST", "/v1/claims/custom://x", "-d", '{"agent": "ann"}', *session)
+    assert curl(server, "POST", "/v1/claims/custom://x", "-d", '{"agent": "ann"}')["status"] == "busy"
+    assert curl(server, "DELETE", "/v1/claims/custom://x?agent=ann", *session)["status"] == "released"
+
+
+def test_waiter_that_vanishes_leaves_the_queue(server: HttpServer) -> None:
+    server.request("POST", "/v1/claims/custom://x", json={"agent": "ann"})
+    body = json.dumps({"agent": "gone", "wait_seconds": 45}).encode()
+    waiting = Connection(server.url).send("POST", "/v1/claims/custom://x", body)
+    until(lambda: waiters(server.url) == 1)
+    until(lambda: server.request("GET", "/v1/claims").json()["queues"])
+    waiting.reset()
+
+    def count_present() -> int:
+        queues = server.request("GET", "/v1/claims").json()["queues"]
+        return sum(waiter["present"] for queue in queues for waiter in queue["line"])
+
+    until(lambda: count_present() == 0, within=20)
+    assert waiters(server.url) == 0
+
+
+def test_wait_is_capped_and_says_so(tmp_path: Path) -> None:
+    server = HttpServer(tmp_path / "state.db", "--max-wait", "0.01", cwd=tmp_path)
+    watched = server.request("GET", "/v1/watches/n/k", params={"since_version": 0, "timeout_seconds": 40}).json()
+    assert (watched["status"], watched["capped_at_seconds"]) == ("timeout", 0.01)
+    server.close()
+
+
+def test_call_that_waits_and_a_stream_end_when_the_server_ends(tmp_path: Path) -> None:
+    server = HttpServer(tmp_path / "state.db", cwd=tmp_path)
+    server.request("POST", "/v1/claims/custom://x", json={"agent": "ann"})
+    claim = {"agent": "bob", "wait_seconds": 45}
+    calls = [in_thread(server.request, "POST", "/v1/claims/custom://x", json=claim)]
+    calls += [in_thread(server.request, "GET", "/v1/watches/n/k?since_version=0&timeout_seconds=45")]
+    calls += [in_thread(server.request, "GET", "/v1/events?namespace=n&wait_seconds=45")]
+    stream = server.request("GET", "/v1/events?namespace=n", headers={"accept": "text/event-stream"}, stream=True)
+    until(lambda: waiters(server.url) == 3)
+    assert server.close() == 0
+    assert [call.result().json()["status"] for call in calls] == ["busy", "timeout", "ok"]
+    assert [sent.data for sent in EventStream(stream) if "kind" in sent.data] == []
+    assert server.log[1:] == []
+
+
+# --- spaces
+
+
+def arguments_of(name: str, namespace: str) -> dict[str, Any]:
+    """Arguments with which an operation would read or write a namespace, or what belongs to no namespace."""
+    step = {"op": "check", "namespace": namespace, "key": "k", "expected_version": 1}
+    plausible = {
+        "namespace": namespace, "key": "k", "value": 1, "updated_by": "x", "deleted_by": "x", "agent": "x",
+        "reverted_by": "x", "resource": "custom://theirs", "moment": "now", "end": "now",
+        "session": "theirs", "start": "1", "since_version": 0, "timeout_seconds": 0, "thread_id": "theirs",
+        "operations": [step], "merge": {}, "force": True, "messages": [{"role": "user", "content": "x"}],
+    }  # fmt: skip
+    kind = OPERATIONS[name]
+    fields = {field.alias or name for name, field in kind.model_fields.items()} | (
+        {"force"} if kind.overwrites else set()
+    )
+    return {argument: value for argument, value in plausible.items() if argument in fields}
+
+
+@pytest.mark.parametrize("namespace", ["n", "theirs/n", "../theirs/n", "theirs", "/theirs/n", "mine/../theirs/n"])
+def test_no_route_shows_a_token_of_a_space_what_is_elsewhere(guarded: Guarded, namespace: str) -> None:
+    mine, theirs = (
+        guarded.create(f"{space}-{abs(hash(namespace))}", "admin:*", space=space) for space in ("mine", "theirs")
+    )
+    for token in (theirs, guarded.create(f"main-{abs(hash(namespace))}", "admin:*")):
+        guarded.ask(token, "POST", "/kv/n/k", data=SECRET)
+    guarded.ask(token, "POST", "/v1/claims/custom://theirs", json={"agent": "ann", "note": SECRET})
+    guarded.ask(token, "POST", "/v1/threads/theirs", json={"agent": "ann", "messages": [{"content": SECRET}]})
+    routes = [
+        (method, path, kind)
+        for path, kinds in (list_operations() | {"/events": {"GET": OPERATIONS["events"]}}).items()
+        for method, kind in kinds.items()
+    ]
+    for method, path, kind in routes:
+        arguments = arguments_of(kind.name, namespace)
+        for name in re.findall(r"\{(\w+)\}", path):
+            path = path.replace(f"{{{name}}}", arguments.pop(name).replace("/", "%2F"))
+        options = {"params": arguments} if method == "GET" else {"json": arguments}
+        response = guarded.ask(mine, method, f"/v1{path}", **options)
+        assert SECRET not in response.text, (method, path)
+        assert "theirs/" not in response.text.replace(namespace, ""), (method, path, response.text)
+        if not kind.has_spaces:
+            assert response.status_code in (400, 403), (method, path, response.text)
+    assert guarded.ask(theirs, "GET", "/kv/n/k").text == SECRET
+    assert (
+        guarded.ask(mine, "POST", "/hook", json={"session_id": "s", "hook_event_name": "SessionStart"}).status_code
+        == 403
+    )
+    assert guarded.ask(mine, "GET", "/metrics").status_code == 403
+
+
+def test_space_has_its_own_request_ids_and_namespaces(guarded: Guarded) -> None:
+    token = guarded.create("labels", "admin:*", space="labels")
+    for number in range(2):
+        write = {"value": 1, "updated_by": "x", "expected_version": 0}
+        written = guarded.ask(token, "PUT", "/v1/values/n/k", json=write, headers={"idempotency-key": "one"})
+        assert (number, written.json()["namespace"], written.json()["version"]) == (number, "n", 1)
+    step = {"op": "set", "namespace": "b", "key": "k", "value": 1}
+    guarded.ask(token, "POST", "/v1/transactions", json={"operations": [step], "updated_by": "x"})
+    first = guarded.ask(token, "GET", "/v1/values?limit=1").json()
+    assert ([row["namespace"] for row in first["namespaces"]], first["next_after"]) == (["b"], "b")
+    rest = guarded.ask(token, "GET", "/v1/values", params={"after_key": "b"}).json()
+    assert [row["namespace"] for row in rest["namespaces"]] == ["n"]
+    assert guarded.ask(token, "DELETE", "/v1/values/n", params={"deleted_by": "x"}).json()["deleted_keys"] == ["k"]
+
+
+def test_many_writes_at_once_do_not_exceed_the_bytes_of_a_space(guarded: Guarded) -> None:
+    token = guarded.server.request("POST", "/token", data={"token": "new"}).text
+    writes = [in_thread(guarded.ask, token, "POST", f"/kv/g/{number}", data="x" * 300) for number in range(12)]
+    assert sorted(write.result().status_code for write in writes) == [200] * 3 + [400] * 9
+    assert guarded.ask(token, "DELETE", "/v1/values/g", params={"deleted_by": "x"}).status_code == 200
+    assert guarded.ask(token, "POST", "/kv/g/k", data="x" * 300).status_code == 200
+
+
+# --- what a token may do
+
+
+def test_page_does_not_end_with_a_name_that_its_reader_may_not_know(guarded: Guarded) -> None:
+    admin, reader = guarded.create("pages", "admin:*"), guarded.create("reader", "read:page-c")
+    for name in "abcd":
+        guarded.ask(admin, "POST", f"/kv/page-{name}/k", data="x")
+        guarded.ask(admin, "POST", f"/v1/claims/custom:%2F%2Fpage-{name}", json={"agent": "ann"})
+    page = guarded.ask(reader, "GET", "/v1/values?limit=1").json()
+    assert ([row["namespace"] for row in page["namespaces"]], page["next_after"]) == (["page-c"], "page-c")
+    assert "page-" not in guarded.ask(reader, "GET", "/v1/values", params={"limit": 1, "after_key": "page-c"}).text
+    assert "page-" not in guarded.ask(reader, "GET", "/v1/claims").text
+
+
+def test_denied_call_names_the_grant_that_it_needs(guarded: Guarded) -> None:
+    token = guarded.create("narrow", "claim:src/*", "write:build-*")
+    denied = guarded.ask(token, "PUT", "/v1/values/other/k", json={"value": 1, "updated_by": "x", "force": True})
+    assert (denied.status_code, denied.json()["needed"]) == (403, "write:other")
+    claim = {"agent": "ann", "also": ["doc/a.md"]}
+    assert guarded.ask(token, "POST", "/v1/claims/src%2Fa.py", json=claim).json()["needed"] == "claim:doc/a.md"
+    guard = [{"resource": "doc/a.md", "version": 1}]
+    write = {"value": 1, "updated_by": "x", "force": True, "guard": guard}
+    assert guarded.ask(token, "PUT", "/v1/values/build-1/k", json=write).json()["needed"] == "claim:doc/a.md"
+    assert (
+        guarded.ask(token, "POST", "/v1/reverts", json={"session": "s", "reverted_by": "x"}).json()["needed"]
+        == "write:*"
+    )
+
+
+@pytest.mark.parametrize(
+    ("grant", "scope", "name", "is_allowed"),
+    [
+        ("read:a*c", "read", "abc", True),
+        ("read:a*c", "read", "abcd", False),
+        ("read:*a*b*", "read", "xbxaxbx", True),
+        ("read:a.c", "read", "abc", False),
+        ("write:a", "claim", "a", False),
+        ("admin:a*", "claim", "ab", True),
+        ("read:" + "*a" * 200, "read", "a" * 199 + "b", False),
+    ],
+)
+def test_star_of_a_grant_stands_for_any_text(grant: str, scope: str, name: str, is_allowed: bool) -> None:
+    access = Access("token:t", (grant,))
+    assert access.allows(scope, name) is is_allowed
+    if not is_allowed:
+        with pytest.raises(DeniedError):
+            access.require(scope, name)
+
+
+# --- the rest
+
+
+def test_metrics_show_claims_waiters_denials_and_events(server: HttpServer) -> None:
+    server.request("POST", "/v1/claims/custom://x", json={"agent": "ann"})
+    server.request("POST", "/v1/claims/custom://x", json={"agent": "bob"})
+    text = server.request("GET", "/metrics").text
+    for line in (
+        "holdlog_claims_held 1.0",
+        "holdlog_waiters 0.0",
+        'holdlog_requests_total{kind="claim",status="busy"} 1.0',
+        'holdlog_events_total{kind="ClaimGranted"} 1.0',
+    ):
+        assert line in text.splitlines(), text
+    (age,) = re.findall(r"^holdlog_oldest_hold_seconds (\S+)$", text, re.MULTILINE)
+    assert 0 < float(age) < 60
+
+
+def test_description_of_the_api_has_every_operation_and_no_reference() -> None:
+    document = describe_api()
+    assert "$ref" not in json.dumps(document)
+    described = {(method, path) for path, methods in document["paths"].items() for method in methods}
+    routes = [kind.route.partition(" ") for kind in OPERATIONS.values() if kind.route]
+    assert {(method.lower(), f"/v1{path}") for method, _, path in routes} <= described
+    written = document["paths"]["/v1/values/{namespace}/{key}"]["put"]
+    assert written["requestBody"]["content"]["application/json"]["schema"]["required"] == ["value", "updated_by"]
+    assert "conflict" in written["responses"]["409"]["description"]
+
+
+def test_argument_of_a_path_is_not_given_twice(server: HttpServer) -> None:
+    write = {"value": 1, "updated_by": "x", "force": True, "key": "other"}
+    assert "key" in server.request("PUT", "/v1/values/n/k", json=write).json()["message"]
+    assert server.request("GET", "/v1/values/n/k", params={"key": "other"}).status_code == 400
+    events = server.request("GET", "/v1/events?kinds=claim&kinds=thread&limit=1")
+    assert (events.status_code, events.json()["events"]) == (200, [])
+
+
+def test_posted_hook_takes_paths_below_the_root_of_its_worktree(server: HttpServer) -> None:
+    call = {"session_id": "one", "cwd": "/home/ann/project/src", "hook_event_name": "PreToolUse", "tool_name": "Edit"}
+    call |= {"tool_use_id": "t", "tool_input": {"file_path": "/home/ann/project/src/a.py"}}
+    assert server.request("POST", "/hook?root=/home/ann/project", json=call).json() == {}
+    assert server.request("GET", "/v1/claims/src%2Fa.py").json()["status"] == "claimed"
+    elsewhere = call | {"session_id": "two", "cwd": "/srv/ben", "tool_input": {"file_path": "/srv/ben/src/a.py"}}
+    assert "deny" in server.request("POST", "/hook?root=/srv/ben", json=elsewhere).text
+    outside = call | {"session_id": "two", "tool_input": {"file_path": "/etc/hosts"}}
+    assert server.request("POST", "/hook?root=/home/ann/project", json=outside).json() == {}
