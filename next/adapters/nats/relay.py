@@ -21,18 +21,7 @@ from holdlog.adapters.cli.store import open_to_read
 from holdlog.adapters.cli.texts import print_note
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.engine.waiting import ALL
-from holdlog.adapters.nats.connection import (
-    FAILURES,
-    RESPONSE_SECONDS,
-    Address,
-    Attempts,
-    NatsError,
-    add_nats,
-    connect,
-    explain,
-    find_url,
-    run_until_signal,
-)
+from holdlog.adapters.nats.connection import RESPONSE_SECONDS, NatsError, Server, add_nats, find_url, run_until_signal
 from holdlog.adapters.nats.messages import (
     BOOKMARK,
     PREVIOUS,
@@ -48,7 +37,7 @@ from holdlog.adapters.nats.messages import (
     read_store_id,
 )
 from holdlog.adapters.operations.rows import read_position
-from holdlog.domain.refusals import HoldlogError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, StoreError
 
 LOOK_SECONDS: Final = 5.0
 """After which the log is read again, as a notification may be lost."""
@@ -62,11 +51,10 @@ _REMEDY: Final = "delete the stream, and the relay fills it again from the log"
 class Relay:
     """Publishes the log of one store. Its event loop does nothing else, so reads of the log may block it."""
 
-    def __init__(self, engine: Engine, address: Address, report: Callable[[str], None]) -> None:
+    def __init__(self, engine: Engine, server: Server) -> None:
         self._store = engine.store
         self._waiters = engine.waiters
-        self._address = address
-        self._attempts = Attempts(address, report)
+        self._server = server
         self._news = asyncio.Event()
         self._id = read_store_id(self._store)
         self._stream = name_stream(self._id)
@@ -78,23 +66,22 @@ class Relay:
         """
         target = read_position(self._store) if once else None
         loop = asyncio.get_running_loop()
-        with self._waiters.subscribe((ALL,), lambda: loop.call_soon_threadsafe(self._news.set)):
-            while True:
-                try:
-                    async with connect(self._address, "relay", self._wake) as client:
-                        return await self._publish(client, target)
-                except UnavailableError as error:
-                    await self._attempts.wait(str(error))
-                except FAILURES as error:
-                    await self._attempts.wait(explain(error, self._address))
 
-    async def _wake(self) -> None:
-        self._news.set()
+        def wake() -> None:
+            loop.call_soon_threadsafe(self._news.set)
+
+        async def end() -> None:
+            self._news.set()
+
+        with self._waiters.subscribe((ALL,), wake):
+            while True:
+                async with self._server.attempt(), self._server.connect("relay", end) as client:
+                    return await self._publish(client, target)
 
     async def _publish(self, client: Client, target: int | None) -> None:
         js = client.jetstream(timeout=RESPONSE_SECONDS)
         position = await self._find_end(js)
-        self._attempts.succeed()
+        self._server.succeed()
         while target is None or position < target:
             self._news.clear()
             if client.is_closed:
@@ -193,13 +180,15 @@ class Relay:
 def start(engine: Engine, url: str, report: Callable[[str], None] = print_note) -> None:
     """Publish the log in a thread of its own, as long as the process runs: a server works without NATS, too. Raises
     InvalidError for a wrong URL."""
-    address = Address(url)
+    server = Server(url, report)
 
     def publish() -> None:
         try:
-            asyncio.run(Relay(engine, address, report).run())
+            asyncio.run(Relay(engine, server).run())
         except HoldlogError as error:
-            report(f"the log is not published: {error}")
+            with suppress(StoreError):  # it was closed, as the process ends
+                engine.require_open()
+                report(f"the log is not published: {error}")
 
     threading.Thread(target=publish, name="holdlog-relay", daemon=True).start()
 
@@ -215,10 +204,6 @@ def run(words: list[str]) -> int:
     add_nats(parser)
     parser.add_argument("--once", action="store_true", help="end when all is published that the log has now")
     options = parser.parse_args(words)
-    address = Address(find_url(options))
+    server = Server(find_url(options), print_note)
     with closing(open_to_read(options)) as engine:
-        return run_until_signal(_run(engine, address, options.once))
-
-
-async def _run(engine: Engine, address: Address, once: bool) -> None:
-    await Relay(engine, address, print_note).run(once)
+        return run_until_signal(Relay(engine, server).run(options.once))

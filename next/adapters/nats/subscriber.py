@@ -25,12 +25,9 @@ from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.nats.connection import (
     FAILURES,
     RESPONSE_SECONDS,
-    Address,
-    Attempts,
     NatsError,
+    Server,
     add_nats,
-    connect,
-    explain,
     find_url,
     run_until_signal,
 )
@@ -54,13 +51,15 @@ from holdlog.adapters.nats.messages import (
 from holdlog.adapters.operations.json import Object
 from holdlog.adapters.operations.log import check_place
 from holdlog.adapters.operations.rows import read_position
-from holdlog.domain.refusals import InvalidError, UnavailableError
+from holdlog.domain.refusals import InvalidError
 
 QUEUE: Final = 500
 """Messages that wait for their reader."""
-HEARTBEAT_SECONDS: Final = 2.0
+HEARTBEAT_SECONDS: Final = 1.0
 SAVE_SECONDS: Final = 0.25
 """Between two bookmarks that NATS keeps: after a crash the events since the last one come again."""
+UNKNOWN: Final = -1
+"""The position before the first connection of a subscriber to new events."""
 _DURABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _log = logging.getLogger("holdlog")
 
@@ -71,8 +70,7 @@ class Subscriber:
 
     def __init__(
         self,
-        address: Address,
-        report: Callable[[str], None],
+        server: Server,
         engine: Engine | None = None,
         store_id: str | None = None,
         subjects: Sequence[str] = (),
@@ -82,15 +80,14 @@ class Subscriber:
         """Raises InvalidError."""
         if durable is not None and _DURABLE.fullmatch(durable) is None:
             raise InvalidError("durable: must have 1 to 64 letters, digits, _ and -")
-        self._address = address
-        self._attempts = Attempts(address, report)
+        self._server = server
         self._engine = engine
-        self._id = store_id if engine is None else read_store_id(engine.store)
+        self._id = (store_id or "") if engine is None else read_store_id(engine.store)
         self._subjects = [check_pattern(text) for text in subjects]
         self._durable = durable
         self._bucket: KeyValue | None = None
         self._saved_at = 0.0
-        self._position: int | None = None
+        self._position = UNKNOWN
         self._bookmark = ""
         """Of the position; empty if its digest is not known."""
         self._handled = self._saved = ""
@@ -112,20 +109,13 @@ class Subscriber:
                     queue.get_nowait()  # it is read again
                 queue.put_nowait(None)
 
-            try:
-                async with connect(self._address, "subscriber", end) as client:
-                    events = self._read(client.jetstream(timeout=RESPONSE_SECONDS), queue)
-                    try:
-                        async for event in events:
-                            yield event
-                    finally:
-                        await events.aclose()
-            except UnavailableError as error:
-                await self._attempts.wait(str(error))
-            except NotFoundError:
-                await self._attempts.wait(f"{self._address.name} has no events of that store yet")
-            except FAILURES as error:
-                await self._attempts.wait(explain(error, self._address))
+            async with self._server.attempt(), self._server.connect("subscriber", end) as client:
+                events = self._read(client.jetstream(timeout=RESPONSE_SECONDS), queue)
+                try:
+                    async for event in events:
+                        yield event
+                finally:
+                    await events.aclose()
 
     def finish(self) -> None:
         """The reader is done with all that it got."""
@@ -133,21 +123,18 @@ class Subscriber:
 
     async def _read(self, js: JetStreamContext, queue: "asyncio.Queue[Msg | None]") -> AsyncGenerator[Object, None]:
         """The events that one connection brings."""
-        if self._id is None:
+        if not self._id:
             self._id = await self._find_store(js)
         await self._begin(js)
-        assert self._position is not None
         subscription = await js.subscribe(
             f"{name_root(self._id)}.>",
             stream=name_stream(self._id),
             cb=queue.put,
-            config=ConsumerConfig(
-                deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=max(1, self._position + 1)
-            ),
+            config=ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=self._position + 1),
             ordered_consumer=True,
             idle_heartbeat=HEARTBEAT_SECONDS,
         )
-        self._attempts.succeed()
+        self._server.succeed()
         try:
             first = (await js.stream_info(name_stream(self._id))).state.first_seq
             async for event in self._fill(js, first):
@@ -177,25 +164,24 @@ class Subscriber:
         position, headers = message.metadata.sequence.stream, message.headers or {}
         async for event in self._fill(js, position):
             yield event
-        if position != (self._position or 0) + 1:  # it was received before
+        if position != self._position + 1:  # it was received before
             return
         if BOOKMARK not in headers:
             raise NatsError(f"the stream has a message of another program, at {position}")
         if self._bookmark and headers.get(PREVIOUS) != self._bookmark:
             raise self._refuse_history()
-        self._position, self._bookmark = position, headers.get(BOOKMARK, "")
-        subject = message.subject.removeprefix(f"{name_root(self._id or '')}.")
+        self._position, self._bookmark = position, headers[BOOKMARK]
+        subject = message.subject.removeprefix(f"{name_root(self._id)}.")
         if subject != FOREIGN_SUBJECT and matches(self._subjects, subject):
             event = from_json(message.data)
             if event.get("omitted") and self._engine is not None:
                 rows = await self._read_log(position - 1)
-                event = describe_event(rows[0], self._id or "")
+                event = describe_event(rows[0], self._id)
             yield event
         self._handled = self._bookmark
 
     async def _fill(self, js: JetStreamContext, until: int) -> AsyncGenerator[Object, None]:
         """The events before a position that the stream does not have."""
-        assert self._position is not None
         if self._engine is None and self._position + 1 < until:
             await self._skip(js, until)
         while self._position + 1 < until:
@@ -204,18 +190,18 @@ class Subscriber:
                     break
                 self._position, self._bookmark = row.position, make_bookmark(row.position, row.digest)
                 if not row.is_foreign and matches(self._subjects, name_subject(row.stream)):
-                    yield describe_event(row, self._id or "")
+                    yield describe_event(row, self._id)
                 self._handled = self._bookmark
 
     async def _skip(self, js: JetStreamContext, until: int) -> None:
         """Pass over messages that were deleted one by one, as those of redacted events are."""
-        stream, begin = name_stream(self._id or ""), (self._position or 0) + 1
+        stream, begin = name_stream(self._id), self._position + 1
         if (await js.stream_info(stream)).state.first_seq > begin:
             raise NatsError(
                 f"the stream has no events {begin} to {until - 1} any more; pass --db to read them from the log, or"
                 f" --after {until - 1} to go on without them"
             )
-        message = await js.get_msg(stream, begin, f"{name_root(self._id or '')}.>", next=True)
+        message = await js.get_msg(stream, begin, f"{name_root(self._id)}.>", next=True)
         if (message.seq or 0) < until:
             raise ConnectionError("messages were lost on their way")
         self._position, self._bookmark = until - 1, ""
@@ -239,22 +225,22 @@ class Subscriber:
         if not stores:
             raise NotFoundError
         if len(stores) > 1:
-            raise NatsError(f"{self._address.name} has the events of several stores; name one: {', '.join(stores)}")
+            raise NatsError(f"{self._server.name} has the events of several stores; name one: {', '.join(stores)}")
         return stores[0]
 
     async def _begin(self, js: JetStreamContext) -> None:
         """Find where to begin, at the first connection."""
-        name = name_stream(self._id or "")
+        name = name_stream(self._id)
         if self._durable is not None:
             is_first = self._bucket is None
             self._bucket = await js.create_key_value(bucket=f"{name}_bookmarks")
             if is_first:
                 with suppress(KeyNotFoundError):
                     entry = await self._bucket.get(self._durable)
-                    self._begin_after(f"the bookmark of {self._durable}", str(entry.value, "utf-8", "replace"))
-        if self._position is None and self._engine is not None:
+                    self._begin_after(f"the bookmark of {self._durable}", (entry.value or b"").decode(errors="replace"))
+        if self._position == UNKNOWN and self._engine is not None:
             self._position = await asyncio.to_thread(read_position, self._engine.store)
-        elif self._position is None:
+        elif self._position == UNKNOWN:
             self._position = (await js.stream_info(name)).state.last_seq
         elif self._engine is not None:
             bookmark = await asyncio.to_thread(read_bookmark, self._engine.store, self._position)
@@ -300,10 +286,10 @@ async def subscribe(
     the `bookmark` of an event; None: only new events. `durable`: a name under which NATS keeps the bookmark, which then
     counts instead of `after`. `report` gets a line about each outage. Raises InvalidError, NatsError and StoreError.
     """
-    address = Address(url)
+    server = Server(url, report)
     engine = await asyncio.to_thread(open_engine, store) if store is not None else None
     try:
-        subscriber = Subscriber(address, report, engine, store_id, subjects, after, durable)
+        subscriber = Subscriber(server, engine, store_id, subjects, after, durable)
         events = subscriber.read()
         try:
             yield events
