@@ -140,7 +140,7 @@ class Server:
             case ServiceUnavailableError() | NoStreamResponseError():
                 return f"{self.name}: JetStream does not respond (nats-server -js)"
             case NotFoundError():
-                return f"{self.name} has no events of this store yet"
+                return f"{self.name} has no events of this store yet; add --store for another one"
             case APIError(description=str(description)):
                 return f"{self.name}: {description}"
             case TimeoutError():

@@ -79,8 +79,12 @@ def make_bookmark(position: int, digest: bytes) -> str:
 def describe_event(row: Row, store_id: str, is_whole: bool = True) -> Object:
     """The event as a CloudEvent, which says where in the log it is. Without sessions; if it is not `is_whole`, with
     nothing but names."""
-    event: Object = {"specversion": "1.0", "id": f"{row.stream}@{row.version}", "source": f"urn:uuid:{store_id}"}
-    event |= {"type": f"holdlog.{row.topic}", "subject": row.stream, "time": utc(row.at).isoformat()}
+    event: Object = {"specversion": "1.0", "id": f"{row.stream}@{row.version}", "source": f"holdlog:{store_id}"}
+    event |= {
+        "type": f"holdlog.{row.topic}",
+        "subject": row.stream,
+        "time": utc(row.at).isoformat(timespec="microseconds"),
+    }
     event |= {"position": row.position, "version": row.version, "digest": row.digest.hex()}
     event |= {"bookmark": make_bookmark(row.position, row.digest)}
     if row.is_foreign:

@@ -263,8 +263,8 @@ class Subscriber:
 
     def _refuse_history(self) -> NatsError:
         return NatsError(
-            f"position {self._position} belongs to another history of this store, as of before a backup was restored;"
-            " read the state anew, and go on from there"
+            f"position {self._position}: the log has another history there, or ends before it, as after a restored"
+            " backup; read the current state, and continue from its position"
         )
 
 
