@@ -16,7 +16,7 @@ from psycopg.errors import DeadlockDetected
 import holdlog
 from tests.doors import old
 from tests.support.library import Blocking
-from tests.support.servers import Postgres, create_user
+from tests.support.servers import Nats, Postgres, create_user
 
 _numbers = itertools.count()
 
@@ -47,6 +47,15 @@ def postgres_server() -> Iterator[Postgres]:
         server.start()
         yield server
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
+    """One server for the worker; streams and subjects need names of the test's own."""
+    server = Nats(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fastmcp.server.context import reset_transport, set_transport
@@ -156,6 +157,8 @@ def serve(settings: "Settings") -> NoReturn:
         surface = Surface(engine, names, settings.max_wait, lambda name: prefix + name)
         calls = Calls(engine, surface, make_caller(settings))
         server = ToolServer(groups, prefix, calls.respond)
+        if settings.nats is not None:
+            import_module("holdlog.adapters.nats.relay").start(engine, settings.nats)
         asyncio.run(_serve(server, calls, max(MAX_LINE, ESCAPED * settings.max_value_bytes)))
     sys.stderr.flush()
     os._exit(0)  # a call that is stuck in a thread would keep the process

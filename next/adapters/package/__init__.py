@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0.dev0"
 
-__all__ = ("AsyncStateStore", "StateStore")  # and every refusal and result: see __getattr__
+__all__ = ("AsyncStateStore", "StateStore", "subscribe")  # and every refusal and result: see __getattr__
 
 if TYPE_CHECKING:
+    from holdlog.adapters.nats.subscriber import subscribe as subscribe
     from holdlog.adapters.python.async_store import AsyncStateStore as AsyncStateStore
     from holdlog.adapters.python.store import StateStore as StateStore
     from holdlog.domain.refusals import (
@@ -35,6 +36,10 @@ def __getattr__(name: str) -> Any:
         from holdlog.adapters.python.async_store import AsyncStateStore
 
         return AsyncStateStore
+    if name == "subscribe":
+        from holdlog.adapters.nats.subscriber import subscribe
+
+        return subscribe
     from holdlog.domain import refusals, results, revert, threads, tokens
     from holdlog.domain.claims import results as claim_results
     from holdlog.projections import board, difference, results as query_results

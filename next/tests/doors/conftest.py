@@ -12,12 +12,12 @@ import pytest
 
 from tests.conftest import both_stores as both_stores
 from tests.conftest import in_postgres as in_postgres
+from tests.conftest import nats_server as nats_server
 from tests.doors import old
 from tests.support.faults import Faults
 from tests.support.hosts import Session, repository, write
 from tests.support.mcp import Stdio
 from tests.support.programs import Done, HttpServer, run
-from tests.support.servers import Nats
 from tests.support.workers import Worker
 
 DOORS = Path(__file__).parent
@@ -59,15 +59,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
-
-
-@pytest.fixture(scope="session")
-def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
-    """One server for the worker; streams and subjects need names of the test's own."""
-    server = Nats(tmp_path_factory.mktemp("nats"))
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture
