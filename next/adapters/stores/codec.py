@@ -29,6 +29,7 @@ CONTENT: Final[dict[str, tuple[str, ...]]] = {
     "FileChanged": (),
     "MessageAppended": ("message",),
     "ResultAppended": ("result", "checksum"),
+    "ResultsCleared": (),
     "TokenCreated": (),
     "TokenRevoked": (),
     "Imported": (),
