@@ -416,16 +416,19 @@ class Engine:
 
     def append(self, event: Any, version: int, caller: Caller, batch: Batch) -> None:
         """Make the event a row of the log."""
+        meta, payload = encode_event(event, caller)
+        self.append_row(event.stream, version, type(event).__name__, meta, payload, batch)
+
+    def append_row(self, stream: str, version: int, topic: str, meta: str, payload: str, batch: Batch) -> None:
+        """Add a row to the log; its stream has no other with this version."""
         head = batch.rows[-1] if batch.rows else None
         position, previous = (head[0], head[-1]) if head else (batch.head.position, batch.head.digest)
         position += 1
-        topic = type(event).__name__
-        meta, payload = encode_event(event, caller)
         self._salts = self._salts or os.urandom(_SALTS)  # few system calls; the buffer belongs to who commits
         salt, self._salts = self._salts[:SALT_BYTES], self._salts[SALT_BYTES:]
         hashed = hash_payload(payload, salt)
-        digest = digest_event(previous, position, event.stream, version, topic, batch.at, meta, hashed)
-        batch.rows.append((position, event.stream, version, topic, batch.at, meta, payload, salt, None, digest))
+        digest = digest_event(previous, position, stream, version, topic, batch.at, meta, hashed)
+        batch.rows.append((position, stream, version, topic, batch.at, meta, payload, salt, None, digest))
 
     def _recall(self, command: Any, earlier: Request, state: State, moment: Moment) -> Any:
         if not earlier.fingerprint:
