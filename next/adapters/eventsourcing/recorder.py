@@ -24,7 +24,8 @@ from holdlog.adapters.engine.engine import MAX_VALUE_BYTES, Engine
 from holdlog.adapters.engine.waiting import ALL
 from holdlog.adapters.operations.log import GROUPS
 from holdlog.adapters.operations.rows import NO_LIMIT
-from holdlog.adapters.stores.codec import FOREIGN
+from holdlog.adapters.stores.codec import FOREIGN, Foreign
+from holdlog.domain.moment import Caller
 from holdlog.domain.names import check_name, end_of_range, namespace_prefix
 
 OWN: Final = tuple(f"{kind}:" for kind in (*GROUPS, "store"))
@@ -79,10 +80,10 @@ class LogRecorder(ApplicationRecorder):
             raise NotSupportedError("the log has no tracking records; keep views in a database of their own")
         if len(stored_events) > MAX_EVENTS:
             raise DataError(f"at most {MAX_EVENTS} events can be added at once")
-        rows = [self._encode(event) for event in stored_events]
+        rows = [(self._encode(event), event.originator_version) for event in stored_events]
         versions: dict[str, list[int]] = {}
-        for stream, version, _, _ in rows:
-            versions.setdefault(stream, []).append(version)
+        for event, version in rows:
+            versions.setdefault(event.stream, []).append(version)
         if any(len(set(numbers)) < len(numbers) for numbers in versions.values()):
             raise IntegrityError("two of the events have the same originator and version")
         if not rows:
@@ -91,8 +92,8 @@ class LogRecorder(ApplicationRecorder):
             for stream, numbers in versions.items():
                 if self.engine.store.execute(_TAKEN, {"stream": stream, "versions": json.dumps(numbers)}):
                     raise IntegrityError("another event has the same originator and version")
-            for stream, version, topic, payload in rows:
-                self.engine.append_row(stream, version, topic, "{}", payload, batch)
+            for event, version in rows:
+                self.engine.append(event, version, Caller(), batch)
             return [row[0] for row in batch.rows]
 
     def select_events(
@@ -137,8 +138,7 @@ class LogRecorder(ApplicationRecorder):
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "LogSubscription":
         return LogSubscription(self, gt, topics)
 
-    def _encode(self, event: StoredEvent) -> tuple[str, int, str, str]:
-        """Stream, version, topic and payload of the event's row."""
+    def _encode(self, event: StoredEvent) -> Foreign:
         text = str(event.originator_id)
         if not is_name(text) or text.startswith(OWN):
             raise DataError("originator_id: must be a name that is not one of a stream of holdlog")
@@ -147,7 +147,7 @@ class LogRecorder(ApplicationRecorder):
         if len(event.state) > MAX_VALUE_BYTES:
             raise DataError(f"the state of an event may have at most {MAX_VALUE_BYTES} bytes")
         payload = f'{{"state":"{b64encode(event.state).decode()}"}}'
-        return f"{self._prefix}{text}", event.originator_version, f"{FOREIGN}{event.topic}", payload
+        return Foreign(f"{self._prefix}{text}", f"{FOREIGN}{event.topic}", payload)
 
     def _decode(self, row: Any) -> tuple[str, int, str, bytes]:
         """Originator, version, topic and state. A redacted event of a program has an empty state, which the library's
