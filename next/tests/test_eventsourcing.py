@@ -5,11 +5,13 @@ import io
 import sqlite3
 import subprocess
 import sys
+import unittest
 from base64 import b64encode
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from eventsourcing.application import Application
@@ -27,7 +29,7 @@ from eventsourcing.projection import Projection, ProjectionRunner
 
 import holdlog
 from tests.conftest import both_stores
-from tests.doors.test_eventsourcing import Dog, recorder_of
+from tests.doors.test_eventsourcing import Dog, library_cases, recorder_of
 from tests.support.library import in_thread
 from tests.support.waiting import PATIENCE, until
 
@@ -98,6 +100,33 @@ def test_snapshots_shorten_a_replay_and_notify_nobody(open_store, place):
         assert kennel.recorder.max_notification_id() == 3
     assert len(store.events().events) == 4
     assert store.verify()
+
+
+@both_stores
+def test_recorders_pass_more_test_cases_of_the_library(open_store, place):
+    open_store()
+    library, factory = library_cases(), published.HoldlogFactory({"HOLDLOG_DB": place})
+
+    class Snapshots(library.AggregateRecorderTestCase):
+        def create_recorder(self):
+            return factory.aggregate_recorder("snapshots")
+
+        def new_originator_id(self):
+            return str(uuid4())
+
+    class Interleaving(library.NonInterleavingNotificationIDsBaseCase):
+        insert_num = 100
+
+        def create_recorder(self):
+            return factory.application_recorder()
+
+        def new_originator_id(self):
+            return str(uuid4())
+
+    result = unittest.TestResult()
+    for case in (Snapshots("test_insert_and_select"), Interleaving("test")):
+        case.run(result)
+    assert (result.testsRun, result.errors + result.failures) == (2, [])
 
 
 class Tricks(Projection):

@@ -21,7 +21,7 @@ from pydantic_core import from_json
 
 from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.engine import Engine
-from holdlog.adapters.eventsourcing.recorder import OWN, LogRecorder
+from holdlog.adapters.eventsourcing.recorder import OWN, LogRecorder, SnapshotRecorder
 from holdlog.adapters.operating_system.files import is_missing
 from holdlog.adapters.operating_system.location import find_store, is_url, mask_password, read_variable
 from holdlog.adapters.operations.rows import show_event
@@ -111,8 +111,7 @@ class HoldlogFactory(InfrastructureFactory[TrackingRecorder]):
         return self._keep(LogRecorder(self.engine, self.env.name, has_own, self.is_read_only))
 
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
-        """Snapshots are events of their own, which no notification has."""
-        return self._keep(LogRecorder(self.engine, f"{self.env.name}/{purpose}"))
+        return self._keep(SnapshotRecorder(self.engine, f"{self.env.name}/{purpose}"))
 
     def tracking_recorder(self, tracking_recorder_class: type[TrackingRecorder] | None = None) -> NoReturn:
         raise NotSupportedError(_NO_VIEWS)

@@ -71,7 +71,7 @@ class LogRecorder(ApplicationRecorder):
         end = end_of_range(self._prefix)
         self._scope = {"first": self._prefix, "end": self._prefix if is_read_only else end, "own": int(has_own)}
 
-    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Add events in one transaction, and return their positions. Raises the library's IntegrityError if one exists
         already, DataError for one that cannot be stored, NotSupportedError."""
         if self._is_read_only:
@@ -159,6 +159,13 @@ class LogRecorder(ApplicationRecorder):
             return stream, version, topic, to_json(list(row))
         state = b64decode(from_json(payload)["state"]) if payload is not None else b""
         return stream.removeprefix(self._prefix), version, topic.removeprefix(FOREIGN), state
+
+
+class SnapshotRecorder(LogRecorder):
+    """Snapshots are events of a stream of their own, which notify nobody."""
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
+        super().insert_events(stored_events, **kwargs)
 
 
 class LogSubscription(ListenNotifySubscription[LogRecorder]):
