@@ -199,9 +199,9 @@ def change(step: Any, record: Record, expiry: list[Any], cause: Cause, moment: M
         require_existing(step, record, expiry)
     if step.expected_version is not None:
         require_version(step, record, expired_at)
-    if step.op == "check":
+    if step.op == "check" or (step.op == "discard" and not record.exists):
         return []
-    if step.op == "delete":
+    if step.op in ("delete", "discard"):
         return [*expiry, ValueDeleted(record.stream, by, reason, step.expected_version, guard)]
     if step.op == "set":
         value, expires_at = step.value, moment.after(step.ttl_seconds) if step.ttl_seconds else None

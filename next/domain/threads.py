@@ -1,9 +1,11 @@
-"""Threads: messages and results of agents, in order. The data of a thread are values in `threads/<id>`."""
+"""Threads: messages and results of agents, in order. The data of a thread are values in `threads/<id>`, which only
+`write` changes."""
 
 from typing import Any, Literal, NamedTuple
 
 from holdlog.domain.moment import Moment
-from holdlog.domain.results import Lost
+from holdlog.domain.records import declare_steps, transact
+from holdlog.domain.results import Lost, Step
 from holdlog.domain.state import Decision, Reads, State
 from holdlog.domain.values import Json, require_size
 
@@ -26,6 +28,13 @@ class ResultAppended(NamedTuple):
     checksum: str | None = None
 
 
+class ResultsCleared(NamedTuple):
+    """The results before it are no longer those of the thread."""
+
+    stream: str
+    by: str
+
+
 # --- results
 
 
@@ -41,6 +50,15 @@ class Appended(NamedTuple):
     status: Literal["ok"] = "ok"
 
 
+class ThreadWritten(NamedTuple):
+    """What was appended, and what was written of the data."""
+
+    data: list[Step]
+    items: Appended
+    lost: list[Lost] | None = None
+    status: Literal["ok"] = "ok"
+
+
 # --- deciders
 
 
@@ -52,8 +70,29 @@ def declare_append(command: Any) -> Reads:
 
 def append(command: Any, state: State, moment: Moment) -> Decision:
     """Append messages, then results that the thread does not have. Raises InvalidError."""
+    return append_items(command, state, moment, clears=False)
+
+
+def declare_write(command: Any) -> Reads:
+    data, items = declare_steps(command), declare_append(command)
+    return data._replace(streams=data.streams + items.streams, results=items.results)
+
+
+def write(command: Any, state: State, moment: Moment) -> Decision:
+    """Change the data of a thread, and append to it. Raises ConflictError, InvalidError."""
+    changes, written = transact(command, state, moment)
+    moment = moment._replace(position=moment.position + len(changes))
+    events, appended = append_items(command, state, moment, command.clears_results)
+    return [*changes, *events], ThreadWritten(written.results, appended)
+
+
+# --- rules
+
+
+def append_items(command: Any, state: State, moment: Moment, clears: bool) -> Decision:
+    """`clears`: the results of the command replace those that the thread has."""
     stream = thread_stream(command.thread_id)
-    events: list[Any] = []
+    events: list[Any] = [ResultsCleared(stream, command.agent)] if clears else []
     for message in command.messages or ():
         require_size(message, moment.max_value_bytes, "messages")
         events.append(MessageAppended(stream, command.agent, message))
@@ -62,17 +101,14 @@ def append(command: Any, state: State, moment: Moment) -> Decision:
     for result, checksum in command.new_results or ():
         require_size(result, moment.max_value_bytes, "results")
         if checksum is not None:
-            if checksum in checksums or state.records[name_result(stream, checksum)].exists:
+            if checksum in checksums or (not clears and state.records[name_result(stream, checksum)].exists):
                 already += 1
                 continue
             checksums.add(checksum)
         events.append(ResultAppended(stream, command.agent, result, checksum))
     record, count = state.records[stream], len(events)
     position = moment.position + count if events else record.position
-    return events, Appended(command.thread_id, record.version + count, count, already, position)
-
-
-# --- rules
+    return events, Appended(command.thread_id, record.version + count, count - clears, already, position)
 
 
 def thread_stream(thread_id: str) -> str:

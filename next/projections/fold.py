@@ -13,6 +13,9 @@ def fold(state: State, event: Any, position: int) -> int:
     record = evolve(records.get(event.stream) or Record(event.stream), event, position)
     if type(event).__name__ == "ResultAppended" and (name := f"{event.stream} {event.checksum}") in records:
         records[name] = record._replace(exists=True)  # for the other commands of a batch
+    elif type(event).__name__ == "ResultsCleared":
+        names = [name for name in records if name.startswith(f"{event.stream} ")]
+        records.update((name, Record(name)) for name in names)
     records[event.stream] = record
     return record.version
 

@@ -282,11 +282,12 @@ class LogPage(NamedTuple):
 
 
 class ThreadItem(NamedTuple):
-    """A message or a result, as it was stored; neither if it was `redacted`."""
+    """A message or a result, as it was stored; neither if it was `redacted`. `cleared`: the results before it were
+    replaced."""
 
     version: int
     at: datetime
-    kind: Literal["message", "result"]
+    kind: Literal["message", "result", "cleared"]
     by: str
     message: Any = None
     result: Any = None

@@ -278,7 +278,12 @@ def test_redacted_event_stays_its_hash(exported, tmp_path):
 
 @pytest.mark.parametrize("kind", ["file", in_postgres])
 def test_foreign_events_pass_unharmed(exported, tmp_path, kind, request):
-    facts = {"stream": "foreign:/7f", "topic": "foreign:bank:Account.Opened", "payload": "gASV", "meta": "{}"}
+    facts = {
+        "stream": "foreign:/7f",
+        "topic": "foreign:bank:Account.Opened",
+        "payload": '{"state":"gASV"}',
+        "meta": "{}",
+    }
     lines = forge([*exported[:-1], exported[-2] | facts | {"position": 10, "version": 1}, exported[-1] | {"end": 10}])
     lines[0] |= {"last": 10, "log_end": 10}
     place = tmp_path / "new.db" if kind == "file" else request.getfixturevalue("postgres")

@@ -281,6 +281,8 @@ def _show_item(item: Object) -> str:
     at = f"v{item['version']}  {show_time(datetime.fromisoformat(item['at']))}"
     if item.get("redacted"):
         return f"{at}  {item['by']}  redacted"
+    if item["kind"] == "cleared":
+        return f"{at}  {item['by']} replaced the results"
     if "message" in item:
         return f"{at}  {_show_message(item['message'])}"
     result = item["result"]

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from holdlog.adapters.engine.beat import Beats
 from holdlog.adapters.engine.port import COMMIT_SECONDS, Batch, Request, Store, key_of
 from holdlog.adapters.engine.waiting import Wait, Waiters
-from holdlog.adapters.stores.codec import SALT_BYTES, digest_event, encode_event, encode_refusal, hash_payload
+from holdlog.adapters.stores.codec import SALT_BYTES, Foreign, digest_event, encode_event, encode_refusal, hash_payload
 from holdlog.adapters.stores.sql import EVENT
 from holdlog.domain.claims.queue import settle
 from holdlog.domain.moment import Caller, Moment
@@ -415,12 +415,15 @@ class Engine:
             self.append(event, version, caller, batch)
 
     def append(self, event: Any, version: int, caller: Caller, batch: Batch) -> None:
-        """Make the event a row of the log."""
+        """Make the event a row of the log. A foreign one has its topic and payload already."""
         head = batch.rows[-1] if batch.rows else None
         position, previous = (head[0], head[-1]) if head else (batch.head.position, batch.head.digest)
         position += 1
-        topic = type(event).__name__
-        meta, payload = encode_event(event, caller)
+        if type(event) is Foreign:
+            topic, meta, payload = event.topic, "{}", event.payload
+        else:
+            topic = type(event).__name__
+            meta, payload = encode_event(event, caller)
         self._salts = self._salts or os.urandom(_SALTS)  # few system calls; the buffer belongs to who commits
         salt, self._salts = self._salts[:SALT_BYTES], self._salts[SALT_BYTES:]
         hashed = hash_payload(payload, salt)

@@ -1,6 +1,6 @@
 """Threads: append to them, and read them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import from_json
@@ -10,31 +10,25 @@ from holdlog.adapters.engine.waiting import Wait
 from holdlog.adapters.operations.base import Agent, BlockingQuery, Command, Limit, Name, Seconds, Version
 from holdlog.adapters.operations.conversation import NewMessage, NewResult
 from holdlog.adapters.operations.rows import NO_LIMIT, cut_page, scan
+from holdlog.adapters.operations.values import DiscardStep, SetStep
 from holdlog.adapters.stores import sql
 from holdlog.domain import threads
 from holdlog.domain.names import MAX_NAME, THREAD_DATA
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.results import utc
-from holdlog.domain.threads import Appended, thread_stream
+from holdlog.domain.threads import Appended, ThreadWritten, thread_stream
 from holdlog.projections.results import NoThread, ThreadItem, ThreadPage
 
 ThreadId = Annotated[Name, Field(max_length=MAX_NAME - len(THREAD_DATA))]
-MAX_APPENDED = 1000
+MAX_APPENDED: Final = 1000
+_KINDS: Final[dict[str, Literal["message", "result", "cleared"]]] = {
+    "MessageAppended": "message",
+    "ResultAppended": "result",
+    "ResultsCleared": "cleared",
+}
 
 
-class ThreadAppend(
-    Command,
-    name="thread_append",
-    group="threads",
-    route="POST /threads/{thread_id}",
-    words="thread_id",
-    scope="write",
-):
-    """Append messages, then results of agents, to a thread, all or none; the first append starts it. A result that the
-    thread has already (same agent, output, tool_calls and created_at) is not appended again."""
-
-    results = (Appended,)
-    reads, decide = threads.declare_append, threads.append
+class _Items(Command):
     thread_id: ThreadId
     agent: Agent
     messages: list[NewMessage] | None = Field(
@@ -47,11 +41,49 @@ class ThreadAppend(
         description="{agent_name, output: messages, tool_calls?: tool_results, created_at?}",
     )
 
+
+class ThreadAppend(
+    _Items,
+    name="thread_append",
+    group="threads",
+    route="POST /threads/{thread_id}",
+    words="thread_id",
+    scope="write",
+):
+    """Append messages, then results of agents, to a thread, all or none; the first append starts it. A result that the
+    thread has already (same agent, output, tool_calls and created_at) is not appended again."""
+
+    results = (Appended,)
+    reads, decide = threads.declare_append, threads.append
+
     @model_validator(mode="after")
     def _require_items(self) -> "ThreadAppend":
         if not self.messages and not self.new_results:
             raise ValueError("messages, results: give at least one")
         return self
+
+
+class SetData(SetStep):
+    namespace: Name
+
+
+class DiscardData(DiscardStep):
+    namespace: Name
+
+
+class WriteThread(_Items):
+    """What `State` writes in one transaction: data of the thread, and items. No surface has it."""
+
+    results = (ThreadWritten,)
+    reads, decide = threads.declare_write, threads.write
+    guard: ClassVar[None] = None
+    reason: ClassVar[None] = None
+    operations: list[Annotated[SetData | DiscardData, Field(discriminator="op")]] = Field(max_length=1000)
+    clears_results: bool = False
+
+    @property
+    def updated_by(self) -> str:
+        return self.agent
 
 
 class ThreadRead(
@@ -119,6 +151,6 @@ def _show_item(row: Any) -> ThreadItem:
     version, topic, at, meta, payload, _ = row
     get = from_json(meta).get
     content = from_json(payload) if payload is not None else {}
-    kind: Any = "message" if topic == "MessageAppended" else "result"
+    kind = _KINDS[topic]
     facts = (content.get("message"), content.get("result"), get("principal"), True if payload is None else None)
     return ThreadItem(version, utc(at), kind, get("by"), *facts)

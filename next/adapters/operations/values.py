@@ -224,6 +224,12 @@ class DeleteStep(_Conditional):
     op: Literal["delete"]
 
 
+class DiscardStep(_Conditional):
+    """Deletes a value, if there is one. For programs."""
+
+    op: Literal["discard"]
+
+
 class CheckStep(_Step):
     op: Literal["check"]
     expected_version: Version

@@ -1,15 +1,29 @@
 """holdlog: a coordination store for AI agents. Versioned shared values and claims on resources, kept as a log of
 events."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0.dev0"
 
-__all__ = ("AsyncStateStore", "StateStore", "subscribe")  # and every refusal and result: see __getattr__
+__all__ = (
+    "AsyncStateStore",
+    "State",
+    "StateStore",
+    "create_state",
+    "subscribe",
+)  # and every refusal and result: see __getattr__
 
 if TYPE_CHECKING:
     from holdlog.adapters.nats.subscriber import subscribe as subscribe
+    from holdlog.adapters.operations.conversation import (
+        AgentResult as AgentResult,
+        TextMessage as TextMessage,
+        ToolCallMessage as ToolCallMessage,
+        ToolResultMessage as ToolResultMessage,
+    )
     from holdlog.adapters.python.async_store import AsyncStateStore as AsyncStateStore
+    from holdlog.adapters.python.state import State as State, create_state as create_state
     from holdlog.adapters.python.store import StateStore as StateStore
     from holdlog.domain.refusals import (
         BusyError as BusyError,
@@ -25,26 +39,28 @@ if TYPE_CHECKING:
         UnavailableError as UnavailableError,
     )
 
+    InferenceResult = AgentResult
+
+_STATE = "adapters.python.state"
+_CONVERSATION = "adapters.operations.conversation"
+_PLACES = {
+    "StateStore": "adapters.python.store",
+    "AsyncStateStore": "adapters.python.async_store",
+    "subscribe": "adapters.nats.subscriber",
+    **dict.fromkeys(("State", "create_state"), _STATE),
+    **dict.fromkeys(("AgentResult", "TextMessage", "ToolCallMessage", "ToolResultMessage"), _CONVERSATION),
+}
+_RESULTS = (
+    *("domain.refusals", "domain.results", "projections.results", "domain.claims.results", "projections.board"),
+    *("projections.difference", "domain.revert", "domain.threads", "domain.tokens"),
+)
+
 
 def __getattr__(name: str) -> Any:
     """Import on first use: a hook must not load pydantic."""
-    if name == "StateStore":
-        from holdlog.adapters.python.store import StateStore
-
-        return StateStore
-    if name == "AsyncStateStore":
-        from holdlog.adapters.python.async_store import AsyncStateStore
-
-        return AsyncStateStore
-    if name == "subscribe":
-        from holdlog.adapters.nats.subscriber import subscribe
-
-        return subscribe
-    from holdlog.domain import refusals, results, revert, threads, tokens
-    from holdlog.domain.claims import results as claim_results
-    from holdlog.projections import board, difference, results as query_results
-
-    for module in (refusals, results, query_results, claim_results, board, difference, revert, threads, tokens):
+    name = "AgentResult" if name == "InferenceResult" else name
+    for place in (_PLACES[name],) if name in _PLACES else _RESULTS:
+        module = import_module(f"holdlog.{place}")
         if not name.startswith("_") and hasattr(module, name):
             return getattr(module, name)
     raise AttributeError(f"module holdlog has no attribute {name}")

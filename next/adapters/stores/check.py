@@ -18,8 +18,9 @@ KEYS: Final = 2_000
 """Rows without texts read at once."""
 _VERSIONS: Final = (
     "SELECT stream, version, position FROM events WHERE (stream, version) > (:stream, :version)"
-    " ORDER BY stream, version LIMIT :limit"
+    " AND NOT (stream >= 'foreign:' AND stream < 'foreign;') ORDER BY stream, version LIMIT :limit"
 )
+"""Other applications number their events as they like."""
 _CURRENT: Final = (
     "SELECT c.stream, c.version, c.position, c.exists_now, c.expires_at, e.topic, e.meta FROM current AS c"
     " LEFT JOIN events AS e ON e.position = c.position WHERE c.stream > :stream ORDER BY c.stream LIMIT :limit"

@@ -4,7 +4,7 @@ import json
 from functools import lru_cache
 from hashlib import sha256
 from json.encoder import encode_basestring as quote
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdlog.domain.moment import Caller
 from holdlog.domain.names import value_stream
@@ -29,6 +29,7 @@ CONTENT: Final[dict[str, tuple[str, ...]]] = {
     "FileChanged": (),
     "MessageAppended": ("message",),
     "ResultAppended": ("result", "checksum"),
+    "ResultsCleared": (),
     "TokenCreated": (),
     "TokenRevoked": (),
     "Imported": (),
@@ -39,6 +40,16 @@ only these can be redacted."""
 _LONGEST_MESSAGE: Final = 500
 FOREIGN: Final = "foreign:"
 """What topics and streams of other applications start with. No view has them."""
+
+
+class Foreign(NamedTuple):
+    """An event of another application."""
+
+    stream: str
+    topic: str
+    payload: str
+
+
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _AUTHORS: Final = ("updated_by", "deleted_by", "agent", "created_by", "revoked_by", "reverted_by", "redacted_by")
 _OTHER_SUBJECTS: Final = (("thread", "thread_id"), ("token", "token"))

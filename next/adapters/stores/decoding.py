@@ -13,8 +13,8 @@ from holdlog.domain.refusals import StoreError
 _KINDS: Final = (
     *(ValueWritten, ValueDeleted, ValueExpired, claim.ClaimGranted, claim.ClaimReleased, claim.ClaimExpired),
     *(claim.OfferExpired, claim.ClaimQueued, claim.ClaimUnqueued, claim.ClaimHandedOver, claim.FileChanged),
-    *(threads.MessageAppended, threads.ResultAppended, tokens.TokenCreated, tokens.TokenRevoked),
-    *(Imported, TextsRedacted),
+    *(threads.MessageAppended, threads.ResultAppended, threads.ResultsCleared),
+    *(tokens.TokenCreated, tokens.TokenRevoked, Imported, TextsRedacted),
 )
 TYPES: Final = {kind.__name__: kind for kind in _KINDS}
 assert TYPES.keys() == CONTENT.keys()

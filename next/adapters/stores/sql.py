@@ -67,9 +67,12 @@ _EVERY: Final = 16
 """Of the positions, and of the versions of a stream, each of so many is in an index from which reads of the past go on:
 they take as long in a long log, and most writes do not change these indexes."""
 INDEXES: Final = (
+    "CREATE INDEX clears ON events (stream, version) WHERE topic = 'ResultsCleared'",
     f"CREATE INDEX times ON events (at, position) WHERE position & {_EVERY - 1} = 0",
     f"CREATE INDEX versions ON events (stream, position, version) WHERE version & {_EVERY - 1} = 0",
 )
+LAST_CLEAR: Final = "COALESCE((SELECT MAX(version) FROM events WHERE topic = 'ResultsCleared' AND stream = {}), 0)"
+"""After which version of a thread its results begin."""
 _FIRST_POSITION = (
     f"COALESCE((SELECT position FROM events WHERE position & {_EVERY - 1} = 0 AND at <= :at"
     " ORDER BY at DESC, position DESC LIMIT 1), 0)"

@@ -135,7 +135,7 @@ def test_first_append_starts_a_thread(agent):
 def test_data_of_a_thread_are_values_that_only_threads_write(db):
     with holdlog.StateStore(db) as store:
         state = holdlog.create_state({"plan": 1}, thread_id="t", store=store)
-        state.data["plan"] = 2
+        state.kv.set("plan", 2)
         assert [it.value for it in store.history("threads/t", "plan")] == [2, 1]
         for write in (
             lambda: store.set("threads/t", "plan", 3, updated_by="ann"),

@@ -86,6 +86,8 @@ class World:
         self.grants: dict[Key, Grant] = {}
         self.holders: dict[Key, Agent] = {}
         """Of all grants that ever were, the last one."""
+        self.tickets: dict[Key, int] = {}
+        """Numbers of the calls that ever queued, by resource and version."""
         self.owed: dict[str, Counter[tuple[str, str]]] = {}
         """What agents of each session have lost and not been told: agents and resources."""
         for _ in range(sessions):
@@ -164,6 +166,10 @@ class World:
                 new, *others = self.list_held({key: self.grants[key]} | self.grants)
                 rivals = [it for it in others if claim_rule.exclude(it, new)]
                 assert rivals == [], f"{new} was granted although others hold it: {rivals}"
+            elif event.kind == "ClaimQueued":
+                self.tickets[fields["resource"], event.version] = int(fields["note"])
+            elif event.kind == "ClaimHandedOver":
+                self.read_hand_over((fields["resource"], fields["claim"]), fields["of_session"])
             elif "grant" in fields:
                 key = (fields["resource"], fields["grant"])
                 if event.kind == "ClaimReleased" and fields["session"] in self.stores:
@@ -209,12 +215,29 @@ class World:
                 self.holders = before
                 continue
             took = True
-            for name in [it for it in AGENTS if it.split("/")[0] == family[0]]:
-                for key in [it for it in self.owed[left.session] if it[0] == name]:
-                    self.owed[agent.session][key] += self.owed[left.session].pop(key)
+            self.pass_losses_on(left, agent.session)
             for call in self.calls.values():
                 call.wish = call.wish._replace(agent=pass_on(call.wish.agent))
         return took
+
+    def read_hand_over(self, key: Key, session: str) -> None:
+        """What one that left held or waited for is that of another session, unless `take_over` has foreseen it."""
+        call = self.calls.get(self.tickets.get(key, NEW))
+        left = self.holders[key] if key in self.grants else call and call.wish.agent
+        if left is None or left.session == session:
+            return
+        assert left.session in self.left, f"{key} of {left}, who is there, was handed over"
+        if key in self.grants:
+            self.holders[key] = left._replace(session=session)
+        elif call:
+            call.wish = call.wish._replace(agent=left._replace(session=session))
+        self.pass_losses_on(left, session)
+
+    def pass_losses_on(self, left: Agent, session: str) -> None:
+        """Of a family."""
+        owed = self.owed[left.session]
+        for key in [it for it in owed if it[0].split("/")[0] == left.name.split("/")[0]]:
+            self.owed[session][key] += owed.pop(key)
 
     async def tick(self, session: str) -> None:
         """Somebody makes a call that reads all of the board, as beats do, and notices what is due."""
@@ -397,6 +420,7 @@ async def ends(world: World, seen: Seen, chance: Random) -> Turn | None:
     await world.stores.pop(name).close()
     await asyncio.gather(*tasks, return_exceptions=True)
     world.left.add(name)
+    world._read_log(time.monotonic())
     for call in sorted(world.calls.values(), key=lambda it: it.wish):
         if call.task:
             world.take_over(call.wish.agent, call.wish.resources)

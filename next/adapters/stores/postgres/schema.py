@@ -83,7 +83,8 @@ PREPARE load (text[], text[], text[], text[], text[], text[]) AS SELECT
     FROM (SELECT) AS one LEFT JOIN (SELECT position, digest, at FROM events ORDER BY position DESC LIMIT 1) AS head
     ON true;
 PREPARE results (text[], text[]) AS SELECT s || ' ' || c FROM unnest($1, $2) AS name (s, c) WHERE EXISTS
-    (SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = s AND right(payload, 34) = c || '"}}');
+    (SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = s AND right(payload, 34) = c || '"}}'
+    AND version > {shared.LAST_CLEAR.format("s")});
 PREPARE append ({", ".join(["text[]"] * 10)}) AS INSERT INTO events
     SELECT p::bigint, s, v::bigint, t, a::bigint, m, c, decode(x, 'hex'), decode(h, 'hex'), decode(d, 'hex')
     FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS new (p, s, v, t, a, m, c, x, h, d);

@@ -47,7 +47,8 @@ _VALUE: Final = (
 )
 _RANGE: Final = "SELECT stream, version, position, exists_now, expires_at FROM current WHERE stream >= ? AND stream < ?"
 _RESULT: Final = (
-    "SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = ? AND json_extract(payload, '$.checksum') = ?"
+    "SELECT 1 FROM events WHERE topic = 'ResultAppended' AND stream = ?1 AND json_extract(payload, '$.checksum') = ?2"
+    f" AND version > {sql.LAST_CLEAR.format('?1')}"
 )
 _REQUEST: Final = "SELECT position, at, fingerprint, result FROM requests WHERE principal = ? AND request_id = ?"
 _APPEND: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
