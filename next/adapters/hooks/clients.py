@@ -21,16 +21,8 @@ _WIDE: Final = "; user-wide: it applies to all your repositories"
 _STARTS: Final = "starts the server"
 _HOOKS: Final = "runs hooks"
 _CURSOR_EVENTS: Final = (
-    *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt"),
-    *(
-        "beforeShellExecution",
-        "afterShellExecution",
-        "beforeMCPExecution",
-        "afterMCPExecution",
-        "stop",
-        "subagentStop",
-        "sessionEnd",
-    ),
+    *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt", "stop", "subagentStop"),
+    *("beforeShellExecution", "afterShellExecution", "beforeMCPExecution", "afterMCPExecution", "sessionEnd"),
 )
 
 
