@@ -9,7 +9,7 @@ from contextlib import suppress
 from holdlog.adapters.cli.settings import find_place
 from holdlog.adapters.cli.texts import NEXT_STEP
 from holdlog.adapters.compose import open_engine
-from holdlog.adapters.engine.conversations import find_conversation
+from holdlog.adapters.engine.conversations import list_candidates
 from holdlog.adapters.engine.engine import Engine
 from holdlog.adapters.operating_system.files import is_missing
 from holdlog.adapters.operating_system.location import find_top, is_url, mask_password, prepare_folder, read_variable
@@ -71,17 +71,18 @@ def find_caller(
     options: Namespace, engine: Engine, is_alone: bool = False, is_person: bool = False
 ) -> tuple[Caller, str]:
     """Who calls: a session, and the name of an agent. The session is that of --session, HOLDLOG_SESSION, the
-    conversation whose agent runs this, unless the caller `is_person`, the terminal or the parent process; of this
-    process, if it `is_alone`. Raises InvalidError."""
+    conversation whose agent runs this, unless the caller `is_person`, the terminal or the parent process, if that
+    conversation may be one of several; of this process, if it `is_alone`. Raises InvalidError."""
     get = vars(options).get
     session = _read_label("session", get("caller_session") or os.environ.get("HOLDLOG_SESSION"))
     correlation = get("caller_correlation") or os.environ.get("HOLDLOG_CORRELATION")
     host, agent = identify_host(), find_user()
-    if session is None and not is_person and (conversation := find_conversation(engine.store, host)) is not None:
-        session = conversation.session
-        agent = os.environ.get("HOLDLOG_AGENT") or conversation.name
+    candidates = [] if session is not None or is_person else list_candidates(engine.store, host)
+    if len(candidates) == 1:
+        session = candidates[0].session
+        agent = os.environ.get("HOLDLOG_AGENT") or candidates[0].name
     labels = _read_label("request-id", get("caller_request_id")), _read_label("correlation", correlation)
-    return Caller(session or _find_session(is_alone), None, *labels, host), agent
+    return Caller(session or _find_session(is_alone, len(candidates) > 1), None, *labels, host), agent
 
 
 def find_user() -> str:
@@ -92,11 +93,10 @@ def find_user() -> str:
         return "somebody"
 
 
-def _find_session(is_alone: bool) -> str:
-    leader = os.getpid()
-    if not is_alone:
-        leader = os.getppid()
-        with suppress(OSError):  # without a terminal
+def _find_session(is_alone: bool, is_unclear: bool) -> str:
+    leader = os.getpid() if is_alone else os.getppid()
+    if not is_alone and not is_unclear:  # else two conversations may share the terminal
+        with suppress(OSError):  # without one
             os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
             leader = os.getsid(0)
     return identify_process(leader) or secrets.token_hex(8)

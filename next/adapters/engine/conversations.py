@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.engine.port import Reader
 from holdlog.adapters.stores.sql import CONVERSATIONS, END_CONVERSATION, PUT_CONVERSATION
 from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.holder import Who
 from holdlog.domain.claims.queue import grant_waiting
 from holdlog.domain.moment import IDLE_LIMIT, Caller, Moment
 from holdlog.domain.names import MAX_AGENT
@@ -29,7 +30,7 @@ _NAMED: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
 class Conversation(NamedTuple):
     """An agent of a conversation; `agent`: its id, as its host says; empty for the main one. `name`: as it holds
     claims. `calls`: those that run now, SHELL or `name_call(name)` by their ids. `has_ended`: it goes on under another
-    id. `told`: what the agent has been told once."""
+    id, which is the `host` once that has begun. `told`: what the agent has been told once."""
 
     session: str
     agent: str
@@ -73,27 +74,35 @@ def list_conversations(reader: Reader, host: str | None, session: str = "") -> l
     return [Conversation.read(*row) for row in reader.read(CONVERSATIONS, {"host": host or "-", "session": session})]
 
 
-def find_conversation(
+def list_candidates(
     reader: Reader, host: str | None, call: str = SHELL, environ: Mapping[str, str] | None = None
-) -> Conversation | None:
-    """The conversation in which a process below a host (`identify_host`) acts: the one that its environment names; the
-    one whose hook announced the call (SHELL, or `name_call(agent)` for a tool); or the only live one. None if there are
-    none or several. A caller acts in its `session`, and under its `name` if it passes no other."""
+) -> list[Conversation]:
+    """The conversations in which a process below a host (`identify_host`) may act, an agent of each: the one that its
+    environment names; those whose hook announced the call (SHELL, or `name_call(agent)` for a tool); or all live ones.
+    If it is one, a caller acts in its `session`, and under its `name` if it passes no other."""
     environ = os.environ if environ is None else environ
     named = next((environ[name] for name in _NAMED if environ.get(name)), "") if call == SHELL else ""
     rows = [it for it in list_conversations(reader, host, named) if is_live(it, reader.steady())]
     rows = [it for it in rows if it.session == named] or [it for it in rows if host is not None and it.host == host]
-    announced = [it for it in rows if call in it.calls.values()]
-    candidates = announced or rows
-    if not candidates or len({it.session for it in candidates}) > 1:
-        return None
-    return candidates[-1] if announced else min(candidates, key=lambda it: it.agent)
+    if announced := [it for it in rows if call in it.calls.values()]:
+        return list({it.session: it for it in announced}.values())
+    return list({it.session: it for it in sorted(rows, key=lambda it: it.agent, reverse=True)}.values())
+
+
+def find_conversation(
+    reader: Reader, host: str | None, call: str = SHELL, environ: Mapping[str, str] | None = None
+) -> Conversation | None:
+    """The conversation in which a process acts, None if it is not known: there are no candidates, or several."""
+    candidates = list_candidates(reader, host, call, environ)
+    return candidates[0] if len(candidates) == 1 else None
 
 
 class Adopt(NamedTuple):
-    """Hand on to the caller's session what others hold or wait for, which its conversation had before."""
+    """Hand on to the caller's session what another one holds or waits for, which its conversation had before: all of
+    it, or that of an agent, of those above it and of its sub-agents."""
 
-    sessions: tuple[str, ...]
+    session: str
+    agent: str = ""
 
     def reads(self) -> Reads:
         return Reads(claims="all")
@@ -101,12 +110,43 @@ class Adopt(NamedTuple):
     def decide(self, state: State, moment: Moment) -> Decision:
         board: Board = state.board
         board.start(moment)
-        sessions = {(session, moment.caller.principal) for session in self.sessions}
-        left = [holder for holder in board.holders.values() if holder.who[1:] in sessions]
+        own = Who(self.agent, self.session, moment.caller.principal)
+        others = [holder for holder in board.holders.values() if holder.who[1:] == own[1:]]
+        left = [holder for holder in others if not self.agent or holder.who.is_family(own)]
         for holder in left:
             board.keep_holder(holder._replace(handles=(), open_calls=(), has_left=True))
         for holder in left:
             board.hand_over(holder.who, holder.who._replace(session=moment.caller.session))
+        grant_waiting(board)
+        return board.events, None
+
+
+class Rename(NamedTuple):
+    """An agent of the caller's session has another name from now on: that holds these claims (resources and versions),
+    and is in the calls that are open. In one transaction, so that nobody gets them in between."""
+
+    before: str
+    name: str
+    claims: tuple[tuple[str, int], ...]
+
+    def reads(self) -> Reads:
+        return Reads(claims="all")
+
+    def decide(self, state: State, moment: Moment) -> Decision:
+        board: Board = state.board
+        who = board.start(moment, self.name)
+        former = board.holders.get(who._replace(agent=self.before))
+        held = [claim for key in self.claims if (claim := board.claims.get(key)) is not None]
+        if former is None:
+            return board.events, None
+        for claim in [claim for claim in held if claim.who == former.who]:
+            board.enter(who)
+            board.give(claim, who)
+        board.keep_holder(former._replace(open_calls=()))
+        if (holder := board.holders.get(who)) is not None:
+            for call, end in former.open_calls:
+                holder = holder.begin_call(call, end)
+            board.keep_holder(holder)
         grant_waiting(board)
         return board.events, None
 

@@ -26,7 +26,7 @@ MAX_PATHS: Final = 1_000
 _EVENT_OF: Final[Mapping[str, Event]] = {
     **dict.fromkeys(("pretooluse", "beforeshellexecution", "beforemcpexecution", "beforetool"), "pre-edit"),
     **dict.fromkeys(("posttooluse", "posttoolusefailure", "aftershellexecution", "aftertool"), "post-edit"),
-    **dict.fromkeys(("afterfileedit",), "post-edit"),
+    **dict.fromkeys(("afterfileedit", "aftermcpexecution"), "post-edit"),
     "beforereadfile": "read",
     **dict.fromkeys(("userpromptsubmit", "userpromptsubmitted", "beforesubmitprompt", "beforeagent"), "prompt"),
     "sessionstart": "start",
@@ -49,9 +49,9 @@ _OWN_QUERIES: Final = ("status", "events", "wait", "at", "blame")
 class HookCall(NamedTuple):
     """One call of a hook. `name`: the host's name of the event. `session`: the conversation; `agent`: the id of its
     sub-agent, empty for the main one. `folder`: where the agent works. `id`: of the tool call. `resumes`: the
-    conversation goes on after its end, under another id. `called_name`: the name that the agent passes to our own
-    tool. `targets`: what the call changes; a folder ends with a slash. `command`: of a shell. `failed`: the tool did
-    not run."""
+    conversation that ends goes on under another id, or the one that starts goes on from another one. `called_name`:
+    the name that the agent passes to our own tool. `targets`: what the call changes; a folder ends with a slash.
+    `command`: of a shell. `failed`: the tool did not run."""
 
     event: Event
     name: str
@@ -132,7 +132,7 @@ def parse(given: Any, event: str | None) -> HookCall | None:
         find_folder(given) or os.getcwd(),
         _text(given, "tool_use_id", "tool_call_id", "toolUseId", "call_id") or tool,
         tool,
-        _text(given, "reason") in ("clear", "resume"),
+        _text(given, "reason", "source") in ("clear", "resume"),
         called if own and own not in _OWN_QUERIES else None,
         command=" ".join(map(str, command)) if isinstance(command, list) else _text({"command": command}, "command"),
         failed="failure" in name.lower(),

@@ -21,8 +21,8 @@ _WIDE: Final = "; user-wide: it applies to all your repositories"
 _STARTS: Final = "starts the server"
 _HOOKS: Final = "runs hooks"
 _CURSOR_EVENTS: Final = (
-    *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt"),
-    *("beforeShellExecution", "afterShellExecution", "beforeMCPExecution", "stop", "subagentStop", "sessionEnd"),
+    *("sessionStart", "preToolUse", "afterFileEdit", "beforeReadFile", "beforeSubmitPrompt", "stop", "subagentStop"),
+    *("beforeShellExecution", "afterShellExecution", "beforeMCPExecution", "afterMCPExecution", "sessionEnd"),
 )
 
 
@@ -54,7 +54,7 @@ def _make_hooks(project: Project, tools: str, readers: str = "") -> tuple[Entry,
     """Those of Claude Code and Codex. `tools`: whose calls may change files; `readers`: which read them, with `|`."""
     command = shlex.join([project.command, "hook"])  # Codex asks for trust again whenever it changes
     handler = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
-    matchers = {"PreToolUse": f"{tools}|mcp__holdlog__.*", "PostToolUse": f"{readers}{tools}"}
+    matchers = {"PreToolUse": f"{tools}|mcp__holdlog__.*", "PostToolUse": f"{readers}{tools}|mcp__holdlog__.*"}
     events = ("SessionStart", "UserPromptSubmit", *matchers, "Stop", "SubagentStop", "SessionEnd")
     groups = (({"matcher": matchers[it]} if it in matchers else {}) | {"hooks": [handler]} for it in events)
     return tuple(Entry(("hooks", event), group, True) for event, group in zip(events, groups, strict=True))

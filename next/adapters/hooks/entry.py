@@ -40,7 +40,7 @@ MAX_REPORT: Final = 300
 MAX_FAILURES: Final = 64 * 1024
 """Bytes of the file with what failed."""
 MAX_SHOWN: Final = 80
-_FOLLOWED: Final = ("prompt", "turn-end", "subagent-end", "session-end")
+_FOLLOWED: Final = ("start", "prompt", "turn-end", "subagent-end", "session-end")
 """Events that concern what the conversation holds in any store."""
 
 

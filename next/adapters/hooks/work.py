@@ -3,7 +3,7 @@ releases what it has not, and tells the agent what it must know. Quick to import
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from holdlog.adapters.engine.conversations import (
     SHELL,
     Adopt,
     Conversation,
+    Rename,
     is_live,
     list_conversations,
     name_call,
@@ -44,6 +45,8 @@ from holdlog.domain.state import Reads
 
 MAX_TOLD: Final = 200
 MAX_CALLS: Final = 8
+GOES_ON_WITHIN: Final = 10 * SECOND
+"""After the end of a conversation that goes on, the next one of its host that says so is the same."""
 _PLACE: Final = "place "
 """Before another place, in what a row has."""
 
@@ -71,12 +74,12 @@ class Work:
         session = name_session(call.session)
         self._rows = list_conversations(engine.store, self.host, session)
         servers = [it for it in self._rows if it.session.startswith(MADE_UP) and it.host == self.host]
-        self._servers = {it.session: it.name for it in servers}
+        self._servers = [it.name for it in servers]
         self.workspaces = self._find_workspaces()
         times = next((it.told for it in servers if is_alive(it.name)), ()) or (LEASE, IDLE_LIMIT)
         lease, idle = _read_seconds("lease_seconds", times[0]), _read_seconds("idle_limit", times[1])
         self.caller = Caller(session, host=self.host, lease=lease, idle_limit=idle)
-        self._ended = [it for it in self._rows if it.has_ended and it.host == self.host and it.session != session]
+        self._ended = self._list_ended()
         self._row = self._find_row(call.agent)
         self.name = self._row.name
         self._claimed: list[str] = []
@@ -101,7 +104,8 @@ class Work:
 
     def answer(self) -> Output:
         """Do what the event requires."""
-        self._adopt_ended()
+        if self._ended:
+            self._go_on()
         match self.call.event:
             case "pre-edit":
                 return self._before()
@@ -121,7 +125,8 @@ class Work:
 
     def list_places(self) -> list[Place]:
         """Where else the conversation may hold something."""
-        told = {fact for row in (*self._rows, self._row) if row.session == self.caller.session for fact in row.told}
+        own = [it for it in self._rows if it.session == self.caller.session]
+        told = {fact for row in (*own, *self._ended, self._row) for fact in row.told}
         return [Place(*json.loads(fact.removeprefix(_PLACE))) for fact in sorted(told) if fact.startswith(_PLACE)]
 
     def release(self) -> None:
@@ -206,10 +211,11 @@ class Work:
         is_session = call.event == "session-end"
         if not is_session and not call.agent:
             return
-        if is_session and call.resumes:  # under another id, which hands it on
-            with self.engine.write_alone():
+        if is_session and call.resumes:  # under another id
+            with self.engine.write_alone() as batch:
                 for row in [it for it in self._rows if it.session == self.caller.session]:
-                    self._execute(sql.PUT_CONVERSATION, row._replace(has_ended=True).encode())
+                    ended = row._replace(has_ended=True, calls={}, seen_at=batch.steady)
+                    self._execute(sql.PUT_CONVERSATION, ended.encode())
             return
         with self._transact(claims="all") as batch:
             names = {it.name for it in self._rows if it.session == self.caller.session} if is_session else set[str]()
@@ -232,7 +238,6 @@ class Work:
             known = self._read_known(self.files)
             blocked = [file for file in self.files if file.mode != "warn"]
             busy = self._take(blocked, known, batch) if blocked else None
-            is_own = busy is not None and self._is_of_own_server(busy, batch)
             if busy is not None:
                 reason: str | None = self._describer.describe_denial(busy, self._has_server())
             else:
@@ -242,10 +247,6 @@ class Work:
                 self._warn_of_others(elsewhere, batch)
                 reason = self._check_reads(known, batch)
             self._note_call(batch, begins=self.call.id if reason is None and self._lasts() else None)
-        if is_own:  # its server has claimed it before the conversation was known
-            self.engine.run(Adopt(tuple(self._servers)), self.caller)
-            self._servers = {}
-            return self._claim()
         return reason
 
     def _take(self, files: Sequence[File], known: dict[str, Known], batch: Batch) -> Busy | None:
@@ -262,11 +263,6 @@ class Work:
                 self._claimed += [file.resource] if is_new else []
                 self._put_file(file, row.digest if row is not None else digest_of(file.path), batch, version, row)
         return None
-
-    def _is_of_own_server(self, busy: Busy, batch: Batch) -> bool:
-        """Whether the holder is a session that the server of the agent's host has made up."""
-        claims: Iterable[Claim] = batch.state.board.list_grants(busy.covered_by or busy.resource)
-        return any(claim.who.session in self._servers for claim in claims)
 
     def _warn_of_others(self, elsewhere: dict[str, list[tuple[str, str]]], batch: Batch) -> None:
         """Warn once of those who edit the same file in another worktree."""
@@ -321,53 +317,57 @@ class Work:
         """The row of an agent of this conversation, or a new one. A conversation that goes on under another id keeps
         its names."""
         session = self.caller.session
-        earlier = {it.agent: it for it in self._ended} | {it.agent: it for it in self._rows if it.session == session}
+        earlier = {it.agent: it for it in self._rows if it.session == session} | {it.agent: it for it in self._ended}
         row = earlier.get(agent)
-        if row is not None and row.session == session:
-            return row._replace(host=self.host or "-", has_ended=False)
         if row is not None:
-            name = row.name
-        elif agent:
+            return row._replace(session=session, host=self.host or "-", has_ended=False)
+        if agent:
             name = f"{self._find_row('').name}/{shorten_id(agent)}"
         else:
             name = f"{self.call.client}-{shorten_id(self.call.session)}"
         return Conversation(session, agent, name, self.host or "-", 0, {}, False, ())
 
-    def _adopt_ended(self) -> None:
+    def _list_ended(self) -> list[Conversation]:
+        """The agents of the conversation that goes on as this one: its host says so at the start, and it is the only
+        one that has just ended there."""
+        if self.call.event != "start" or not self.call.resumes:
+            return []
+        since, session = self.engine.store.steady() - GOES_ON_WITHIN, self.caller.session
+        ended = [it for it in self._rows if it.has_ended and it.host == self.host and it.session != session]
+        ended = [it for it in ended if it.seen_at >= since]
+        return ended if len({it.session for it in ended}) == 1 else []
+
+    def _go_on(self) -> None:
         """Take over from the conversation that goes on as this one, after /clear or another resumption."""
-        if not self._ended or self.call.event not in ("start", "prompt", "pre-edit"):
-            return
-        sessions = {it.session for it in self._ended}
-        self.engine.run(Adopt(tuple(sessions)), self.caller)
-        with self.engine.write_alone():
-            for session in sessions:
-                self._execute(sql.END_CONVERSATION, {"session": session, "agent": ""})
+        moved = {"before": self._ended[0].session, "session": self.caller.session}
+        with self._transact(claims="all") as batch:
+            self._decide(Adopt(moved["before"]), batch)
             for row in self._ended:
-                facts = row._replace(session=self.caller.session, has_ended=False, seen_at=self.engine.store.steady())
+                facts = row._replace(session=moved["session"], has_ended=False, seen_at=batch.steady)
                 self._execute(sql.PUT_CONVERSATION, facts.encode())
-            for session in sessions:
-                self._execute(sql.MOVE_FILES, {"before": session, "session": self.caller.session})
+            self._execute(sql.MOVE_CONVERSATION, moved)
+            self._execute(sql.MOVE_FILES, moved)
 
     def _rename(self, name: str) -> None:
-        """The agent calls itself so in our tools: what its hooks have claimed gets that name, as another name is
-        another holder."""
+        """The agent calls itself so in our tools: what hooks have claimed for it gets that name, as another name is
+        another holder. Sub-agents that hooks have named stay sub-agents."""
         try:
             name = check_agent(name)
         except ValueError:
             return  # the tool refuses it, too
-        before, self.name = self.name, name
-        self._row = self._row._replace(name=name)
-        if before == name:
+        before, self.name = self._row, name
+        self._row = before._replace(name=name)
+        if before.name == name:
             return
+        own = [it for it in self._rows if it.session == before.session and it.agent != before.agent]
+        below = [it for it in own if it.name == f"{before.name}/{shorten_id(it.agent)}"]
         with self._transact(claims="all") as batch:
-            board = batch.state.board
-            for claim in list(board.list_grants(*{claim.resource for claim in board.claims.values()})):
-                if claim.who == self.who._replace(agent=before):
-                    self._decide(Release(before, claim.resource), batch)
-                    result = self._decide(Acquire(claim.resource, name, mode=claim.mode), batch)
-                    if isinstance(result, Claimed):
-                        moved = {**self._key, "resource": claim.resource, "made": result.version}
-                        self._execute(sql.MOVE_MADE, moved)
+            for row in (before, *below):
+                made = self._execute(sql.MADE, {"session": row.session, "agent": row.agent})
+                renamed = row._replace(name=name + row.name.removeprefix(before.name))
+                grants = tuple((it[0], it[4]) for it in made)
+                self._decide(Rename(row.name, renamed.name, grants), batch)
+                self._execute(sql.PUT_CONVERSATION, renamed.encode())
 
     def _note_call(
         self,
@@ -418,12 +418,11 @@ class Work:
             return None
         now = self.engine.store.steady()
         others = {it.session for it in self._rows if is_live(it, now) and it.host == self.host} - {self.caller.session}
-        is_unclear = self.call.agent or any(not it.startswith(MADE_UP) for it in others)
-        return SHELL if is_unclear and "holdlog" in self.call.command else None
+        return SHELL if (self.call.agent or others) and "holdlog" in self.call.command else None
 
     def _has_server(self) -> bool:
         """Whether the agent's host runs a server of this store."""
-        return any(is_alive(handle) for handle in self._servers.values())
+        return any(map(is_alive, self._servers))
 
     def _lasts(self) -> bool:
         return (

@@ -48,8 +48,7 @@ class Works:
         self._hosts = {holder.who: holder.host for holder in board.holders.values()}
         rows = reader.read(sql.CONVERSATION_HOSTS, {})
         self._conversations = {session: host for session, host, _ in rows}
-        own = self._conversations.get(who.session)
-        self._former = {session for session, host, has_ended in rows if has_ended and host == own}
+        self._former = {session for session, host, has_ended in rows if has_ended and host == who.session}
 
     def is_own(self, who: Who, holds: bool = False) -> bool:
         """Whether work is the agent's own. What its session changed is, under an earlier id and by sub-agents, too; of
@@ -60,7 +59,8 @@ class Works:
 
     def is_live(self, session: str) -> bool:
         """Whether a conversation goes on: it has not ended, and its host is not known to have."""
-        return session in self._conversations and is_alive(self._conversations[session]) is not False
+        host = self._conversations.get(session)
+        return host is not None and is_alive(self._conversations.get(host, host)) is not False
 
     def find_own(self, resources: Iterable[str]) -> dict[str, Work]:
         """Those of these files that the agent's session holds or changed last."""

@@ -19,9 +19,10 @@ from holdlog.adapters.compose import open_engine
 from holdlog.adapters.engine.conversations import (
     MADE_UP,
     Adopt,
+    Conversation,
     enter_server,
-    find_conversation,
     leave_server,
+    list_candidates,
     name_call,
 )
 from holdlog.adapters.engine.engine import Engine
@@ -37,6 +38,7 @@ from holdlog.adapters.operations.surface import Surface, find_wait
 from holdlog.adapters.policy.names import CurrentNames
 from holdlog.adapters.python.base import AsyncSteps
 from holdlog.adapters.python.calls import require_label, require_session
+from holdlog.domain.claims.holder import RECEIPT
 from holdlog.domain.moment import SECOND, Caller
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 
@@ -64,7 +66,8 @@ class Calls(AsyncSteps):
         self._engine = engine
         self._surface = surface
         self._caller = caller
-        self._is_unbound = False
+        self._unbound: set[str] = set()
+        """Names of agents that called before a conversation was known, without sub-agents."""
 
     async def respond(self, kind: type[Operation], arguments: Any) -> Object:
         try:
@@ -85,21 +88,29 @@ class Calls(AsyncSteps):
 
     async def _find_caller(self, operation: Operation) -> Caller:
         """Who calls: without a session in settings and metadata, an agent of the conversation that its host's hooks
-        announced."""
+        announced. If it may be one of several, a caller without a session."""
         caller = name_caller(self._caller, _read_meta())
         agent = next((getattr(operation, name) for name in AGENTS if hasattr(operation, name)), None)
         if caller.is_shared or isinstance(operation, Query) or caller.host is None or agent is None:
             return caller
-        find = partial(find_conversation, self._engine.store, caller.host, name_call(agent))
-        conversation = find() if self._engine.store.is_local else await self._in_pool(find)
-        if conversation is None:
-            self._is_unbound = True
+        family = agent.partition("/")[0]
+        candidates = await self._list_candidates(name_call(agent), caller)
+        if not candidates:
+            self._unbound.add(family)
             return caller
-        own, caller = caller.session, caller._replace(session=conversation.session, is_shared=True)
-        if self._is_unbound:  # it may hold something from before the conversation was known
-            self._is_unbound = False
-            await self._submit(Adopt((own,)), caller._replace(request_id=None))
+        if len(candidates) > 1:
+            return caller._replace(session=RECEIPT + secrets.token_hex(8), is_anonymous=True)
+        own, caller = caller.session, caller._replace(session=candidates[0].session, is_shared=True)
+        if self._unbound and len(await self._list_candidates("", caller)) > 1:
+            self._unbound.clear()  # it is not known whose calls those were
+        if family in self._unbound:
+            self._unbound.discard(family)
+            await self._submit(Adopt(own, agent), caller._replace(request_id=None))
         return caller
+
+    async def _list_candidates(self, call: str, caller: Caller) -> list[Conversation]:
+        find = partial(list_candidates, self._engine.store, caller.host, call)
+        return find() if self._engine.store.is_local else await self._in_pool(find)
 
     def announce(self, change: Callable[[Engine, Caller], None]) -> None:
         """Let the hooks of this server's host know of it, or of its end."""

@@ -162,15 +162,18 @@ class Status(Query, name="status", group="claims", route="GET /claims/{resource}
 
 
 class TimeInQueue(Query):
-    """For how many seconds the call of a ticket waits; None if it is not in the queue: then it was granted, or left."""
+    """For how many seconds the call of a ticket waits, None if it is not in the queue: then it was granted, or left;
+    and the session that it was handed over to, None if it was not."""
 
     is_quick = True
     resource: str
     version: int
 
-    def read(self, reader: Reader) -> float | None:
-        rows = reader.read(sql.TICKET, {"resource": self.resource, "version": self.version})
-        return (int(rows[0][0]) - reader.steady()) / SECOND if rows else None
+    def read(self, reader: Reader) -> tuple[float | None, str | None]:
+        stream = f"claim:{self.resource}"
+        rows = reader.read(sql.TICKET, {"resource": self.resource, "stream": stream, "version": self.version})
+        until, session = rows[0]
+        return None if until is None else (int(until) - reader.steady()) / SECOND, session
 
 
 class FindHolders(Query):

@@ -129,15 +129,19 @@ def claim(command: Claim, caller: Caller, engine: Engine, leaves: bool = False) 
 
 def _wait_in_queue(command: Claim, result: Any, caller: Caller, deadline: float) -> Steps:
     """A call whose place is given up elsewhere, by a release of its agent, does not queue again. One that does not
-    count as waiting any more, because the database's clock was set, looks again."""
+    count as waiting any more, because the database's clock was set, looks again. One whose conversation goes on in
+    another session goes on there."""
     yield Subscribe((f"claim:{command.resource}",))
     query = TimeInQueue(resource=command.resource, version=result.ticket or 0)
     while result.status == "busy" and result.ticket:
         look_at = time.monotonic() + max(SHORTEST_PAUSE, min(result.expires_in_seconds, LOOK_EVERY))
-        while (waits := (yield query)) is not None and (left := min(deadline, look_at) - time.monotonic()) > 0:
-            if waits < -CLOCK_ERROR:
+        while True:
+            waits, session = yield query
+            left = min(deadline, look_at) - time.monotonic()
+            if waits is None or waits < -CLOCK_ERROR or left <= 0:
                 break
             yield left
+        caller = caller._replace(session=session or caller.session)
         left = max(0.0, deadline - time.monotonic()) if waits is not None else 0.0
         result = yield Run(command.model_copy(update={"wait_seconds": left}), caller)
         if not left:

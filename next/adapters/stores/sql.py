@@ -225,7 +225,13 @@ HOLDERS_OF_HOST: Final = (
     " EXISTS (SELECT 1 FROM conversations AS v WHERE v.session = h.session AND v.host = h.host AND v.has_ended = 0)"
 )
 """The agents of the conversations below a host that hold or wait for something."""
-TICKET: Final = "SELECT waits_until FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1"
+TICKET: Final = (
+    "SELECT (SELECT waits_until FROM claims WHERE resource = :resource AND version = :version AND is_ticket = 1),"
+    " (SELECT json_extract(meta, '$.of_session') FROM events WHERE stream = :stream AND version > :version"
+    " AND topic = 'ClaimHandedOver' AND CAST(json_extract(meta, '$.claim') AS BIGINT) = :version"
+    " ORDER BY version DESC LIMIT 1)"
+)
+"""Until when the call of a ticket waits, and the session that the ticket was handed over to."""
 LAST_COMMIT: Final = "SELECT committed_at, began_at, ended_at FROM silence"
 _IS_SILENCE = f"CASE WHEN :now - committed_at > {SILENCE} OR ended_at > :now THEN"
 MARK: Final = (
@@ -253,8 +259,12 @@ PUT_CONVERSATION: Final = (
     " DO UPDATE SET name = excluded.name, host = excluded.host, seen_at = excluded.seen_at, calls = excluded.calls,"
     " has_ended = excluded.has_ended, told = excluded.told"
 )
-END_CONVERSATION: Final = "DELETE FROM conversations WHERE session = :session"
-END_AGENT: Final = f"{END_CONVERSATION} AND agent = :agent"
+MOVE_CONVERSATION: Final = (
+    "UPDATE conversations SET host = :session, has_ended = 1 WHERE session = :before OR host = :before"
+)
+"""What goes on under another id is remembered as ended, with that id for its host."""
+END_CONVERSATION: Final = "DELETE FROM conversations WHERE session = :session OR host = :session"
+END_AGENT: Final = "DELETE FROM conversations WHERE session = :session AND agent = :agent"
 FORGET_CONVERSATIONS: Final = "DELETE FROM conversations WHERE seen_at < :oldest"
 MADE: Final = (
     "SELECT resource, path, digest, at, made FROM files WHERE session = :session AND agent = :agent AND made > 0"
@@ -276,6 +286,3 @@ CHANGES_SINCE: Final = (
     " WHERE stream = :stream AND version > :version AND topic = 'FileChanged' ORDER BY version DESC LIMIT 100"
 )
 MOVE_FILES: Final = "UPDATE files SET session = :session WHERE session = :before"
-MOVE_MADE: Final = (
-    "UPDATE files SET made = :made WHERE session = :session AND agent = :agent AND resource = :resource AND made > 0"
-)

@@ -192,15 +192,19 @@ class Board:
                     row = Holder(who, self.now + holder.lease, self.now, holder.lease, holder.idle_limit, holder.host)
                     lost = () if own is None else own.lost
                     self.keep_holder(row._replace(handles=handles, lost=lost))
-                if not claim.is_ticket and self.find_own(claim.resource, who) is not None:  # both share it
-                    self.record(ClaimReleased(f"claim:{claim.resource}", who.agent, claim.version))
-                else:
-                    self.record(ClaimHandedOver(f"claim:{claim.resource}", who.agent, claim.version, session))
+                self.give(claim, who)
         for old in list(self.holders.values()):
             successor = self.holders.get(old.who._replace(session=session)) or self.holders.get(heir)
             if old.lost and old.who.is_family(left) and successor is not None and successor != old:
                 self.keep_holder(old._replace(lost=()))
                 self.keep_holder(successor._replace(lost=(*successor.lost, *old.lost)))
+
+    def give(self, claim: Claim, who: Who) -> None:
+        """Make a claim that of another holder, which lives. If both share it, one grant ends."""
+        if not claim.is_ticket and self.find_own(claim.resource, who) is not None:
+            self.record(ClaimReleased(f"claim:{claim.resource}", claim.who.agent, claim.version))
+        else:
+            self.record(ClaimHandedOver(f"claim:{claim.resource}", who.agent, claim.version, who.session))
 
     def is_whole(self, left: Who) -> bool:
         """Whether all of a holder's family have left that hold or wait for something: it stays together."""

@@ -85,7 +85,8 @@ class ClaimUnqueued(NamedTuple):
 
 
 class ClaimHandedOver(NamedTuple):
-    """The grant or ticket of version `claim` is that of another session of the agent, whose own has left."""
+    """The grant or ticket of version `claim` is that of agent and session `by` and `of_session` from now on: the same
+    agent, which goes on in that session, or calls itself so."""
 
     stream: str
     by: str
@@ -219,7 +220,7 @@ def evolve(claims: Claims, event: Any, version: int, position: int, at: int) -> 
         return ((resource, version),)
     if kind is ClaimHandedOver:
         key = (resource, event.claim)
-        claims[key] = claims[key]._replace(who=claims[key].who._replace(session=event.of_session))
+        claims[key] = claims[key]._replace(who=Who(event.by, event.of_session, claims[key].who.principal))
         return (key,)
     if kind is FileChanged:
         return ()  # its version is counted

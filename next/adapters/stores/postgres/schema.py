@@ -109,8 +109,8 @@ PREPARE put_claims ({", ".join(["text[]"] * 15)}) AS INSERT INTO claims
     SELECT r, v::bigint, i::smallint, m, a, s, p, o::bigint, e::bigint, h::bigint, l, d::bigint, w::bigint,
     f::smallint, n FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
     AS new (r, v, i, m, a, s, p, o, e, h, l, d, w, f, n) ON CONFLICT (resource, version) DO UPDATE SET
-    session = excluded.session, deadline = excluded.deadline, waits_until = excluded.waits_until,
-    is_offered = excluded.is_offered, note = excluded.note;
+    agent = excluded.agent, session = excluded.session, deadline = excluded.deadline,
+    waits_until = excluded.waits_until, is_offered = excluded.is_offered, note = excluded.note;
 PREPARE end_claims (text[], text[]) AS DELETE FROM claims AS c USING unnest($1, $2) AS old (r, v)
     WHERE c.resource = old.r AND c.version = old.v::bigint;
 PREPARE put_holders ({", ".join(["text[]"] * 12)}) AS INSERT INTO holders

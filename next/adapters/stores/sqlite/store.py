@@ -60,8 +60,8 @@ _REMEMBER: Final = "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?)"
 _REFUSE: Final = "INSERT INTO refusals (position, at, code, stream, meta) VALUES (?, ?, ?, ?, ?)"
 _PUT_CLAIM: Final = (
     "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (resource, version)"
-    " DO UPDATE SET session = excluded.session, deadline = excluded.deadline, waits_until = excluded.waits_until,"
-    " is_offered = excluded.is_offered, note = excluded.note"
+    " DO UPDATE SET agent = excluded.agent, session = excluded.session, deadline = excluded.deadline,"
+    " waits_until = excluded.waits_until, is_offered = excluded.is_offered, note = excluded.note"
 )
 _END_CLAIM: Final = "DELETE FROM claims WHERE resource = ? AND version = ?"
 _PUT_HOLDER: Final = "INSERT OR REPLACE INTO holders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
