@@ -178,6 +178,18 @@ def test_concurrent_programs_add_each_version_once(open_store, place):
 
 
 @both_stores
+def test_store_is_usable_after_many_refused_events(open_store, place):
+    """On PostgreSQL, psycopg prepares what is executed often, and deallocates everything after a rollback."""
+    open_store()
+    recorder = recorder_of(place)
+    recorder.insert_events([stored(0)])
+    for version in range(1, 30):
+        with pytest.raises(IntegrityError):
+            recorder.insert_events([stored(0)])
+        assert recorder.insert_events([stored(version)]) == [version + 1]
+
+
+@both_stores
 def test_events_of_programs_are_verified_exported_imported_and_in_no_view(open_store, place, tmp_path):
     store = open_store()
     with Shelter(env=env_of(place)) as shelter:

@@ -97,6 +97,7 @@ def connect(target: Target, statements: str = "") -> Connection:
     try:
         configure(connection, target)
         if statements:
+            connection.prepare_threshold = None  # after a rollback, psycopg deallocates its statements, and ours
             connection.execute(statements)
     except BaseException:
         connection.close()
